@@ -1,0 +1,44 @@
+"""The errors of the domain: what cannot be read. Findings are data and are never raised.
+
+The tree:
+
+    AuditError
+    ├── GtidSetParseError (ValueError)   text or bytes that are no GTID, no GTID set
+    ├── CoordinateError (ValueError)     coordinates, GNOs or LSNs out of range or not comparable
+    ├── LogStatusError (ValueError)      a log_status row that cannot be read
+    ├── JournalError (ValueError)        a journal event that cannot be read
+    │   └── BlockError                   a block of events that cannot be decoded
+    └── StateVersionError                saved auditor state of a version this build does not know
+
+Errors of configuration, collection and delivery live beside what raises them.
+"""
+
+from __future__ import annotations
+
+
+class AuditError(Exception):
+    """Base of every error that tallystick raises on purpose."""
+
+
+class GtidSetParseError(AuditError, ValueError):
+    """A text or byte string is not a GTID or GTID set in the server's grammar."""
+
+
+class CoordinateError(AuditError, ValueError):
+    """A file name, position, GNO or LSN is out of range, or two of them are not comparable."""
+
+
+class LogStatusError(AuditError, ValueError):
+    """A performance_schema.log_status row cannot be read."""
+
+
+class JournalError(AuditError, ValueError):
+    """A journal event cannot be read."""
+
+
+class BlockError(JournalError):
+    """A block of journal events cannot be decoded."""
+
+
+class StateVersionError(AuditError):
+    """Saved auditor state has a version that this build does not know."""
