@@ -137,7 +137,7 @@ def blank_owners(text: str) -> str:
 
 
 def print_set(bounds_by_sid: dict[str, Bounds]) -> str:
-    """Print sorted sids in the canonical form: a UUID once, its tags after it, `,` between UUIDs."""
+    """Print sorted sids in the canonical form: a UUID once, then its tags; `,` between UUIDs."""
     pieces: list[str] = []
     previous_uuid = ""
     for sid, bounds in bounds_by_sid.items():

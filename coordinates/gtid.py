@@ -60,8 +60,8 @@ class GtidSet:
     """An immutable set of GTIDs in the one canonical form, so equal sets are equal values.
 
     The constructor takes intervals `(sid, first, last)`, both ends included, in any order,
-    overlapping or not; iterating gives them back in canonical order. There is no `len`, which cannot
-    exceed 2**63 - 1 as the number of GTIDs can: it is `count()`, and needs no enumeration.
+    overlapping or not; iterating gives them back in canonical order. The size is `count()`: it may
+    exceed what `len()` can return, so there is none.
     """
 
     __slots__ = ("_bounds", "_hash")
