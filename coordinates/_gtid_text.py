@@ -19,8 +19,9 @@ TAG_LENGTH_MAX = 32
 # The six characters that isspace() knows in the C locale. Python's \s and str.strip() know more.
 _BLANK = r"[ \t\n\v\f\r]*"
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-# What strtoll() takes with base 0, without the minus sign, which no GNO can have.
+# What strtoll() takes with base 0; a minus sign only where zero is allowed, at an interval's end.
 _NUMBER = r"\+?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)"
+_MINUS_ZERO = r"-0(?:[xX]0+|0*)"
 _TAG = rf"[a-zA-Z_][a-zA-Z0-9_]{{0,{TAG_LENGTH_MAX - 1}}}"
 _ITEM_END = r"(?=[:,]|\Z)"
 
@@ -29,7 +30,8 @@ _match_separators = re.compile(r"[, \t\n\v\f\r]*").match
 _match_uuid = re.compile(_UUID).match
 _match_sid = re.compile(rf"{_UUID}(?::{_TAG})?").fullmatch
 _match_item = re.compile(
-    rf":{_BLANK}(?:(?P<first>{_NUMBER}){_BLANK}(?P<dash>-{_BLANK}(?:(?P<last>{_NUMBER}){_BLANK})?)?"
+    rf":{_BLANK}(?:(?P<first>{_NUMBER}){_BLANK}"
+    rf"(?P<dash>-{_BLANK}(?:(?P<last>{_NUMBER}|{_MINUS_ZERO}){_BLANK})?)?"
     rf"|(?P<tag>{_TAG}){_BLANK}){_ITEM_END}"
 ).match
 # A run of intervals in the form that servers print, each number far enough below the limit to need
@@ -40,8 +42,11 @@ _match_gtid = re.compile(
     rf"{_BLANK}(?P<uuid>{_UUID}){_BLANK}(?::{_BLANK}(?P<tag>{_TAG}){_BLANK})?"
     rf":{_BLANK}(?P<gno>{_NUMBER}){_BLANK}"
 ).fullmatch
-# In @@gtid_owned each GNO is followed by the thread that owns it.
-_owner = re.compile(rf"(?P<gno>:{_BLANK}[0-9]+)(?P<owner>#[0-9]+)(?={_BLANK}(?:[:,]|\Z))")
+# In @@gtid_owned each GNO is followed by the thread that owns it. Between two UUIDs the server
+# (8.0.31) prints nothing at all, so the thread ends where what follows has the form of a UUID.
+_owner = re.compile(
+    rf"(?P<gno>:{_BLANK}[0-9]+)(?P<owner>#[0-9]+?)(?=(?P<uuid>{_UUID})|{_BLANK}(?:[:,]|\Z))"
+)
 
 _QUOTED_MAX = 48
 
@@ -132,8 +137,13 @@ def read_sid(sid: str) -> str:
 
 
 def blank_owners(text: str) -> str:
-    """Replace the owners in the text of @@gtid_owned by blanks, so that offsets stay true."""
-    return _owner.sub(lambda match: match["gno"] + " " * len(match["owner"]), text)
+    """Make a GTID set of the text of @@gtid_owned, without a change of any offset."""
+
+    def blank_owner(match: re.Match[str]) -> str:
+        separator = "," if match["uuid"] else " "
+        return match["gno"] + separator.ljust(len(match["owner"]))
+
+    return _owner.sub(blank_owner, text)
 
 
 def print_set(bounds_by_sid: dict[str, Bounds]) -> str:
@@ -184,7 +194,7 @@ def _add_interval(found: dict[str, list[int]], sid: str, text: str, item: re.Mat
 
 def _number(digits: str) -> int:
     """Convert digits as strtoll() does with base 0; what is too large becomes `GNO_END`."""
-    digits = digits.lstrip("+")
+    digits = digits.lstrip("+-")
     base = 10
     if digits[:2] in ("0x", "0X"):
         base, digits = 16, digits[2:]
