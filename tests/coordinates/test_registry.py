@@ -1,0 +1,74 @@
+"""The registry of invariants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coordinates.invariants import INVARIANTS, register
+from coordinates.invariants._registry import _Registry
+
+FLEET = {
+    19: "relay_mirrors_source",
+    60: "clone_coordinates_equal_donor",
+    61: "clone_resume_exact",
+    65: "server_uuid_unique",
+    66: "received_within_source_logged",
+    67: "no_errant_gtids",
+    68: "gtid_origin_agreement",
+    69: "source_coordinate_valid",
+    70: "purged_not_needed",
+}
+
+
+def test_the_fleet_invariants_are_registered_under_their_numbers():
+    """Importing the package registers every invariant of the fleet."""
+    by_number = {invariant.number: invariant.name for invariant in INVARIANTS.values()}
+    assert FLEET.items() <= by_number.items()
+
+
+def test_names_come_in_number_order():
+    """The order is that of the catalogue, not that of imports."""
+    numbers = [INVARIANTS[name].number for name in INVARIANTS]
+    assert numbers == sorted(numbers)
+    assert list(INVARIANTS) == [invariant.name for invariant in INVARIANTS.values()]
+
+
+def test_order_does_not_depend_on_registration():
+    """A module imported late takes its place by number."""
+    first, second = (INVARIANTS[name] for name in ("relay_mirrors_source", "no_errant_gtids"))
+    registry = _Registry()
+    registry.add(second)
+    registry.add(first)
+    assert list(registry) == [first.name, second.name]
+
+
+@pytest.mark.parametrize("change", [{"number": 9999}, {"name": "some_other_name"}])
+def test_a_taken_number_or_name_is_refused(change):
+    """One number and one name mean one predicate for ever."""
+    taken = replace(INVARIANTS["no_errant_gtids"], **change)
+    with pytest.raises(ValueError, match="clashes with 67 'no_errant_gtids'"):
+        register(taken)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"number": 0},
+        {"tier": 5},
+        {"tier": -1},
+        {"name": "CamelCase"},
+        {"name": "one"},
+        {"claim": " "},
+        {"why": ""},
+        {"undecided_when": ""},
+        {"remedy": ""},
+        {"sources": ()},
+        {"sources": ("",)},
+    ],
+)
+def test_an_incomplete_entry_is_refused(change):
+    """Every entry has a number, a tier, a name and all of its prose."""
+    with pytest.raises(ValueError, match="expected"):
+        replace(INVARIANTS["no_errant_gtids"], **change)
