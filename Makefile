@@ -1,0 +1,112 @@
+# Everything a newcomer types. The first target that needs it sets everything up; an interrupted
+# set-up goes on where it was, because its stamp is written last.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.set-up
+LOG := $(VENV)/set-up.log
+LOCKS := requirements/build.txt requirements/lock.txt
+
+# The first Python on the PATH that Spark 4.0 and the lock know; name another with PYTHON=.
+PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10 python3.13; do \
+	"$$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
+	2>/dev/null && { echo "$$p"; exit; }; done; echo python3)
+
+# pip: quiet about itself, and no package that the locks do not name takes part.
+PIP := $(PY) -m pip --disable-pip-version-check --no-input
+say = @echo "tallystick: $(1)"
+
+.PHONY: help setup preflight demo test test-fast test-spark test-kafka bench lint types lock clean
+
+help:
+	@echo "make demo [FAULT=name] [SCENARIO=name] [SEED=number]   the main job, end to end"
+	@echo "make test     all tests, with real Kafka and Spark"
+	@echo "make bench    the benchmarks"
+	@echo "make setup    what the others do first: .venv, locked packages, verified jars"
+	@echo "make lint types lock clean"
+
+demo: $(STAMP) preflight
+	@$(VENV)/bin/tallystick demo \
+		$(if $(FAULT),--fault '$(FAULT)') $(if $(SCENARIO),--scenario '$(SCENARIO)') \
+		$(if $(SEED),--seed '$(SEED)')
+
+# Three processes: Spark's settings are those of the first session of a process.
+test: test-fast test-spark test-kafka
+
+test-fast: $(STAMP)
+	$(PY) -m pytest -q -m "not spark and not broker"
+
+test-spark: $(STAMP) preflight
+	$(PY) -m pytest -q -m "spark and not broker"
+
+test-kafka: $(STAMP) preflight
+	$(PY) -m pytest -q -m "broker"
+
+bench: $(STAMP) preflight
+	@$(PY) -m benchmarks
+
+lint: $(STAMP)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: $(STAMP)
+	$(PY) -m mypy
+
+setup: $(STAMP)
+
+preflight:
+	@$(PY) -m deploy.preflight
+
+$(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
+	@command -v '$(PYTHON)' >/dev/null || { \
+		echo "tallystick: There is no $(PYTHON). Mend: apt-get install python3 python3-venv" >&2; \
+		exit 2; }
+	@'$(PYTHON)' deploy/preflight.py --setup
+	$(call say,1/4 virtual environment in $(VENV))
+	@rm -f $@
+	@# One that was cut short, or made by a Python that has gone, is made anew.
+	@$(PY) -m pip --version >/dev/null 2>&1 && '$(PYTHON)' deploy/preflight.py \
+		|| '$(PYTHON)' -m venv --clear $(VENV)
+	@$(PIP) install --quiet --require-hashes -r requirements/build.txt > $(LOG) 2>&1 \
+		|| { tail -n 12 $(LOG) >&2; exit 2; }
+	$(call say,2/4 locked packages (the first time about 700 MB and some minutes))
+	@$(PIP) install --progress-bar off --no-build-isolation --require-hashes \
+		-r requirements/lock.txt 2>&1 | tee $(LOG) | sed -un \
+		-e 's/^ *Downloading \([^ ]*\) (\([0-9]\{2,\}\.[0-9]* MB\)).*/  fetching \1, \2/p' \
+		-e 's/^ *Building wheel for \([^ ]*\) .*: started$$/  building \1/p' \
+		-e 's/^Installing collected packages.*/  installing/p' \
+		|| { grep -v '^ ' $(LOG) | tail -n 12 >&2; \
+		echo "tallystick: the packages cannot be installed; all that pip said is in $(LOG)." >&2; \
+		exit 2; }
+	$(call say,3/4 the command tallystick)
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable . > $(LOG) 2>&1 \
+		|| { tail -n 12 $(LOG) >&2; exit 2; }
+	$(call say,4/4 jars)
+	@$(PY) -m deploy.jars
+	@touch $@
+
+# On the oldest Python, so that the lock has its backports; newer ones ignore them.
+LOCK_PYTHON ?= python3.10
+LOCK_VENV := $(VENV)-lock
+COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(LOCK_VENV)/bin/pip-compile --quiet --upgrade \
+	--generate-hashes --allow-unsafe --strip-extras --annotation-style=line --no-emit-options \
+	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+
+lock:
+	@'$(LOCK_PYTHON)' -m venv $(LOCK_VENV)
+	@$(LOCK_VENV)/bin/python -m pip install --quiet pip-tools tomli
+	@$(COMPILE) -o requirements/build.txt requirements/build.in
+	@$(LOCK_VENV)/bin/python -c 'import tomli; print(*tomli.load(open("pyproject.toml", "rb"))\
+	["dependency-groups"]["dev"], sep="\n")' \
+		| $(COMPILE) -o requirements/lock.txt pyproject.toml -
+	@rm -rf $(LOCK_VENV)
+
+clean:
+	rm -rf .tallystick build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

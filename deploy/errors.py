@@ -1,0 +1,23 @@
+"""Errors of deploy.
+
+AuditError                 coordinates.errors
+└── DeployError            something of this machine stands in the way
+    ├── JarError           a jar could not be fetched, or is not the one that was pinned
+    └── BrokerError        the local broker cannot start, answer or stop
+"""
+
+from __future__ import annotations
+
+from coordinates.errors import AuditError
+
+
+class DeployError(AuditError):
+    """Something of this machine stands in the way; the message says what mends it."""
+
+
+class JarError(DeployError):
+    """A jar could not be fetched, or its bytes are not those that were pinned."""
+
+
+class BrokerError(DeployError):
+    """The local broker cannot start, does not answer or does not stop."""

@@ -1,0 +1,28 @@
+"""Fixtures of all tests, and the marks that follow from the fixtures a test asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.broker import LocalBroker
+
+MARKED_FIXTURES = ("spark", "broker")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks each test by the costly fixtures that it uses, directly or through others."""
+    for item in items:
+        for name in MARKED_FIXTURES:
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(name)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
+    """A real broker for the whole run; tests make topics of their own in it."""
+    directory: Path = tmp_path_factory.mktemp("broker")
+    with LocalBroker(directory, port=0) as started:
+        yield started
