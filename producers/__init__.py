@@ -1,0 +1,1 @@
+"""Producers write journals: simulated fleets, real servers, load generators."""

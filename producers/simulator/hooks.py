@@ -1,0 +1,76 @@
+"""Where a fault may take hold of the engine. Every hook's default leaves the history healthy.
+
+The engine calls the hooks of the one fault of its scenario. A hook may change what it is given,
+return something else, call the engine (``fleet``) or set up acts with ``fleet.schedule``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from producers.simulator.engine import Fleet
+    from producers.simulator.gtid_intervals import GtidIntervals
+    from producers.simulator.model import Channel, Group, Instance, LoggedGroup, QueuedGroup
+
+
+class FaultHooks:
+    """No fault at all; the base of every injector."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """The fleet is built, nothing has been written but the first files: schedule acts here."""
+
+    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The whole body of a log_status record, before it is written; None: it is not written."""
+        return body
+
+    def on_collect_step(
+        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+    ) -> bool:
+        """Before a collection step is written; False: it is left out."""
+        return True
+
+    def on_commit(self, fleet: Fleet, instance: Instance, group: Group) -> Group | None:
+        """Before a group is written to a binary log; None: it is not logged and not committed."""
+        return group
+
+    def on_logged(self, fleet: Fleet, instance: Instance, logged: LoggedGroup) -> None:
+        """The group has its place and numbers, its events are not in the journal yet."""
+
+    def on_committed(self, fleet: Fleet, instance: Instance, logged: LoggedGroup) -> bool:
+        """Commit stage: before the GTID enters gtid_executed; False: it never does."""
+        return True
+
+    def on_rotate(self, fleet: Fleet, instance: Instance, number: int) -> int:
+        """The number of the next binary log file, before the ROTATE event is written."""
+        return number
+
+    def on_previous_gtids(
+        self, fleet: Fleet, instance: Instance, gtids: GtidIntervals
+    ) -> GtidIntervals:
+        """The set that a new binary log file's PREVIOUS_GTIDS will hold."""
+        return gtids
+
+    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+        """Before the receiver queues the first event of a group; False: it skips the group."""
+        return True
+
+    def on_apply(self, fleet: Fleet, channel: Channel, queued: QueuedGroup) -> bool:
+        """Before the applier executes a group; False: positions move on without executing it."""
+        return True
+
+    def on_info_write(
+        self, fleet: Fleet, channel: Channel, table: str, reason: str
+    ) -> bool:
+        """Before a row of an info repository is written; False: the row stays as it was."""
+        return True
+
+    def on_stop(self, fleet: Fleet, instance: Instance, crashed: bool) -> None:
+        """The instance goes down; ``instance.binlog`` is as it was written."""
+
+    def on_recovered(self, fleet: Fleet, instance: Instance, start: dict[str, Any]) -> None:
+        """State after recovery and the body of the ``start`` record, before it is written."""
+
+    def on_purge(self, fleet: Fleet, instance: Instance, purged: GtidIntervals) -> bool:
+        """Files were removed by PURGE, ``purged`` is to be gtid_purged; False: U stays."""
+        return True

@@ -1,0 +1,336 @@
+"""The state of simulated servers: binary logs, relay logs, channels, InnoDB.
+
+Data only; ``binary_log``, ``relay_log``, ``receiver``, ``applier``, ``commit`` and ``innodb`` change
+it. All offsets are 64-bit byte counts; all times are microseconds of virtual time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, format_log_file_name
+from producers.simulator.gtid_intervals import GtidIntervals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from producers.simulator.journal_writer import JournalWriter
+
+BodyEvent = tuple[int, int, int, int]
+"""An event inside a group: type code, ``QueryVerb``, length, checksum."""
+
+PlacedEvent = tuple[int, int, int, int, int]
+"""An event of a group at its place in one log: type, ``QueryVerb``, start, length, checksum."""
+
+
+class GroupKind(Enum):
+    """How a group changes data, and so how it is written."""
+
+    INNODB = "innodb"
+    """GTID, BEGIN, rows, XID."""
+    NON_TRANSACTIONAL = "non_transactional"
+    """GTID, BEGIN, rows, QUERY COMMIT; no redo."""
+    DDL = "ddl"
+    """GTID and one statement."""
+    EMPTY = "empty"
+    """GTID, BEGIN, COMMIT: an injected or filtered transaction."""
+    XA_PREPARE = "xa_prepare"
+    """GTID, XA START, rows, XA END, XA_PREPARE; its rows stay locked until XA_COMMIT."""
+    XA_COMMIT = "xa_commit"
+    """GTID and the statement XA COMMIT."""
+    COMPRESSED = "compressed"
+    """GTID and one TRANSACTION_PAYLOAD."""
+
+
+@dataclass(slots=True)
+class Group:
+    """One logged transaction, the same object in every log that holds it.
+
+    Attributes:
+        sid: ``uuid`` or ``uuid:tag``; None for an anonymous group.
+        gno: -1 for an anonymous group.
+        server_id: Of the server where it was first committed.
+        original_commit_timestamp: When it was first committed.
+        kind: How it is written.
+        body: Its events after the GTID event.
+        redo_length: Bytes of redo its commit writes; 0 when InnoDB is not touched.
+        xa_of: The group that an XA_COMMIT ends.
+    """
+
+    sid: str | None
+    gno: int
+    server_id: int
+    original_commit_timestamp: int
+    kind: GroupKind
+    body: tuple[BodyEvent, ...]
+    redo_length: int
+    xa_of: Group | None = None
+
+    @property
+    def body_length(self) -> int:
+        """Bytes of all events after the GTID event."""
+        return sum(event[2] for event in self.body)
+
+
+@dataclass(slots=True)
+class LoggedGroup:
+    """A group at its place in one binary log file."""
+
+    group: Group
+    start: int
+    gtid_length: int
+    """Bytes of the GTID event: 79 on the origin, 86 where it was replicated, +n for a tag."""
+    end: int
+    last_committed: int
+    sequence_number: int
+    gtid_checksum: int
+    transaction_length: int
+    """What the GTID event claims; the bytes of the whole group."""
+
+    def events(self) -> Iterator[PlacedEvent]:
+        """The events after the GTID event, each with its place."""
+        start = self.start + self.gtid_length
+        for event_type, query, length, checksum in self.group.body:
+            yield event_type, query, start, length, checksum
+            start += length
+
+
+@dataclass(slots=True)
+class FramingEvent:
+    """An event of a log file that belongs to no group."""
+
+    type: int
+    start: int
+    length: int
+    checksum: int
+    next_file: str | None = None
+    next_position: int = -1
+
+    @property
+    def end(self) -> int:
+        """Offset behind the event."""
+        return self.start + self.length
+
+
+@dataclass(slots=True)
+class BinlogFile:
+    """One binary log file and everything written to it."""
+
+    base_name: str
+    number: int
+    previous_gtids: GtidIntervals
+    entries: list[LoggedGroup | FramingEvent] = field(default_factory=list)
+    end: int = 4
+    sequence_number: int = 0
+    """Of the last group."""
+    is_closed: bool = False
+
+    @property
+    def name(self) -> str:
+        """File name without a directory."""
+        return format_log_file_name(self.base_name, self.number)
+
+    def groups(self) -> list[LoggedGroup]:
+        """The groups in log order."""
+        return [entry for entry in self.entries if isinstance(entry, LoggedGroup)]
+
+
+@dataclass(slots=True)
+class BinaryLog:
+    """The binary log of one instance: its retained files and the set of each."""
+
+    base_name: str
+    files: list[BinlogFile] = field(default_factory=list)
+    lineage: int = 0
+    """How many times RESET, clone or restore began the log anew."""
+
+    @property
+    def active(self) -> BinlogFile:
+        """The file that is written."""
+        return self.files[-1]
+
+    @property
+    def position(self) -> tuple[str, int]:
+        """Binary log coordinate P: active file and its end."""
+        return self.files[-1].name, self.files[-1].end
+
+    def file_of_number(self, number: int) -> BinlogFile | None:
+        """The retained file of that number."""
+        place = number - self.files[0].number if self.files else -1
+        return self.files[place] if 0 <= place < len(self.files) else None
+
+
+@dataclass(slots=True)
+class Innodb:
+    """Log sequence numbers of the redo log, and the coordinates in the TRX_SYS page."""
+
+    lsn: int
+    written: int
+    flushed: int
+    checkpoint: int
+    trx_sys: tuple[str, int] = ("", 0)
+    """Binary log coordinates last written into the TRX_SYS page."""
+    next_trx_no: int = 1
+
+
+@dataclass(slots=True)
+class QueuedGroup:
+    """A group in a relay log."""
+
+    logged: LoggedGroup
+    """Where it stands in the source's binary log."""
+    source_file: str
+    relay_file: RelayFile
+    start: int
+    events_received: int = 0
+    """How many of its events are in the relay log; the GTID event is the first."""
+    end: int = 0
+    """Relay offset behind the last event received."""
+    is_applied: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all its events are in the relay log."""
+        return self.events_received == len(self.logged.group.body) + 1
+
+
+@dataclass(slots=True)
+class RelayFile:
+    """One relay log file."""
+
+    base_name: str
+    number: int
+    previous_gtids: GtidIntervals
+    end: int = 4
+    event_ends: list[int] = field(default_factory=list)
+    groups: list[QueuedGroup] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """File name without a directory."""
+        return format_log_file_name(self.base_name, self.number)
+
+
+@dataclass(slots=True)
+class Channel:
+    """A replication channel: receiver, relay log, applier and their accounts of where they are.
+
+    Attributes:
+        name: Lower case; ``""`` is the default channel.
+        replica: The instance that owns the channel.
+        source: The instance it reads from.
+        relay_files: Retained relay log files, oldest first; empty after RESET REPLICA.
+        read: Rd_c, (Master_Log_File, Read_Master_Log_Pos).
+        flushed: F_c, the relay coordinate at the last flush of the master info object.
+        master_info: The persisted coordinates of slave_master_info.
+        retrieved: Retrieved_Gtid_Set.
+        applied: A_c, (Relay_Log_File, Relay_Log_Pos).
+        executed: Ex_c, (Relay_Master_Log_File, Exec_Master_Log_Pos).
+        relay_info: Persisted (relay file, relay position, source file, source position).
+        pending: Queued groups not yet applied, oldest first (incomplete last one included).
+    """
+
+    name: str
+    replica: Instance
+    source: Instance
+    relay_base_name: str
+    auto_position: bool = True
+    relay_files: list[RelayFile] = field(default_factory=list)
+    receiver_runs: bool = False
+    applier_runs: bool = False
+    is_connected: bool = False
+    is_configured: bool = True
+    io_errno: int = 0
+    read: tuple[str, int] = ("", 4)
+    flushed: tuple[str, int] = ("", 0)
+    master_info: tuple[str, int] = ("", 4)
+    retrieved: GtidIntervals = field(default_factory=GtidIntervals)
+    applied: tuple[str, int] = ("", 0)
+    executed: tuple[str, int] = ("", 0)
+    relay_info: tuple[str, int, str, int] = ("", 4, "", 0)
+    pending: list[QueuedGroup] = field(default_factory=list)
+    cursor_file: int = 0
+    """Number of the source's binary log file that the dump thread reads."""
+    cursor_entry: int = 0
+    """Index of the next entry of that file."""
+    cursor_lineage: int = 0
+    """Lineage of the source's binary log that the cursor belongs to."""
+    has_skipped: bool = False
+    """Groups were skipped by auto-position since the last event sent."""
+    events_since_sync: int = 0
+    receive_is_scheduled: bool = False
+    apply_is_scheduled: bool = False
+    generation: int = 0
+    """Raised by every act that makes scheduled work of the threads void."""
+    ignore_server_ids: tuple[int, ...] = ()
+    semi_sync: bool = False
+    number: int = 0
+    """Id of the channel's rows."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A group in the binary log between flush stage and commit stage (``gtid_owned``)."""
+
+    logged: LoggedGroup
+    file: BinlogFile
+    channel: Channel | None
+    queued: QueuedGroup | None
+
+
+@dataclass(slots=True)
+class Instance:
+    """One running server.
+
+    Attributes:
+        instance_id: Our own key.
+        executed: X, gtid_executed.
+        purged: U, gtid_purged.
+        table: Rows of mysql.gtid_executed.
+        logged: Every GTID in X or waiting for its commit stage: where AUTOMATIC looks for the next.
+        in_commit: Groups between flush and commit stage, in log order.
+        blocked_until: No engine act touches the instance before this moment.
+    """
+
+    instance_id: str
+    server_uuid: str
+    server_id: int
+    version: str
+    journal: JournalWriter
+    binlog: BinaryLog
+    innodb: Innodb
+    variables: dict[str, Any]
+    channels: dict[str, Channel] = field(default_factory=dict)
+    executed: GtidIntervals = field(default_factory=GtidIntervals)
+    purged: GtidIntervals = field(default_factory=GtidIntervals)
+    table: GtidIntervals = field(default_factory=GtidIntervals)
+    logged: GtidIntervals = field(default_factory=GtidIntervals)
+    in_commit: list[Pending] = field(default_factory=list)
+    prepared_xa: list[Group] = field(default_factory=list)
+    subscribers: list[Channel] = field(default_factory=list)
+    """Channels of other instances that read this binary log."""
+    is_running: bool = True
+    writes: bool = False
+    """Whether clients write here (the role of a source)."""
+    blocked_until: int = 0
+    commit_generation: int = 0
+    """Raised by crash and RESET: scheduled commit stages become void."""
+    privileges: str = "all"
+    """``all``, ``no_select`` (1142), ``no_backup_admin`` (1227)."""
+    fail_column: str | None = None
+    """Column that the next collection cannot collect (3722)."""
+    max_binlog_size: int = 1 << 30
+    log_bin: bool = True
+    """Mirror of ``variables["log_bin"]`` for the hot path."""
+    gtid_mode: str = "ON"
+    """Mirror of ``variables["gtid_mode"]``."""
+
+    def __repr__(self) -> str:
+        return f"Instance({self.instance_id!r})"
+
+
+def event_length(payload: int) -> int:
+    """Length of an event with a body of ``payload`` bytes."""
+    return EVENT_HEADER_LENGTH + payload + CHECKSUM_LENGTH
