@@ -5,7 +5,7 @@ disjoint and not touching, so every set of integers has exactly one such list; a
 the number of boundaries at or below it is odd; and the list is the binary form of the server.
 
 Short lists are tuples of Python ints, long ones read-only int64 arrays: a numpy call costs as much
-as walking a few dozen boundaries. The length alone decides, so equal sets look equal.
+as walking some 40 boundaries. The length alone decides, so equal sets look equal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GNO_MIN = 1
 GNO_END = 2**63 - 1
 """The exclusive limit of a GNO: fits int64 as an exclusive end, and is never a GNO itself."""
 
-_SHORT = 64
+_SHORT = 32
 
 # Indexed by (inside left) + 2 * (inside right).
 _EITHER = (False, True, True, True)

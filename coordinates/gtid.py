@@ -5,6 +5,7 @@ A *sid* is the text that names one counter: `uuid`, or `uuid:tag` from server 8.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
@@ -33,9 +34,9 @@ class Gtid:
 
     def __post_init__(self) -> None:
         sid = gtid_text.read_sid(f"{self.uuid}:{self.tag}" if self.tag else self.uuid)
-        _require_gno(self.gno)
         object.__setattr__(self, "uuid", sid[:UUID_LENGTH])
         object.__setattr__(self, "tag", sid[UUID_LENGTH + 1 :])
+        object.__setattr__(self, "gno", _require_gno(self.gno))
 
     @classmethod
     def parse(cls, text: str, tags: bool = True) -> Gtid:
@@ -73,9 +74,10 @@ class GtidSet:
     def __init__(self, intervals: Iterable[tuple[str, int, int]] = ()) -> None:
         flat: dict[str, list[int]] = {}
         for sid, first, last in intervals:
-            if _require_gno(first) > _require_gno(last):
+            start, end = _require_gno(first), _require_gno(last) + 1
+            if start >= end:
                 raise CoordinateError(f"reversed interval {first}-{last} of {sid!r}")
-            flat.setdefault(gtid_text.read_sid(sid), []).extend((first, last + 1))
+            flat.setdefault(gtid_text.read_sid(sid), []).extend((start, end))
         object.__setattr__(self, "_bounds", _from_flat(flat))
         object.__setattr__(self, "_hash", None)
 
@@ -374,9 +376,11 @@ def _runs(ascending: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
 
 
 def _require_gno(gno: int) -> int:
-    if not GNO_MIN <= gno < GNO_END:
-        raise CoordinateError(f"expected a GNO from {GNO_MIN} to {GNO_END - 1}, found {gno!r}")
-    return gno
+    # A number of numpy wraps around at its limit, and does not hash and print as a plain one does.
+    number = operator.index(gno)
+    if not GNO_MIN <= number < GNO_END:
+        raise CoordinateError(f"expected a GNO from {GNO_MIN} to {GNO_END - 1}, found {number}")
+    return number
 
 
 def _require_gnos(gnos: NDArray[np.int64]) -> NDArray[np.int64]:
