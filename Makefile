@@ -30,7 +30,7 @@ help:
 	@echo "make setup    what the others do first: .venv, locked packages, verified jars"
 	@echo "make lint types lock clean"
 
-demo: $(STAMP) preflight
+demo: preflight
 	@$(VENV)/bin/tallystick demo \
 		$(if $(FAULT),--fault '$(FAULT)') $(if $(SCENARIO),--scenario '$(SCENARIO)') \
 		$(if $(SEED),--seed '$(SEED)')
@@ -41,13 +41,13 @@ test: test-fast test-spark test-kafka
 test-fast: $(STAMP)
 	$(PY) -m pytest -q -m "not spark and not broker"
 
-test-spark: $(STAMP) preflight
+test-spark: preflight
 	$(PY) -m pytest -q -m "spark and not broker"
 
-test-kafka: $(STAMP) preflight
+test-kafka: preflight
 	$(PY) -m pytest -q -m "broker"
 
-bench: $(STAMP) preflight
+bench: preflight
 	@$(PY) -m benchmarks
 
 lint: $(STAMP)
@@ -58,8 +58,9 @@ types: $(STAMP)
 	$(PY) -m mypy
 
 setup: $(STAMP)
+	$(call say,set up in $(VENV))
 
-preflight:
+preflight: $(STAMP)
 	@$(PY) -m deploy.preflight
 
 $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
@@ -69,9 +70,10 @@ $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
 	@'$(PYTHON)' deploy/preflight.py --setup
 	$(call say,1/4 virtual environment in $(VENV))
 	@rm -f $@
-	@# One that was cut short, or made by a Python that has gone, is made anew.
-	@$(PY) -m pip --version >/dev/null 2>&1 && '$(PYTHON)' deploy/preflight.py \
-		|| '$(PYTHON)' -m venv --clear $(VENV)
+	@# One that was cut short, or made by a Python that has gone or is not the one asked for, is
+	@# made anew.
+	@$(PY) -c 'import pip' 2>/dev/null && [[ '$(origin PYTHON)' == file \
+		|| "$$($(PY) -V)" == "$$('$(PYTHON)' -V)" ]] || '$(PYTHON)' -m venv --clear $(VENV)
 	@$(PIP) install --quiet --require-hashes -r requirements/build.txt > $(LOG) 2>&1 \
 		|| { tail -n 12 $(LOG) >&2; exit 2; }
 	$(call say,2/4 locked packages (the first time about 700 MB and some minutes))

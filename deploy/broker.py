@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, final
 
 from deploy.errors import BrokerError
 from deploy.jars import broker_classpath
@@ -66,6 +66,7 @@ class BrokerStatus:
         return None if self.port is None else f"{HOST}:{self.port}"
 
 
+@final
 class LocalBroker:
     """The broker that lives in one directory.
 

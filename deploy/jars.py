@@ -255,7 +255,7 @@ def _sha256(path: Path) -> str | None:
         with path.open("rb") as file:
             for piece in iter(lambda: file.read(1 << 20), b""):
                 digest.update(piece)
-    except FileNotFoundError:
+    except OSError:  # not there, or not ours to read: either way it is to be fetched
         return None
     return digest.hexdigest()
 
