@@ -1,0 +1,163 @@
+"""The direction of imports, read from the sources; and that the core needs nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OURS = {
+    "coordinates": set(),
+    "producers": {"coordinates"},
+    "streaming": {"coordinates"},
+    "expectations": {"coordinates"},
+    "deploy": {"coordinates"},
+    "tallystick": {"coordinates", "producers", "streaming", "expectations", "deploy"},
+}
+# Libraries with one home: nobody else imports them.
+HOMES = {
+    "pyspark": {"streaming", "expectations"},
+    "great_expectations": {"expectations"},
+    "confluent_kafka": {"producers"},
+    "kafka": {"producers"},
+    "typer": {"tallystick"},
+    "pydantic_settings": {"tallystick"},
+}
+# A simulator that shares the checker's reasoning shares its mistakes.
+BEYOND_PRODUCERS = ("coordinates.invariants", "coordinates.audit")
+IN_COORDINATES = {"numpy", "pyarrow", "coordinates"}
+# No input or output, no clock, no randomness, no logging in the domain.
+NOT_IN_COORDINATES = {
+    *("asyncio", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets"),
+    *("shutil", "socket", "sqlite3", "subprocess", "tempfile", "threading", "time", "urllib"),
+}
+
+
+def imported_names(source: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and full name of everything that a source imports, wherever it does."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield node.lineno, f"{node.module or '.'}.{alias.name}"
+
+
+def wrong_imports(package: str, source: str) -> list[str]:
+    """Says which imports of a package's source go against the direction."""
+    found = []
+    for line, name in imported_names(source):
+        top = name.partition(".")[0]
+        if not top:
+            found.append(f"line {line}: relative import")
+        elif top in {"tests", "benchmarks"}:
+            found.append(f"line {line}: {package} imports {name}")
+        elif top in OURS and top != package and top not in OURS[package]:
+            found.append(f"line {line}: {package} imports {name}; it may import {OURS[package]}")
+        elif top in HOMES and package not in HOMES[top]:
+            found.append(f"line {line}: {package} imports {name}, at home in {HOMES[top]}")
+        elif package == "producers" and f"{name}.".startswith(
+            tuple(f"{beyond}." for beyond in BEYOND_PRODUCERS)
+        ):
+            found.append(f"line {line}: producers import {name}, the checker's reasoning")
+        elif package == "coordinates" and (
+            top in NOT_IN_COORDINATES
+            or (top not in IN_COORDINATES and top not in sys.stdlib_module_names)
+        ):
+            found.append(f"line {line}: the domain imports {name}")
+    return found
+
+
+@pytest.mark.parametrize("package", sorted(OURS))
+def test_no_arrow_turns(package: str) -> None:
+    """Every import of every module of a package goes the agreed way."""
+    modules = sorted((ROOT / package).rglob("*.py"))
+    assert modules, f"{package} has no modules"
+    turned = [
+        f"{module.relative_to(ROOT)}, {wrong}"
+        for module in modules
+        for wrong in wrong_imports(package, module.read_text("utf-8"))
+    ]
+    assert turned == []
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("coordinates", "import producers"),
+        ("coordinates", "from deploy.jars import Jar"),
+        ("coordinates", "def f():\n    import pandas"),
+        ("coordinates", "import logging"),
+        ("coordinates", "from . import gtid"),
+        ("producers", "from coordinates.invariants import registry"),
+        ("producers", "from coordinates import audit"),
+        ("producers", "import coordinates.audit as a"),
+        ("producers", "import pyspark.sql"),
+        ("streaming", "from expectations.suite import build"),
+        ("streaming", "import kafka"),
+        ("streaming", "if TYPE_CHECKING:\n    import great_expectations"),
+        ("expectations", "from confluent_kafka.admin import AdminClient"),
+        ("deploy", "import tallystick.settings"),
+        ("tallystick", "from pyspark.sql import SparkSession"),
+        ("tallystick", "from tests.support import builders"),
+    ],
+)
+def test_an_arrow_that_turns_is_seen(package: str, source: str) -> None:
+    """The check itself: one example of each way to break the direction."""
+    assert len(wrong_imports(package, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("coordinates", "import numpy as np\nfrom coordinates.gtid import GtidSet\nimport re"),
+        ("producers", "import kafka\nfrom coordinates.auditing_is_not_audit import x"),
+        ("streaming", "from pyspark.sql import functions\nimport coordinates.audit"),
+        ("tallystick", "import typer\nimport deploy.jars\nimport streaming.auditor"),
+    ],
+)
+def test_the_agreed_direction_is_allowed(package: str, source: str) -> None:
+    """The check does not cry over what is agreed."""
+    assert wrong_imports(package, source) == []
+
+
+def test_the_domain_is_imported_without_its_users() -> None:
+    """Every module of coordinates is imported where only numpy and pyarrow can be."""
+    program = f"""
+import importlib, pkgutil, sys
+allowed = {sorted(IN_COORDINATES)!r}
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        # What numpy and pyarrow themselves try to import, they must do without.
+        if top not in allowed and top not in sys.stdlib_module_names:
+            raise ModuleNotFoundError(f"refused: {{name}}", name=name)
+sys.meta_path.insert(0, Refuse())
+for name in ("pyspark", "great_expectations", "pandas"):
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        continue
+    sys.exit(f"{{name}} can be imported: the test tests nothing")
+import coordinates
+for module in pkgutil.walk_packages(coordinates.__path__, "coordinates."):
+    importlib.import_module(module.name)
+print("imported")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "imported\n"), done.stderr
+
+
+def test_preflight_needs_only_the_standard_library() -> None:
+    """`make` runs it before anything is installed."""
+    source = (ROOT / "deploy" / "preflight.py").read_text("utf-8")
+    tops = {name.partition(".")[0] for _, name in imported_names(source)}
+    assert tops <= set(sys.stdlib_module_names)

@@ -1,0 +1,62 @@
+"""What no tracked file may hold: where packages come from here, and paths of one machine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# Each has a mark in it that is taken out here, so that this file does not hold what it looks for.
+HOSTS = [
+    host.replace("~", "")
+    for host in ("py~pi.org", "python~hosted.org", "maven~.org", "maven.apache~.org", "npm~js.")
+]
+FOLDERS = [folder.replace("~", "") for folder in ("wo~rk", "ro~ot", "opt/whe~els")]
+UNWANTED = re.compile(
+    f"{'|'.join(map(re.escape, HOSTS))}|(?<![A-Za-z0-9_.-])/(?:{'|'.join(FOLDERS)})/"
+)
+
+
+def unwanted(text: str) -> list[str]:
+    """Returns what of a text names a registry's host or a path of one machine."""
+    return [found.group() for found in UNWANTED.finditer(text)]
+
+
+def tracked_files() -> list[Path]:
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: there is no list of tracked files")
+    listed = subprocess.run(
+        [git, "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+    ).stdout.decode("utf-8")
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_no_tracked_file_names_a_registry_or_a_machine() -> None:
+    """A clone works anywhere: it knows no package host by name and no directory of ours."""
+    files = tracked_files()
+    assert files
+    held = {
+        str(path.relative_to(ROOT)): found
+        for path in files
+        if (found := unwanted(path.read_bytes().decode("utf-8", "replace")))
+    }
+    assert held == {}
+
+
+@pytest.mark.parametrize(
+    "text", [f"see https://{HOSTS[0]}/simple", f"cd /{FOLDERS[0]}/x", f"'/{FOLDERS[1]}/.cache'"]
+)
+def test_what_is_unwanted_is_seen(text: str) -> None:
+    """The check itself: a host, a path, a quoted path."""
+    assert len(unwanted(text)) == 1
+
+
+@pytest.mark.parametrize("text", ["network/main", "../work/x", "/var/lib/mysql/", "the root/"])
+def test_ordinary_text_is_left_alone(text: str) -> None:
+    """Words that contain such a word are no path of a machine."""
+    assert unwanted(text) == []
