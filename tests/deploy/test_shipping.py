@@ -56,7 +56,8 @@ def test_the_lock_has_what_the_project_asks_for() -> None:
     dependencies = project.partition("dependencies = [")[2].partition("\n]")[0]
     group = project.partition("\ndev = [")[2].partition("\n]")[0]
     asked = set(re.findall(r'^\s*"([a-z0-9-]+)', dependencies + group, re.MULTILINE))
-    locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / LOCKS[1]).read_text("utf-8"), re.MULTILINE))
+    lock = (ROOT / LOCKS[1]).read_text("utf-8")
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", lock, re.MULTILINE))
     assert {"pyspark", "pytest"} <= asked
     assert asked <= locked
 
