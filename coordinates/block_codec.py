@@ -290,8 +290,8 @@ def _check_message(data: bytes, position: int, expected: int) -> int:
         if _field(head, batch, _FIELD_COMPRESSION):
             raise BlockError("a block with compressed Arrow buffers: expected plain ones")
     length_at = _field(head, message, _FIELD_BODY_LENGTH)
-    body_length = _int64(head, length_at)[0] if length_at else 0
-    end = position + 8 + head_length + int(body_length)
+    body_length = int(_int64(head, length_at)[0]) if length_at else 0
+    end: int = position + 8 + head_length + body_length
     if body_length < 0 or end > len(data):
         raise BlockError(f"a block of {len(data)} bytes whose Arrow message ends at byte {end}")
     return end

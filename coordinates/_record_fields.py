@@ -1,0 +1,463 @@
+"""Which fields each kind of fact may have, and what their values may be (``docs/journal.md``).
+
+Only shape is looked at: names, types, ranges, closed lists. What a server said of itself (the row
+and what was read beside it) is kept as it came, to be judged by the audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coordinates.binlog import parse_log_file_name
+from coordinates.errors import CoordinateError
+from coordinates.journal import RecordType
+
+INT64_MAX = 2**63 - 1
+UINT32_MAX = 2**32 - 1
+
+Check = Callable[[Any], Any]
+"""Takes a value of JSON, returns it as it is kept; raises ``FieldError``."""
+
+
+class FieldError(Exception):
+    """A value does not fit. ``path`` grows from the inside out."""
+
+    def __init__(
+        self, expected: str, value: Any = None, path: str = "", *, shown: bool = True
+    ) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.value = value
+        self.path = path
+        self.shown = shown
+
+    def under(self, key: str) -> FieldError:
+        """The same, seen from the object or list around it."""
+        separator = "." if self.path and not self.path.startswith("[") else ""
+        return FieldError(
+            self.expected, self.value, f"{key}{separator}{self.path}", shown=self.shown
+        )
+
+
+def unknown_key(key: str, known: Iterable[str]) -> FieldError:
+    """The error of a key that does not belong there."""
+    return FieldError(
+        f"no such key, only {', '.join(known) or 'those of every record'}",
+        path=key,
+        shown=False,
+    )
+
+
+def text(value: Any) -> str:
+    """Text that can be written as UTF-8."""
+    if type(value) is not str:
+        raise FieldError("text", value)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise FieldError("text without lone surrogates", value) from None
+    return value
+
+
+def name(value: Any) -> str:
+    """Text that is not empty."""
+    if not text(value):
+        raise FieldError("text that is not empty", value)
+    return str(value)
+
+
+def log_file(value: Any) -> str:
+    """The name of a log file without a directory."""
+    try:
+        parse_log_file_name(text(value))
+    except CoordinateError:
+        raise FieldError("a log file name base.NNNNNN without a directory", value) from None
+    return str(value)
+
+
+def channel_name(value: Any) -> str:
+    """The name of a channel, which servers keep in lower case."""
+    if text(value) != value.lower():
+        raise FieldError("a channel name in lower case", value)
+    return str(value)
+
+
+def integer(least: int = 0, most: int = INT64_MAX) -> Check:
+    """A check for integers of a range."""
+
+    def check(value: Any) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise FieldError(f"an integer from {least} to {most}", value)
+        return value
+
+    return check
+
+
+def boolean(value: Any) -> bool:
+    """True or false, not 0 or 1 or "ON"."""
+    if type(value) is not bool:
+        raise FieldError("true or false", value)
+    return value
+
+
+def one_of(*words: str) -> Check:
+    """A check for the words of a closed list."""
+
+    def check(value: Any) -> str:
+        if type(value) is not str or value not in words:
+            raise FieldError(f"one of {', '.join(words)}", value)
+        return value
+
+    return check
+
+
+def _identifier(value: Any) -> str | int:
+    """A session or ticket: servers number them, others name them."""
+    if type(value) is int and 0 <= value <= INT64_MAX:
+        return value
+    if type(value) is str:
+        return name(value)
+    raise FieldError("an integer from 0 or text", value)
+
+
+def _as_given(value: Any) -> Any:
+    if value is None:
+        raise FieldError("a value: leave the key out where there is none", value)
+    return value
+
+
+def _list_of(check: Check) -> Check:
+    def check_list(value: Any) -> list[Any]:
+        if type(value) is not list:
+            raise FieldError("a list", value)
+        kept = []
+        for index, item in enumerate(value):
+            try:
+                kept.append(check(item))
+            except FieldError as error:
+                raise error.under(f"[{index}]") from None
+        return kept
+
+    return check_list
+
+
+_PASSWORD_COLUMNS = frozenset({"user_password", "password", "master_password", "source_password"})
+
+
+def _table_row(value: Any) -> dict[str, Any]:
+    """Column values of a server's table; its columns differ from server to server."""
+    if type(value) is not dict:
+        raise FieldError("an object of column values", value)
+    for key in value:
+        if key.lower() in _PASSWORD_COLUMNS:
+            raise FieldError("no password: it must not be collected", path=key, shown=False)
+    return value
+
+
+_table_rows = _list_of(_table_row)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An object: its fields, which of them must be there, and whether others may be."""
+
+    fields: Mapping[str, Check]
+    required: tuple[str, ...] = ()
+    is_open: bool = False
+    aliases: Mapping[str, str] | None = None
+
+    def __call__(self, value: Any) -> dict[str, Any]:
+        """Check the object ``value``."""
+        if type(value) is not dict:
+            raise FieldError("an object", value)
+        kept: dict[str, Any] = {}
+        for given, item in value.items():
+            key = self.aliases.get(given, given) if self.aliases else given
+            check = self.fields.get(key)
+            if check is None:
+                if not self.is_open:
+                    raise unknown_key(given, self.fields)
+                kept[given] = item
+                continue
+            if key in kept:
+                raise FieldError(f"{key} only once, under one of its names", item, path=given)
+            try:
+                kept[key] = check(item)
+            except FieldError as error:
+                raise error.under(given) from None
+        for key in self.required:
+            if key not in kept:
+                raise FieldError("this key", path=key, shown=False)
+        return kept
+
+
+_COUNT = integer()
+_PORTION = integer(1)
+_SERVER_ID = integer(0, UINT32_MAX)
+_POSITION = integer()
+
+_VARIABLES = Shape(
+    {
+        "gtid_mode": one_of("OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"),
+        "log_bin": boolean,
+        "log_replica_updates": boolean,
+        "binlog_order_commits": boolean,
+        "replica_preserve_commit_order": boolean,
+        "replica_parallel_workers": _COUNT,
+        "max_connections": _COUNT,
+        "commit_lag_max": _COUNT,
+        "sync_source_info": _COUNT,
+        "relay_log_info_transactional": boolean,
+        "innodb_redo_log_capacity": _PORTION,
+        "group_replication_group_name": text,
+        "have_backup_safe_binlog_info": boolean,
+        "server_uuid": name,
+        "server_id": _SERVER_ID,
+    },
+    aliases={
+        "log_slave_updates": "log_replica_updates",
+        "slave_preserve_commit_order": "replica_preserve_commit_order",
+        "slave_parallel_workers": "replica_parallel_workers",
+        "sync_master_info": "sync_source_info",
+    },
+)
+
+_REPOSITORY = Shape(
+    {
+        "channel": channel_name,
+        "repository": one_of("slave_master_info", "slave_relay_log_info"),
+        "file": boolean,
+        "table": boolean,
+        "option": one_of("FILE", "TABLE"),
+        "started": boolean,
+    }
+)
+
+_BINARY_LOGS = _list_of(Shape({"name": text, "size": _COUNT}, ("name", "size"), is_open=True))
+
+_LOG_STATUS = Shape(
+    {
+        "collection_id": name,
+        "requested_at": _COUNT,
+        "row": _as_given,
+        "error": Shape(
+            {
+                "code": _COUNT,
+                "message": text,
+                "column": text,
+                "unreachable": boolean,
+                "timed_out": boolean,
+            }
+        ),
+        "gtid_executed_first": text,
+        "gtid_executed_table": text,
+        "slave_master_info": _table_rows,
+        "slave_relay_log_info": _table_rows,
+        "binary_logs": _BINARY_LOGS,
+        "binary_logs_again": _BINARY_LOGS,
+        "gtid_purged": text,
+        "replica_status": _table_rows,
+        "gtid_owned": text,
+        "prepared_xa": text,
+        "innodb": Shape(
+            dict.fromkeys(("current", "written", "flushed", "checkpoint"), _as_given), is_open=True
+        ),
+        "trx_sys": Shape(
+            dict.fromkeys(("binary_log_file", "binary_log_position"), _as_given), is_open=True
+        ),
+        "clone_status": _table_row,
+    },
+    ("collection_id",),
+)
+
+_RESOURCES = ("LOCK_collect_instance_log", "channel_map", "LOCK_plugin", "binlog", "gtid_state")
+
+
+def _resource(value: Any) -> str:
+    word = text(value)
+    if word not in _RESOURCES and not word.startswith(("channel:", "engine:")):
+        raise FieldError(f"one of {', '.join(_RESOURCES)}, channel:NAME, engine:NAME", value)
+    return word
+
+
+_CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    "change_source": (
+        {
+            "source_uuid": text,
+            "source_instance": name,
+            "auto_position": boolean,
+            "ignore_server_ids": _list_of(_SERVER_ID),
+            "filtered": boolean,
+            "source_log_file": text,
+            "source_log_pos": _POSITION,
+        },
+        (),
+    ),
+    **{
+        action: ({}, ())
+        for action in (
+            "start_receiver",
+            "stop_receiver",
+            "start_applier",
+            "stop_applier",
+            "reconnect",
+            "reset",
+            "reset_all",
+            "relay_log_recovery",
+            "flush_relay_logs",
+        )
+    },
+    "relay_purge": ({"to_file": log_file}, ("to_file",)),
+}
+
+_COLLECTION_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    **{step: ({}, ()) for step in ("enter", "error", "leave")},
+    **{step: ({"resource": _resource}, ("resource",)) for step in ("lock", "collect", "unlock")},
+}
+
+_ZONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    **{step: ({}, ()) for step in ("close", "wait", "validity_point", "open")},
+    **{step: ({"ticket": _identifier}, ("ticket",)) for step in ("enter", "drop")},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Cases:
+    """An object whose fields depend on the word under ``key``."""
+
+    key: str
+    cases: Mapping[str, Shape]
+
+    @property
+    def fields(self) -> set[str]:
+        """The fields of any case."""
+        return {name for shape in self.cases.values() for name in shape.fields}
+
+    def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
+        if self.key not in value:
+            raise FieldError("this key", path=self.key, shown=False)
+        word = value[self.key]
+        shape = self.cases.get(word) if type(word) is str else None
+        if shape is None:
+            raise FieldError(f"one of {', '.join(self.cases)}", word, path=self.key)
+        return shape(value)
+
+
+def _cases(
+    key: str,
+    common: dict[str, Check],
+    cases: Mapping[str, tuple[dict[str, Check], tuple[str, ...]]],
+) -> _Cases:
+    return _Cases(
+        key,
+        {
+            word: Shape({key: text, **common, **fields}, (key, *common, *required))
+            for word, (fields, required) in cases.items()
+        },
+    )
+
+
+RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
+    RecordType.START: Shape(
+        {
+            "server_uuid": name,
+            "server_id": _SERVER_ID,
+            "version": text,
+            "profile": one_of("mysql-8.0", "wl9452"),
+            "crashed": boolean,
+            "recovered": Shape({"file": log_file, "position": _POSITION}, ("file", "position")),
+            "data_lineage": one_of("restored", "cloned"),
+            "gtid_executed_table": text,
+            "undo_gtids": text,
+            "repositories": _list_of(_REPOSITORY),
+            "variables": _VARIABLES,
+        },
+        ("server_uuid",),
+    ),
+    RecordType.VARIABLES: Shape({"variables": _VARIABLES}, ("variables",)),
+    RecordType.STOP: Shape({"clean": boolean}),
+    RecordType.BINLOG_PURGE: Shape({"to_file": log_file}, ("to_file",)),
+    RecordType.BINLOG_RESET: Shape({}),
+    RecordType.GTID_PURGED: Shape({"added": text}, ("added",)),
+    RecordType.CHANNEL: _cases("action", {"channel": channel_name}, _CHANNEL_ADMINISTRATION),
+    RecordType.LOG_STATUS: _LOG_STATUS,
+    RecordType.COLLECTION: _cases(
+        "step", {"collection_id": name, "session": _identifier}, _COLLECTION_STEPS
+    ),
+    RecordType.INFO_WRITE: Shape(
+        {
+            "table": one_of("slave_master_info", "slave_relay_log_info", "slave_worker_info"),
+            "channel": channel_name,
+            "reason": one_of(
+                "relay_rotate",
+                "change_source",
+                "receiver_stop",
+                "sync",
+                "applier_stop",
+                "xid",
+                "query",
+                "statement",
+            ),
+            "row": _table_row,
+        },
+        ("table", "channel", "reason", "row"),
+    ),
+    RecordType.ZONE: _cases("step", {}, _ZONE_STEPS),
+    RecordType.ENGINE_LOCK: Shape(
+        {
+            "step": one_of("begin", "lock", "timeout", "unlock_all", "retry", "abort", "done"),
+            "engine": name,
+            "round": _COUNT,
+        },
+        ("step",),
+    ),
+    RecordType.BACKUP_LOCK: Shape(
+        {
+            "step": one_of("lock", "unlock"),
+            "lock": one_of("tables", "binlog", "instance"),
+            "session": _identifier,
+        },
+        ("step", "lock"),
+    ),
+    RecordType.STATEMENT: Shape(
+        {"engine": name, "type": one_of("dml", "ddl"), "binlogged": boolean}
+    ),
+    RecordType.CLONE: Shape(
+        {
+            "step": one_of(
+                "begin", "version", "stage", "donor_blocked", "donor_released", "end", "recovered"
+            ),
+            "role": one_of("donor", "recipient"),
+            "peer": name,
+            "stage": text,
+            "donor_version": text,
+            "recipient_version": text,
+            "binlog_file": text,
+            "binlog_position": _POSITION,
+            "gtid_executed": text,
+            "error": _as_given,
+        },
+        ("step",),
+    ),
+    RecordType.GTID_PERSISTER: Shape(
+        {
+            "step": one_of("commit", "write", "purge", "recover"),
+            "trx_no": _COUNT,
+            "gtid": text,
+            "gtids": text,
+            "oldest_trx_no": _COUNT,
+            "trx_num_gtid": _COUNT,
+        },
+        ("step",),
+    ),
+    RecordType.HEARTBEAT: Shape({}),
+    RecordType.GAP: Shape({}),
+}
+"""The body of each kind of fact."""
+
+KINDS_WITH_CHANNEL = frozenset(
+    record_type for record_type, shape in RECORD_SHAPES.items() if "channel" in shape.fields
+)
