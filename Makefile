@@ -1,5 +1,5 @@
-# Everything a newcomer types. The first target that needs it sets everything up; an interrupted
-# set-up goes on where it was, because its stamp is written last.
+# Everything a newcomer types. The first target that needs it sets everything up. After an
+# interrupted set-up the next one makes the environment anew from what pip has kept in its cache.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -9,6 +9,8 @@ SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.set-up
+# There while packages are being installed: pip takes a package that was cut short for a whole one.
+INCOMPLETE := $(VENV)/.incomplete
 LOG := $(VENV)/set-up.log
 LOCKS := requirements/build.txt requirements/lock.txt
 
@@ -72,8 +74,9 @@ $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
 	@rm -f $@
 	@# One that was cut short, or made by a Python that has gone or is not the one asked for, is
 	@# made anew.
-	@$(PY) -c 'import pip' 2>/dev/null && [[ '$(origin PYTHON)' == file \
+	@[ ! -e $(INCOMPLETE) ] && $(PY) -c 'import pip' 2>/dev/null && [[ '$(origin PYTHON)' == file \
 		|| "$$($(PY) -V)" == "$$('$(PYTHON)' -V)" ]] || '$(PYTHON)' -m venv --clear $(VENV)
+	@touch $(INCOMPLETE)
 	@$(PIP) install --quiet --require-hashes -r requirements/build.txt > $(LOG) 2>&1 \
 		|| { tail -n 12 $(LOG) >&2; exit 2; }
 	$(call say,2/4 locked packages (the first time about 700 MB and some minutes))
@@ -82,12 +85,13 @@ $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
 		-e 's/^ *Downloading \([^ ]*\) (\([0-9]\{2,\}\.[0-9]* MB\)).*/  fetching \1, \2/p' \
 		-e 's/^ *Building wheel for \([^ ]*\) .*: started$$/  building \1/p' \
 		-e 's/^Installing collected packages.*/  installing/p' \
-		|| { grep -v '^ ' $(LOG) | tail -n 12 >&2; \
+		|| { grep -i '^ *error' $(LOG) | tail -n 6 >&2; \
 		echo "tallystick: the packages cannot be installed; all that pip said is in $(LOG)." >&2; \
 		exit 2; }
 	$(call say,3/4 the command tallystick)
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable . > $(LOG) 2>&1 \
 		|| { tail -n 12 $(LOG) >&2; exit 2; }
+	@rm $(INCOMPLETE)
 	$(call say,4/4 jars)
 	@$(PY) -m deploy.jars
 	@touch $@
