@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from producers.simulator.journal_writer import JournalWriter
+
 if TYPE_CHECKING:
+    from producers.simulator.clock import Clock
     from producers.simulator.engine import Fleet
     from producers.simulator.gtid_intervals import GtidIntervals
     from producers.simulator.model import Channel, Group, Instance, LoggedGroup, QueuedGroup
@@ -16,6 +19,13 @@ if TYPE_CHECKING:
 
 class FaultHooks:
     """No fault at all; the base of every injector."""
+
+    def on_journal(self, instance_id: str, clock: Clock) -> JournalWriter:
+        """Where an instance's records are written; asked once, before anything is written."""
+        return JournalWriter(instance_id, clock)
+
+    def on_variables(self, instance_id: str, variables: dict[str, Any]) -> None:
+        """The variables that an instance is first started with; they may be changed in place."""
 
     def on_fleet(self, fleet: Fleet) -> None:
         """The fleet is built, nothing has been written but the first files: schedule acts here."""

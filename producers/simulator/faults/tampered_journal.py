@@ -1,0 +1,89 @@
+"""A journal whose records pass through an injector before they are written.
+
+The servers' own state stays as it is: only what an observer is told of it changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from producers.simulator.faults.injector import Injector
+from producers.simulator.journal_writer import JournalWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from coordinates.journal import RecordType, Stream
+    from producers.simulator.clock import Clock
+    from producers.simulator.engine import Fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event on its way into the journal; ``fields`` are those of ``BlockBuilder.log_event``."""
+
+    stream: Stream
+    type: int
+    fields: dict[str, Any]
+
+    def but(self, **changed: Any) -> Event:
+        """The event with other fields."""
+        return replace(self, fields={**self.fields, **changed})
+
+
+class JournalFault(Injector):
+    """A fault of what the journal says, not of the servers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fleet: Fleet | None = None
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Learn to know the fleet."""
+        self.fleet = fleet
+
+    def on_journal(self, instance_id: str, clock: Clock) -> JournalWriter:
+        """A journal that asks this injector."""
+        return TamperedJournal(instance_id, clock, self)
+
+    def on_event(self, instance_id: str, event: Event) -> Iterable[Event]:
+        """What the journal holds in the place of an event."""
+        return (event,)
+
+    def on_fact(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """What the journal holds in the place of a fact's body; None: nothing."""
+        return body
+
+    def is_due_in(self, instance_id: str) -> bool:
+        """Tell whether the fault may be injected into the journal of an instance now."""
+        fleet = self.fleet
+        return fleet is not None and instance_id in fleet.instances and self.is_due(fleet)
+
+    def mark_in(self, instance_id: str) -> None:
+        """Note that the instance's journal shows the fault from now on."""
+        assert self.fleet is not None
+        self.mark(self.fleet, self.fleet.instances[instance_id])
+
+
+class TamperedJournal(JournalWriter):
+    """The journal of one instance, as an injector wants it."""
+
+    def __init__(self, instance_id: str, clock: Clock, fault: JournalFault) -> None:
+        super().__init__(instance_id, clock)
+        self._fault = fault
+
+    def log_event(self, stream: Stream, event_type: int, **fields: Any) -> None:
+        """Add what the fault makes of an event."""
+        for event in self._fault.on_event(self.instance_id, Event(stream, event_type, fields)):
+            super().log_event(event.stream, event.type, **event.fields)
+
+    def server_record(
+        self, record_type: RecordType, body: Mapping[str, Any], *, ts: int, channel: str | None = None
+    ) -> None:
+        """Add what the fault makes of a fact."""
+        told = self._fault.on_fact(self.instance_id, record_type, body)
+        if told is not None:
+            super().server_record(record_type, told, ts=ts, channel=channel)
