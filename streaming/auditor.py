@@ -1,0 +1,230 @@
+"""The auditor's stateful operator: ``coordinates.audit`` for each instance, inside Spark.
+
+All reasoning is in the core. Here a key's blocks of one micro-batch are put in journal order, read
+and absorbed, and what cannot be read is kept aside with its reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from coordinates.audit import InstanceAudit
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from coordinates.block_codec import decode_block
+from coordinates.errors import BlockError
+from coordinates.facts import Fact, encode_facts
+from coordinates.journal import concatenate
+from streaming.schema import AUDIT_ROWS, AUDIT_STATE, DEAD_LETTER, RESULT, encode_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from coordinates.audit import AuditOutput
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+
+    from coordinates.cut import Cut
+    from coordinates.journal import Block
+    from coordinates.verdict import Finding, Observation
+
+RUN_RECORDS_MAX = 8192
+"""Small blocks that follow each other are absorbed together, up to this many records: the audit
+costs about as much for ten records as for a thousand."""
+
+Headers = list[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """One message of the journal topic, as ``schema.BLOCK_ROWS`` has it."""
+
+    value: bytes | None
+    headers: Headers | None
+    partition: int
+    offset: int
+    timestamp_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that cannot be read, and why."""
+
+    row: BlockRow
+    reason: str
+
+
+@dataclass(slots=True)
+class KeyResult:
+    """What one instance's blocks of one micro-batch brought."""
+
+    blocks: int = 0
+    records: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+
+    def add(self, output: AuditOutput) -> None:
+        """Append what the audit of a run of records gave."""
+        self.findings += output.findings
+        self.observations += output.observations
+        self.cuts += output.cuts
+        self.facts += output.facts
+
+
+def audit_rows(audit: InstanceAudit, instance_id: str, rows: Iterable[BlockRow]) -> KeyResult:
+    """Absorb the messages of one key; ``audit`` changes.
+
+    The order of a topic's partition is the order of the journal, and Spark promises none within a
+    key after its shuffle, so rows are sorted by partition and offset. Blocks of one key in several
+    partitions (partitions were added to the topic) can only be ordered by what they say themselves.
+    """
+    result = KeyResult()
+    ordered = sorted(rows, key=lambda row: (row.partition, row.offset))
+    read = [(row, _read(instance_id, row)) for row in ordered]
+    if len({row.partition for row in ordered}) > 1:
+        read.sort(key=lambda pair: _journal_place(pair[1]))
+    run: list[Block] = []
+    length = 0
+    for row, block in read:
+        if isinstance(block, str):
+            _absorb(audit, run, result)
+            run, length = [], 0
+            result.dead_letters.append(DeadLetter(row, block))
+            result.add(audit.note_unreadable(block, row.timestamp_us))
+            continue
+        follows = not run or (block.epoch, block.first_sequence) == (
+            run[-1].epoch,
+            run[-1].next_sequence,
+        )
+        if not follows or length + len(block) > RUN_RECORDS_MAX:
+            _absorb(audit, run, result)
+            run, length = [], 0
+        run.append(block)
+        length += len(block)
+    _absorb(audit, run, result)
+    return result
+
+
+def _journal_place(block: Block | str) -> tuple[int, int]:
+    return (-1, -1) if isinstance(block, str) else (block.epoch, block.first_sequence)
+
+
+def _read(instance_id: str, row: BlockRow) -> Block | str:
+    """The block of a message, or why it cannot be read."""
+    if not instance_id:
+        return "a message without a key: expected the instance as key"
+    if row.value is None:
+        return "a message without a value: expected a block"
+    try:
+        return decode_block(row.value, key=instance_id.encode(), headers=row.headers)
+    except BlockError as error:
+        return str(error)
+
+
+def _absorb(audit: InstanceAudit, run: list[Block], result: KeyResult) -> None:
+    if run:
+        block = run[0] if len(run) == 1 else concatenate(run)
+        result.blocks += len(run)
+        result.records += len(block)
+        result.add(audit.absorb(block))
+
+
+class BlockAuditor(StatefulProcessor):
+    """``audit_rows`` for each key, with the state in one binary value.
+
+    Args:
+        disabled: Names of invariants that are switched off.
+    """
+
+    def __init__(self, disabled: frozenset[str] = frozenset()) -> None:
+        self._disabled = disabled
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Ask for the state. Spark calls this once more on the driver, so it does nothing else."""
+        self._state = handle.getValueState("audit", AUDIT_STATE)
+
+    def handleInputRows(  # noqa: N802  Spark's name
+        self,
+        key: tuple[str],
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Audit the rows of one instance."""
+        instance_id = key[0]
+        messages = [row for frame in rows for row in _rows_of(frame)]
+        if not instance_id:
+            # No instance, no journal: nothing to keep a state of.
+            letters = [DeadLetter(row, str(_read(instance_id, row))) for row in messages]
+            yield _frame(instance_id, KeyResult(dead_letters=letters))
+            return
+        saved = self._state.get()
+        audit = (
+            InstanceAudit.from_bytes(bytes(saved[0]))
+            if saved is not None
+            else InstanceAudit(instance_id, disabled=self._disabled)
+        )
+        result = audit_rows(audit, instance_id, messages)
+        self._state.update((audit.to_bytes(),))
+        yield _frame(instance_id, result)
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+
+def _rows_of(frame: pd.DataFrame) -> Iterator[BlockRow]:
+    columns = (frame[name] for name in ("value", "headers", "partition", "offset", "timestamp_us"))
+    for value, headers, partition, offset, timestamp_us in zip(*columns, strict=True):
+        yield BlockRow(
+            value=value,
+            headers=None if headers is None else [(h["key"], h["value"]) for h in headers],
+            partition=int(partition),
+            offset=int(offset),
+            timestamp_us=int(timestamp_us),
+        )
+
+
+def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
+    empty = dict.fromkeys(AUDIT_ROWS.names)
+    rows = [
+        empty
+        | {
+            "kind": RESULT,
+            "instance_id": instance_id,
+            "blocks": result.blocks,
+            "records": result.records,
+            "document": encode_document(result.findings, result.observations, result.cuts),
+            "facts": encode_facts(result.facts),
+        }
+    ]
+    rows += [
+        empty
+        | {
+            "kind": DEAD_LETTER,
+            "instance_id": instance_id,
+            "reason": letter.reason,
+            "value": letter.row.value,
+            "headers": [{"key": k, "value": v} for k, v in letter.row.headers or ()],
+            "partition": letter.row.partition,
+            "offset": letter.row.offset,
+        }
+        for letter in result.dead_letters
+    ]
+    # Objects, so that a missing integer stays missing and does not turn its column into floats.
+    return pd.DataFrame(rows, columns=AUDIT_ROWS.names, dtype=object)
+
+
+def audit_blocks(blocks: DataFrame, *, disabled: frozenset[str] = frozenset()) -> DataFrame:
+    """Rows of ``schema.BLOCK_ROWS``, from wherever they come, to rows of ``schema.AUDIT_ROWS``."""
+    grouped = blocks.groupBy("instance_id")
+    audited: DataFrame = grouped.transformWithStateInPandas(
+        BlockAuditor(disabled),
+        outputStructType=AUDIT_ROWS,
+        outputMode="Append",
+        timeMode="None",
+    )
+    return audited

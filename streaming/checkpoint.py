@@ -1,0 +1,184 @@
+"""The checkpoint location: both queries' own directories, the fleet's state, the layout, a lock.
+
+layout.json        what must not change between runs
+lock               held while a job runs
+auditor/           Spark's checkpoint of the auditor query
+collector/         Spark's checkpoint of the collector query
+fleet/             the fleet's state after each of the last micro-batches
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from streaming.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+LAYOUT_VERSION = 1
+STATES_KEPT = 3
+"""A restart begins again with the last micro-batch that was not committed, so it needs the state
+before that one; one more is spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What must be the same whenever a job goes on from this checkpoint location.
+
+    Attributes:
+        shuffle_partitions: The instances' states are spread over so many parts.
+        journal_topic: Offsets and states belong to this topic.
+    """
+
+    shuffle_partitions: int
+    journal_topic: str
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that it has either its old content or its new one, also after a crash."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+class CheckpointLocation:
+    """One job's checkpoint location; a context manager that holds its lock.
+
+    Args:
+        directory: Made when missing.
+        layout: What this run wants; compared with what an earlier run wrote down.
+    """
+
+    def __init__(self, directory: Path, layout: Layout) -> None:
+        self.directory = directory
+        self._layout = layout
+        self._lock: IO[bytes] | None = None
+        self.run_id = ""
+        """Names this checkpoint location in the files of the sinks: micro-batches are numbered
+        from 0 in each new one."""
+
+    @property
+    def auditor(self) -> Path:
+        """Spark's checkpoint of the auditor query."""
+        return self.directory / "auditor"
+
+    @property
+    def collector(self) -> Path:
+        """Spark's checkpoint of the collector query."""
+        return self.directory / "collector"
+
+    def __enter__(self) -> CheckpointLocation:
+        """Take the lock and compare the layout.
+
+        Raises:
+            CheckpointError: Another job runs from here, or the layout is another one.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.directory / "lock").open("ab")
+        except OSError as error:
+            raise CheckpointError(
+                f"The checkpoint location {str(self.directory)!r} cannot be written: "
+                f"{error.strerror}."
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise CheckpointError(
+                f"Another job runs from the checkpoint location {str(self.directory)!r}; stop it, "
+                f"or name another location."
+            ) from None
+        try:
+            self._compare_layout()
+        except BaseException:
+            self._lock.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.close()
+
+    def _compare_layout(self) -> None:
+        path = self.directory / "layout.json"
+        wanted: dict[str, Any] = {
+            "layout_version": LAYOUT_VERSION,
+            "shuffle_partitions": self._layout.shuffle_partitions,
+            "journal_topic": self._layout.journal_topic,
+        }
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            self.run_id = str(found.pop("run_id"))
+        except FileNotFoundError:
+            if any(self.auditor.glob("*")):
+                raise CheckpointError(
+                    f"The checkpoint location {str(self.directory)!r} has a query but no "
+                    f"layout.json: it is not one of this job. Name another location."
+                ) from None
+            self.run_id = uuid.uuid4().hex[:8]
+            write_atomically(path, json.dumps({"run_id": self.run_id, **wanted}).encode())
+            return
+        except (ValueError, KeyError, AttributeError, OSError) as error:
+            raise CheckpointError(f"{str(path)!r} cannot be read: {error!r}.") from error
+        for name, value in wanted.items():
+            if found.get(name) != value:
+                raise CheckpointError(
+                    f"The checkpoint location {str(self.directory)!r} was made with {name} "
+                    f"{found.get(name)!r}, this run wants {value!r}; use the old value or name "
+                    f"another location."
+                )
+
+    def load_state(self, batch_id: int) -> bytes | None:
+        """The fleet's state as it was before micro-batch ``batch_id``; None before the first.
+
+        States of ``batch_id`` and later are of micro-batches that were never committed: they are
+        deleted, as those will be run again.
+
+        Raises:
+            CheckpointError: That state is missing.
+        """
+        states = self._states()
+        for later in [number for number in states if number >= batch_id]:
+            states.pop(later).unlink()
+        if batch_id == 0:
+            return None
+        if batch_id - 1 not in states:
+            raise CheckpointError(
+                f"The checkpoint location {str(self.directory)!r} lacks the fleet's state before "
+                f"micro-batch {batch_id} (fleet/{_state_name(batch_id - 1)}); begin with a new "
+                f"location."
+            )
+        return states[batch_id - 1].read_bytes()
+
+    def save_state(self, batch_id: int, data: bytes) -> None:
+        """Keep the fleet's state as it is after micro-batch ``batch_id``."""
+        write_atomically(self.directory / "fleet" / _state_name(batch_id), data)
+        for number, path in self._states().items():
+            if number <= batch_id - STATES_KEPT:
+                path.unlink(missing_ok=True)
+
+    def _states(self) -> dict[int, Path]:
+        paths = (self.directory / "fleet").glob("*.state")
+        return {int(path.stem): path for path in paths if path.stem.isdecimal()}
+
+
+def _state_name(batch_id: int) -> str:
+    return f"{batch_id:012d}.state"

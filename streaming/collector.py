@@ -1,0 +1,60 @@
+"""The collector query: asks for one collection of the whole fleet every interval.
+
+It has a checkpoint location of its own, so it goes on after a restart, and it keeps the period when
+no event flows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+COLLECT_TOPIC = "tallystick.collect"
+QUERY_NAME = "collector"
+
+
+def collection_requests(spark: SparkSession) -> DataFrame:
+    """One request a micro-batch, as rows for Kafka's sink.
+
+    ``requested_at`` is the micro-batch's own time, which Spark keeps in the checkpoint: a
+    micro-batch that is run again after a crash writes the same request again, never another one.
+    The running number comes from the checkpoint too; the time in front keeps the ids apart when the
+    checkpoint was thrown away.
+    """
+    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    now = F.current_timestamp()
+    collection_id = F.format_string(
+        "c-%s-%06d", F.date_format(now, "yyyyMMdd'T'HHmmss'Z'"), F.col("value")
+    )
+    request = F.struct(
+        collection_id.alias("collection_id"), F.unix_micros(now).alias("requested_at")
+    )
+    return ticks.select(collection_id.alias("key"), F.to_json(request).alias("value"))
+
+
+def start_collector(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    *,
+    checkpoint_location: Path,
+    interval_s: float,
+    topic: str = COLLECT_TOPIC,
+) -> StreamingQuery:
+    """Starts the query: a request at once, then one every ``interval_s``."""
+    return (
+        collection_requests(spark)
+        .writeStream.queryName(QUERY_NAME)
+        .format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("topic", topic)
+        .option("checkpointLocation", str(checkpoint_location))
+        .trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")
+        .start()
+    )

@@ -1,0 +1,28 @@
+"""Errors of streaming.
+
+AuditError                   coordinates.errors
+└── StreamingError           the job cannot run; the message says why in one sentence
+    ├── SessionError         Spark itself did not start
+    ├── CheckpointError      the checkpoint location is in use, of another layout, or incomplete
+    └── QueryError           a query ended by itself; Spark's own words are in the log file
+"""
+
+from __future__ import annotations
+
+from coordinates.errors import AuditError
+
+
+class StreamingError(AuditError):
+    """The job cannot run; the message says why in one sentence."""
+
+
+class SessionError(StreamingError):
+    """Spark itself did not start."""
+
+
+class CheckpointError(StreamingError):
+    """The checkpoint location is in use, of another layout, or incomplete."""
+
+
+class QueryError(StreamingError):
+    """A query ended by itself; Spark's own words are in the log file."""

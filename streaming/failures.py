@@ -1,0 +1,65 @@
+"""What Spark and Kafka say when a query ends, as one sentence that a user can act on."""
+
+from __future__ import annotations
+
+import re
+
+# A Java or Python exception with its message, at the beginning of a line or after "Caused by".
+_CAUSE = re.compile(
+    r"^(?:Caused by: )?(?:[a-zA-Z_$][\w$]*\.)*([A-Z]\w*(?:Exception|Error)): ([^\n]+)", re.MULTILINE
+)
+_OWN_WORDS = re.compile(r"terminated with exception: ([^\n]+)")
+
+# The first pattern that is found decides, so the more telling ones come first.
+_SENTENCES = (
+    (
+        r"UnknownTopicOrPartition|does not host this topic-partition"
+        r"|Topic \S+ not present in metadata",
+        "A topic is missing on the broker at {broker}; make the topics first.",
+    ),
+    (
+        r"offset\w* (?:was|were) changed from|may have been lost|OffsetOutOfRange|"
+        r"has been deleted|missing topics|Some data may have been lost",
+        "Part of the journal topic is gone from {broker} before it was audited (retention, or the "
+        "topic was made anew); begin with a new checkpoint location.",
+    ),
+    (
+        r"node assignment|No resolvable bootstrap|Failed to (?:construct|create new) kafka|"
+        r"TimeoutException|DisconnectException|Bootstrap broker",
+        "The broker at {broker} does not answer; is it running, and is this its address?",
+    ),
+    (
+        r"RecordTooLarge",
+        "The broker at {broker} refuses a message as too large; raise its message.max.bytes.",
+    ),
+    (
+        r"No space left on device",
+        "No space is left on the disk of the checkpoint location or of the output.",
+    ),
+    (
+        r"OutOfMemoryError|Java heap space",
+        "Spark ran out of memory; give it more, or fewer blocks for each micro-batch.",
+    ),
+    (
+        r"StateVersionError: ([^\n]+)",
+        "The checkpoint location holds state of another version of tallystick ({0}); begin with "
+        "a new location.",
+    ),
+)
+
+
+def sentence(text: str, broker: str) -> str:
+    """One sentence for the text of a query's exception."""
+    for pattern, said in _SENTENCES:
+        found = re.search(pattern, text)
+        if found:
+            return said.format(*found.groups(), broker=repr(broker))
+    causes = _CAUSE.findall(text)
+    own_words = _OWN_WORDS.search(text)
+    if causes:
+        reason = ": ".join(causes[-1])
+    elif own_words:
+        reason = own_words[1]
+    else:
+        reason = next((line for line in text.splitlines() if line.strip()), "without a word")
+    return f"The query ended by itself: {reason.strip()[:300]}"

@@ -1,0 +1,264 @@
+"""The driver's part of every micro-batch: the fleet's audit, rounds, sinks and the validator.
+
+Spark runs a micro-batch again, with the same number and the same blocks, when it was not committed.
+So everything here starts from the state before that number, which is kept in the checkpoint
+location, and writes the same rows under the same names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from coordinates.fleet import FleetAudit
+
+from coordinates.facts import Fact, decode_facts
+from coordinates.packing import pack, unpack
+from coordinates.verdict import Finding, Observation, ObservationCode, Verdict
+from streaming.rounds import Deadline, Round, Rounds
+from streaming.schema import DEAD_LETTER, decode_document
+from streaming.sinks import END_BATCH, DeadLetterRow, batch_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from coordinates.cut import Cut
+    from streaming.checkpoint import CheckpointLocation
+    from streaming.progress import Metrics
+    from streaming.sinks import KafkaSink, ParquetSink
+
+_MAGIC = b"TSFS"
+_VERSION = 1
+
+
+class ValidatorAnswer(Protocol):
+    """What a validator gives back: whatever it is, it has a verdict."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The collection's verdict."""
+        ...
+
+
+@dataclass(slots=True)
+class BatchContent:
+    """The rows that left the auditor in one micro-batch, sorted out."""
+
+    blocks: int = 0
+    records: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    dead_letters: list[DeadLetterRow] = field(default_factory=list)
+
+
+def sort_out(table: pa.Table) -> BatchContent:
+    """Split the auditor's rows (``schema.AUDIT_ROWS``) by what they are.
+
+    Instances come in the order of their ids, each with its journal's order, so that nothing depends
+    on which of Spark's tasks ended first.
+    """
+    content = BatchContent()
+    rows = table.to_pylist()
+    rows.sort(key=lambda row: (row["instance_id"], row["partition"] or 0, row["offset"] or 0))
+    for row in rows:
+        if row["kind"] == DEAD_LETTER:
+            headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
+            letter = DeadLetterRow(
+                instance_id=row["instance_id"],
+                reason=row["reason"],
+                value=row["value"],
+                headers=headers,
+                partition=row["partition"],
+                offset=row["offset"],
+            )
+            content.dead_letters.append(letter)
+            if not letter.instance_id:
+                # No instance's audit can tell of a message without a key, so it is told here.
+                content.observations.append(_unreadable(letter))
+            continue
+        findings, observations, cuts = decode_document(row["document"])
+        content.blocks += row["blocks"]
+        content.records += row["records"]
+        content.findings += findings
+        content.observations += observations
+        content.cuts += cuts
+        content.facts += decode_facts(row["facts"])
+    return content
+
+
+def _unreadable(letter: DeadLetterRow) -> Observation:
+    return Observation(
+        code=ObservationCode.BLOCK_UNREADABLE,
+        instance_id="",
+        channel=None,
+        at=f"partition {letter.partition}, offset {letter.offset}",
+        text=letter.reason,
+        is_undecided=True,
+        collection_id=None,
+        epoch=0,
+        sequence=0,
+        ts=0,
+    )
+
+
+class FleetStep:
+    """What is done with the auditor's rows of each micro-batch (``foreachBatch``).
+
+    Args:
+        checkpoint: Keeps the state between micro-batches and runs.
+        parquet: Takes findings, observations, cuts and validations.
+        kafka: Takes findings and dead letters; None where there is no Kafka.
+        validate: Called once for each round with its cuts.
+        metrics: Receives counters.
+        instances: Instances that must answer from the first collection on.
+        deadline: When a round does not wait any longer.
+        disabled: Names of invariants that are switched off.
+    """
+
+    def __init__(
+        self,
+        *,
+        checkpoint: CheckpointLocation,
+        parquet: ParquetSink,
+        kafka: KafkaSink | None,
+        validate: Callable[[list[Cut]], ValidatorAnswer] | None,
+        metrics: Metrics,
+        instances: Sequence[str] = (),
+        deadline: Deadline | None = None,
+        disabled: frozenset[str] = frozenset(),
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._parquet = parquet
+        self._kafka = kafka
+        self._validate = validate
+        self._metrics = metrics
+        self._instances = tuple(instances)
+        self._deadline = deadline
+        self._disabled = disabled
+        self._done_batch_id: int | None = None
+        self._fleet = FleetAudit(disabled=disabled)
+        self._rounds = Rounds(self._instances, deadline)
+        self.failure: Exception | None = None
+        """What the last call raised; Spark only hands on its text."""
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Take one micro-batch."""
+        try:
+            # One action, so the operator runs once; Arrow, because the facts are arrays.
+            self.absorb(frame.toArrow(), batch_id)
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def absorb(self, table: pa.Table, batch_id: int) -> None:
+        """Take the rows of micro-batch ``batch_id``, for the first time or again."""
+        if self._done_batch_id != batch_id - 1:
+            self._load(batch_id)
+        # Until this one is saved, what is in memory is of no number.
+        self._done_batch_id = None
+        content = sort_out(table)
+        output = self._fleet.absorb(content.facts)
+        seen: dict[str, int] = {}
+        for fact in content.facts:
+            seen[fact.instance_id] = max(seen.get(fact.instance_id, 0), fact.ts)
+        rounds, missing = self._rounds.absorb(content.cuts, seen)
+        self._deliver(
+            batch_name(batch_id),
+            findings=[*content.findings, *output.findings],
+            observations=[*content.observations, *output.observations, *missing],
+            cuts=content.cuts,
+            dead_letters=content.dead_letters,
+            rounds=rounds,
+        )
+        self._save(batch_id)
+        self._metrics.count(blocks=content.blocks, records=content.records, micro_batches=1)
+
+    def finish(self) -> None:
+        """The history ends here: decide what waits, or say that it cannot be decided.
+
+        Nothing of it is kept: if the job goes on from its checkpoint location after all, it goes on
+        from the state before, and writes these rows anew at its own end.
+        """
+        output = self._fleet.finish()
+        rounds, missing = self._rounds.finish()
+        self._deliver(
+            END_BATCH,
+            findings=output.findings,
+            observations=[*output.observations, *missing],
+            cuts=[],
+            dead_letters=[],
+            rounds=rounds,
+        )
+        self._done_batch_id = None
+
+    def _deliver(
+        self,
+        batch: str,
+        *,
+        findings: list[Finding],
+        observations: list[Observation],
+        cuts: list[Cut],
+        dead_letters: list[DeadLetterRow],
+        rounds: list[Round],
+    ) -> None:
+        findings.sort(key=lambda finding: finding.order)
+        # Findings first: who waits for them does not wait for the validator.
+        if self._kafka is not None:
+            self._kafka.publish_findings(findings)
+            self._kafka.publish_dead_letters(dead_letters)
+        missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
+        self._parquet.write(
+            batch,
+            findings=findings,
+            observations=observations,
+            cuts=[*cuts, *missing],
+            validations=[self._validated(closed) for closed in rounds],
+        )
+        self._metrics.count(
+            findings=len(findings),
+            observations=len(observations),
+            cuts=len(cuts),
+            dead_letters=len(dead_letters),
+            collections_closed=sum(not closed.is_late for closed in rounds),
+            collections_late=sum(closed.is_late for closed in rounds),
+        )
+        self._metrics.set(collections_open=self._rounds.open_count)
+
+    def _validated(self, closed: Round) -> dict[str, Any]:
+        verdict, reason = Verdict.UNDECIDED, "no validator"
+        if self._validate is not None:
+            try:
+                verdict, reason = self._validate(closed.cuts).verdict, ""
+            except Exception as error:  # noqa: BLE001  what a validator cannot do is undecided
+                reason = f"the validator failed: {error!r}"
+        return {
+            "collection_id": closed.collection_id,
+            "verdict": verdict.value,
+            "reason": reason,
+            "instances": len({cut.instance_id for cut in closed.cuts}),
+            "missing": len(closed.missing),
+            "is_late": closed.is_late,
+            "ts": closed.ts,
+        }
+
+    def _load(self, batch_id: int) -> None:
+        self._fleet = FleetAudit(disabled=self._disabled)
+        self._rounds = Rounds(self._instances, self._deadline)
+        data = self._checkpoint.load_state(batch_id)
+        if data is not None:
+            document, arrays = unpack(_MAGIC, _VERSION, data)
+            self._rounds.restore(document)
+            self._fleet = FleetAudit.from_bytes(arrays["fleet"].tobytes())
+
+    def _save(self, batch_id: int) -> None:
+        fleet = np.frombuffer(self._fleet.to_bytes(), dtype=np.uint8)
+        self._checkpoint.save_state(
+            batch_id, pack(_MAGIC, _VERSION, self._rounds.to_document(), {"fleet": fleet})
+        )
+        self._done_batch_id = batch_id

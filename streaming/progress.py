@@ -1,0 +1,139 @@
+"""Progress of the queries as plain numbers, for whoever shows or scrapes them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+COUNTERS = (
+    "blocks",
+    "records",
+    "findings",
+    "observations",
+    "cuts",
+    "dead_letters",
+    "collections_requested",
+    "collections_closed",
+    "collections_late",
+    "micro_batches",
+)
+GAUGES = (
+    "collections_open",
+    "blocks_behind_max",
+    "blocks_behind_sum",
+    "micro_batch_ms",
+    "state_instances",
+    "state_memory_bytes",
+)
+
+
+class Metrics:
+    """Counters since the start of this process and gauges of its last micro-batch.
+
+    Args:
+        report: Called with all of them after every change; must be quick. What it raises is
+            dropped: showing numbers is no reason to stop the audit.
+    """
+
+    def __init__(self, report: Callable[[Mapping[str, float]], None] | None = None) -> None:
+        self._report = report
+        self._lock = threading.Lock()
+        self._values: dict[str, float] = dict.fromkeys((*COUNTERS, *GAUGES), 0)
+
+    def count(self, **amounts: float) -> None:
+        """Add to counters."""
+        with self._lock:
+            for name, amount in amounts.items():
+                self._values[name] += amount
+        self._tell()
+
+    def set(self, **values: float) -> None:
+        """Set gauges."""
+        with self._lock:
+            for name, value in values.items():
+                if name not in self._values:
+                    raise KeyError(name)
+                self._values[name] = value
+        self._tell()
+
+    def snapshot(self) -> dict[str, float]:
+        """All values now."""
+        with self._lock:
+            return dict(self._values)
+
+    def _tell(self) -> None:
+        if self._report is not None:
+            with contextlib.suppress(Exception):
+                self._report(self.snapshot())
+
+
+class ProgressListener(StreamingQueryListener):
+    """Turns Spark's progress events into metrics.
+
+    Spark drops events of a slow listener, so it computes a few numbers and returns; and it never
+    raises.
+
+    Args:
+        metrics: Receives the numbers.
+        auditor_name: Name of the auditor query.
+        collector_name: Name of the collector query.
+    """
+
+    def __init__(self, metrics: Metrics, *, auditor_name: str, collector_name: str) -> None:
+        self._metrics = metrics
+        self._auditor_name = auditor_name
+        self._collector_name = collector_name
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's names
+        """Nothing to count."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Count one micro-batch."""
+        with contextlib.suppress(Exception):
+            progress = event.progress
+            if progress.name == self._collector_name:
+                self._metrics.count(collections_requested=progress.numInputRows)
+            elif progress.name == self._auditor_name:
+                self._metrics.set(**auditor_gauges(progress))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Nothing to count."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Nothing to count."""
+
+
+def auditor_gauges(progress: Any) -> dict[str, float]:
+    """Gauges of one progress report of the auditor query."""
+    gauges: dict[str, float] = {"micro_batch_ms": float(progress.batchDuration)}
+    for operator in progress.stateOperators:
+        gauges["state_instances"] = float(operator.numRowsTotal)
+        gauges["state_memory_bytes"] = float(operator.memoryUsedBytes)
+    for source in progress.sources:
+        # The query commits no offsets to Kafka, so this is the only place where the lag shows.
+        if "maxOffsetsBehindLatest" in source.metrics:
+            behind_max = float(source.metrics["maxOffsetsBehindLatest"])
+            gauges["blocks_behind_max"] = behind_max
+            partitions = len(_end_offsets(source))
+            average = float(source.metrics["avgOffsetsBehindLatest"])
+            gauges["blocks_behind_sum"] = round(average * partitions)
+    return gauges
+
+
+def _end_offsets(source: Any) -> dict[str, Any]:
+    offsets: dict[str, dict[str, Any]] = json.loads(source.endOffset)
+    return {f"{t}-{p}": o for t, partitions in offsets.items() for p, o in partitions.items()}

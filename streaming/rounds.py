@@ -1,0 +1,193 @@
+"""Rounds: the cuts of one collection put together, until every instance answered or a deadline.
+
+Pure bookkeeping, without Spark, clock or files. Time is journal time: the latest ``ts`` that any
+instance's journal has shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from coordinates.cut import Cut
+from coordinates.verdict import Observation, ObservationCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CLOSED_KEPT = 256
+"""So many closed collections are remembered, to tell a late answer from a new collection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When a collection is closed although instances are missing.
+
+    Attributes:
+        after_us: So long after its first answer, in journal time.
+        after_collections: Or when so many later collections have begun.
+    """
+
+    after_us: int = 30_000_000
+    after_collections: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A collection that is complete, or as complete as it will be.
+
+    Attributes:
+        collection_id: Which collection.
+        cuts: Its rows, by instance, scope and channel; a row of its own, with ``answer`` "missing",
+            for each instance that did not answer.
+        missing: Those instances.
+        is_late: These are answers that came after the deadline; the other rows were given before.
+        ts: Journal time of its last row.
+    """
+
+    collection_id: str
+    cuts: list[Cut]
+    missing: tuple[str, ...]
+    is_late: bool
+    ts: int
+
+
+@dataclass(slots=True)
+class _Open:
+    first_ts: int
+    cuts: dict[str, list[Cut]] = field(default_factory=dict)
+
+
+class Rounds:
+    """The open collections.
+
+    Args:
+        instances: Instances that must answer from the first collection on; others must once their
+            journal has been seen.
+        deadline: When not to wait any longer.
+    """
+
+    def __init__(self, instances: Iterable[str] = (), deadline: Deadline | None = None) -> None:
+        self._known = set(instances)
+        self._deadline = deadline or Deadline()
+        self._open: dict[str, _Open] = {}
+        self._closed: dict[str, None] = {}
+        self._ts = 0
+
+    @property
+    def open_count(self) -> int:
+        """How many collections still wait."""
+        return len(self._open)
+
+    def absorb(
+        self, cuts: Iterable[Cut], seen: Mapping[str, int]
+    ) -> tuple[list[Round], list[Observation]]:
+        """New cuts, and how far each instance's journal has been seen (``ts``).
+
+        Returns:
+            The rounds that are now complete or past the deadline, oldest first, and an observation
+            for each answer that is missing.
+        """
+        self._known.update(seen)
+        self._ts = max([self._ts, *seen.values()])
+        late: dict[str, list[Cut]] = {}
+        for cut in sorted(cuts, key=_cut_order):
+            self._ts = max(self._ts, cut.ts)
+            if cut.collection_id in self._closed:
+                late.setdefault(cut.collection_id, []).append(cut)
+                continue
+            opened = self._open.setdefault(cut.collection_id, _Open(cut.ts))
+            opened.first_ts = min(opened.first_ts, cut.ts)
+            opened.cuts.setdefault(cut.instance_id, []).append(cut)
+        rounds = [
+            Round(name, rows, (), is_late=True, ts=max(cut.ts for cut in rows))
+            for name, rows in late.items()
+        ]
+        observations: list[Observation] = []
+        for name in list(self._open):
+            if self._known <= self._open[name].cuts.keys() or self._is_past_deadline(name):
+                rounds.append(self._close(name, observations))
+        return rounds, observations
+
+    def finish(self) -> tuple[list[Round], list[Observation]]:
+        """Nothing more will come: close what is open."""
+        observations: list[Observation] = []
+        return [self._close(name, observations) for name in list(self._open)], observations
+
+    def _is_past_deadline(self, name: str) -> bool:
+        later = len(self._open) - 1 - list(self._open).index(name)
+        is_long_ago = self._ts - self._open[name].first_ts >= self._deadline.after_us
+        return is_long_ago or later >= self._deadline.after_collections
+
+    def _close(self, name: str, observations: list[Observation]) -> Round:
+        opened = self._open.pop(name)
+        self._closed[name] = None
+        while len(self._closed) > CLOSED_KEPT:
+            del self._closed[next(iter(self._closed))]
+        missing = tuple(sorted(self._known - opened.cuts.keys()))
+        cuts = [cut for rows in opened.cuts.values() for cut in rows]
+        ts = max(cut.ts for cut in cuts)
+        for instance_id in missing:
+            text = f"{instance_id!r} has not answered collection {name!r} by its deadline."
+            cuts.append(
+                Cut(
+                    collection_id=name,
+                    instance_id=instance_id,
+                    scope="instance",
+                    ts=ts,
+                    answer="missing",
+                    error_text=text,
+                    undecided="all: no answer",
+                )
+            )
+            observations.append(
+                Observation(
+                    code=ObservationCode.LOG_STATUS_MISSING,
+                    instance_id=instance_id,
+                    channel=None,
+                    at=name,
+                    text=text,
+                    is_undecided=True,
+                    collection_id=name,
+                    epoch=0,
+                    sequence=0,
+                    ts=ts,
+                )
+            )
+        return Round(name, sorted(cuts, key=_row_order), missing, is_late=False, ts=ts)
+
+    def to_document(self) -> dict[str, Any]:
+        """The state as a JSON document."""
+        return {
+            "known": sorted(self._known),
+            "ts": self._ts,
+            "closed": list(self._closed),
+            "open": [
+                [
+                    name,
+                    opened.first_ts,
+                    [dataclasses.asdict(c) for r in opened.cuts.values() for c in r],
+                ]
+                for name, opened in self._open.items()
+            ],
+        }
+
+    def restore(self, document: Mapping[str, Any]) -> None:
+        """Go on from the state that ``to_document`` gave."""
+        self._known.update(document["known"])
+        self._ts = document["ts"]
+        self._closed = dict.fromkeys(document["closed"])
+        for name, first_ts, rows in document["open"]:
+            opened = self._open[name] = _Open(first_ts)
+            for row in rows:
+                opened.cuts.setdefault(row["instance_id"], []).append(Cut(**row))
+
+
+def _row_order(cut: Cut) -> tuple[str, bool, str]:
+    return (cut.instance_id, cut.scope != "instance", cut.channel or "")
+
+
+def _cut_order(cut: Cut) -> tuple[int, str, int, int, bool, str]:
+    return (cut.ts, cut.instance_id, cut.epoch, cut.sequence, cut.scope != "instance",
+            cut.channel or "")  # fmt: skip

@@ -1,0 +1,265 @@
+"""Runs the job: the auditor query, with the collector query beside it when it is wanted.
+
+A run ends when it is told to, when a query ends by itself, or, with ``available_now``, when what
+was in the journal topic at the start has been audited.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from coordinates.errors import AuditError
+from streaming.auditor import audit_blocks
+from streaming.checkpoint import CheckpointLocation, Layout
+from streaming.collector import COLLECT_TOPIC, start_collector
+from streaming.collector import QUERY_NAME as COLLECTOR_QUERY
+from streaming.errors import QueryError
+from streaming.failures import sentence
+from streaming.fleet import FleetStep
+from streaming.progress import Metrics, ProgressListener
+from streaming.rounds import Deadline
+from streaming.session import SessionSettings, start_session
+from streaming.sinks import DEAD_LETTER_TOPIC, FINDINGS_TOPIC, KafkaSink, ParquetSink
+from streaming.source import JOURNAL_TOPIC, MAX_BLOCKS_PER_TRIGGER, read_journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from coordinates.cut import Cut
+    from streaming.fleet import ValidatorAnswer
+
+AUDITOR_QUERY = "auditor"
+LOOK_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """What a run is to do.
+
+    Attributes:
+        bootstrap_servers: Kafka's brokers.
+        checkpoint: Checkpoint location of the whole job.
+        output: Directory of the Parquet tables.
+        instances: Instances that must answer each collection; others must once they are seen.
+        collect_interval_s: Ask for a collection this often; None: somebody else asks.
+        deadline: When a collection does not wait any longer.
+        available_now: End when what is in the journal topic now has been audited.
+        history_ends: With ``available_now``: nothing more will ever come, so what waits for more is
+            decided, or told as UNDECIDED, at the end.
+        max_blocks_per_trigger: Blocks of one micro-batch.
+        disabled: Names of invariants that are switched off.
+        drain_timeout_s: A stop waits this long for the running micro-batch.
+        journal_topic: Where blocks come from.
+        collect_topic: Where collections are asked for.
+        findings_topic: Where findings go.
+        dead_letter_topic: Where messages go that cannot be read.
+    """
+
+    bootstrap_servers: str
+    checkpoint: Path
+    output: Path
+    instances: Sequence[str] = ()
+    collect_interval_s: float | None = None
+    deadline: Deadline = field(default_factory=Deadline)
+    available_now: bool = False
+    history_ends: bool = False
+    max_blocks_per_trigger: int = MAX_BLOCKS_PER_TRIGGER
+    disabled: frozenset[str] = frozenset()
+    drain_timeout_s: float = 60.0
+    journal_topic: str = JOURNAL_TOPIC
+    collect_topic: str = COLLECT_TOPIC
+    findings_topic: str = FINDINGS_TOPIC
+    dead_letter_topic: str = DEAD_LETTER_TOPIC
+
+
+@contextlib.contextmanager
+def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set ``stop`` instead of ending the process; only in the main thread."""
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        stop.set()
+
+    wanted = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, handle) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_job(
+    settings: JobSettings,
+    session: SessionSettings,
+    *,
+    stop: threading.Event,
+    validate: Callable[[list[Cut]], ValidatorAnswer] | None = None,
+    report: Callable[[Mapping[str, float]], None] | None = None,
+    started: Callable[[], None] | None = None,
+) -> dict[str, float]:
+    """Start Spark, run the job in it until it ends, and stop Spark.
+
+    Args:
+        settings: What to do.
+        session: How to start Spark.
+        stop: Set it to end the run; the running micro-batch is finished first.
+        validate: Called with the cuts of each round.
+        report: Called with all metrics after every change.
+        started: Called once when the queries run.
+
+    Returns:
+        The metrics at the end.
+
+    Raises:
+        StreamingError: One sentence; more is in the log file.
+    """
+    layout = Layout(session.shuffle_partitions, settings.journal_topic)
+    with CheckpointLocation(settings.checkpoint, layout) as checkpoint:
+        spark = start_session(session)
+        try:
+            return _Job(spark, settings, checkpoint, validate, Metrics(report)).run(stop, started)
+        finally:
+            spark.stop()
+
+
+class _Job:
+    """One run in a session."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: JobSettings,
+        checkpoint: CheckpointLocation,
+        validate: Callable[[list[Cut]], ValidatorAnswer] | None,
+        metrics: Metrics,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._checkpoint = checkpoint
+        self._metrics = metrics
+        kafka = KafkaSink(
+            spark,
+            settings.bootstrap_servers,
+            journal_topic=settings.journal_topic,
+            findings_topic=settings.findings_topic,
+            dead_letter_topic=settings.dead_letter_topic,
+        )
+        self._step = FleetStep(
+            checkpoint=checkpoint,
+            parquet=ParquetSink(settings.output, checkpoint.run_id),
+            kafka=kafka,
+            validate=validate,
+            metrics=metrics,
+            instances=settings.instances,
+            deadline=settings.deadline,
+            disabled=settings.disabled,
+        )
+
+    def run(self, stop: threading.Event, started: Callable[[], None] | None) -> dict[str, float]:
+        listener = ProgressListener(
+            self._metrics, auditor_name=AUDITOR_QUERY, collector_name=COLLECTOR_QUERY
+        )
+        self._spark.streams.addListener(listener)
+        collector: StreamingQuery | None = None
+        auditor: StreamingQuery | None = None
+        try:
+            with self._one_sentence():
+                auditor = self._start_auditor()
+                if self._settings.collect_interval_s is not None:
+                    collector = start_collector(
+                        self._spark,
+                        self._settings.bootstrap_servers,
+                        checkpoint_location=self._checkpoint.collector,
+                        interval_s=self._settings.collect_interval_s,
+                        topic=self._settings.collect_topic,
+                    )
+                if started is not None:
+                    started()
+                queries = [query for query in (auditor, collector) if query is not None]
+                while all(query.isActive for query in queries) and not stop.wait(LOOK_EVERY_S):
+                    pass
+                self._stop_collector(collector)
+                collector = None
+                self._drain(auditor)
+                # A query that ended by itself tells why.
+                auditor.awaitTermination()
+                if (
+                    self._settings.available_now
+                    and self._settings.history_ends
+                    and not stop.is_set()
+                ):
+                    self._step.finish()
+        finally:
+            for query in (collector, auditor):
+                if query is not None:
+                    with contextlib.suppress(Exception):
+                        query.stop()
+            self._spark.streams.removeListener(listener)
+        return self._metrics.snapshot()
+
+    def _start_auditor(self) -> StreamingQuery:
+        blocks = read_journal(
+            self._spark,
+            self._settings.bootstrap_servers,
+            topic=self._settings.journal_topic,
+            max_blocks_per_trigger=self._settings.max_blocks_per_trigger,
+        )
+        writer = (
+            audit_blocks(blocks, disabled=self._settings.disabled)
+            .writeStream.queryName(AUDITOR_QUERY)
+            .foreachBatch(self._step)
+            .option("checkpointLocation", str(self._checkpoint.auditor))
+        )
+        if self._settings.available_now:
+            writer = writer.trigger(availableNow=True)
+        return writer.start()
+
+    def _stop_collector(self, collector: StreamingQuery | None) -> None:
+        if collector is None:
+            return
+        is_by_itself = not collector.isActive
+        self._drain(collector)
+        if is_by_itself:
+            collector.awaitTermination()
+
+    def _drain(self, query: StreamingQuery) -> None:
+        """Stop a query between two micro-batches, or after the drain's timeout anyway.
+
+        A stop in the middle of one loses nothing, but its work would have to be done again.
+        """
+        deadline = time.monotonic() + self._settings.drain_timeout_s
+        running = _micro_batches_done(query)
+        while query.isActive and time.monotonic() < deadline:
+            is_between = not query.status["isTriggerActive"]
+            if is_between or _micro_batches_done(query) > running:
+                break
+            time.sleep(LOOK_EVERY_S / 10)
+        if query.isActive:
+            query.stop()
+
+    @contextlib.contextmanager
+    def _one_sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except PySparkException as error:
+            if isinstance(self._step.failure, AuditError):
+                raise QueryError(str(self._step.failure)) from error
+            said = sentence(str(error), self._settings.bootstrap_servers)
+            raise QueryError(said) from error
+
+
+def _micro_batches_done(query: Any) -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])

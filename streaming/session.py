@@ -1,0 +1,154 @@
+"""The Spark session of the job, with every setting in one place.
+
+Spark keeps the settings of a process's first session, so a process has one session of one kind.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from streaming.errors import SessionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOG_TAIL_LINES = 5
+
+# Everything of the JVM goes to one file; users read one sentence, and the file when they want more.
+# Spark and Kafka repeat the same warnings for each attempt, hence ERROR for the chatty ones.
+_LOG4J2 = """\
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+logger.kafka.name = org.apache.kafka
+logger.kafka.level = error
+logger.state.name = org.apache.spark.sql.execution.python.streaming
+logger.state.level = error
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = error
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What a caller decides about Spark.
+
+    Attributes:
+        jars: Jars of Spark's Kafka source; empty when no query reads Kafka.
+        log_file: Where the words of the JVM and of its Python workers go.
+        master: Spark's master URL.
+        shuffle_partitions: How many parts the instances are spread over. The checkpoint of the
+            auditor query fixes it at its first run.
+        memory: Heap of the driver, which in local mode is all of Spark.
+        app_name: Name of the application in Spark's own views.
+    """
+
+    jars: Sequence[Path]
+    log_file: Path
+    master: str = "local[2]"
+    shuffle_partitions: int = 4
+    memory: str = "2g"
+    app_name: str = "tallystick"
+
+
+def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
+    """Every Spark setting of the job, in the form of ``spark.…`` keys."""
+    packages = str(Path(__file__).resolve().parent.parent)
+    conf = {
+        "spark.master": settings.master,
+        "spark.app.name": settings.app_name,
+        "spark.driver.memory": settings.memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j2_file.as_uri()}",
+        # Workers find the packages beside this one.
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(
+            filter(None, (packages, os.environ.get("PYTHONPATH")))
+        ),
+        # Forked workers share what the daemon has imported already.
+        "spark.python.daemon.module": "streaming.worker_daemon",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # The collector's small job does not queue behind a large micro-batch of the auditor.
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.session.timeZone": "UTC",
+        # Streaming turns it off anyway, with a warning; the sinks' small writes do not need it.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Rows are blocks of a few hundred kilobytes, so few of them make a frame.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+        "spark.buffer.size": str(1 << 20),
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # A micro-batch without rows would change nothing: the auditor has no timers.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        # A stop waits this long for a query's thread; unlimited is Spark's default.
+        "spark.sql.streaming.stopTimeout": "60s",
+    }
+    if settings.jars:
+        conf["spark.jars"] = ",".join(str(jar) for jar in settings.jars)
+    if settings.master.startswith("local"):
+        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+    return conf
+
+
+def start_session(settings: SessionSettings) -> SparkSession:
+    """Starts the session; the JVM and its workers write to the log file only.
+
+    Raises:
+        SessionError: Spark did not start; the message has the end of the log file.
+    """
+    settings.log_file.parent.mkdir(parents=True, exist_ok=True)
+    # Otherwise workers run the system's python3, which has none of our dependencies.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if settings.master.startswith("local"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with tempfile.TemporaryDirectory(prefix="tallystick-spark-") as directory:
+        log4j2_file = Path(directory, "log4j2.properties")
+        log4j2_file.write_text(_LOG4J2, "utf-8")
+        conf = SparkConf(loadDefaults=False)
+        for name, value in session_conf(settings, log4j2_file).items():
+            conf.set(name, value)
+        try:
+            with settings.log_file.open("ab") as log:
+                gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                    conf, {"stdout": log, "stderr": subprocess.STDOUT}
+                )
+            context = SparkContext(conf=conf, gateway=gateway)
+        except (PySparkException, OSError) as error:
+            raise SessionError(
+                f"Spark did not start from {settings.master!r}: "
+                f"{log_tail(settings.log_file) or error}"
+            ) from error
+        # The log settings have been read; Spark never looks at them again.
+    return SparkSession(context)
+
+
+def log_tail(log_file: Path, lines: int = LOG_TAIL_LINES) -> str:
+    """The last telling lines of a log file, as one line of text."""
+    try:
+        text = log_file.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    telling = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in telling if not line.startswith(("at ", "WARNING: Using incub"))]
+    return " | ".join(telling[-lines:])

@@ -1,0 +1,55 @@
+"""Where blocks come from: the journal topic as rows of ``schema.BLOCK_ROWS``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JOURNAL_TOPIC = "tallystick.journal"
+MAX_BLOCKS_PER_TRIGGER = 512
+"""Blocks of one micro-batch: large enough that its fixed cost does not count, small enough that
+its blocks (up to a few hundred kilobytes each) fit into memory several times."""
+
+# A broker that does not answer is told within these, not after Kafka's own minute.
+_BROKER_TIMEOUTS = {
+    "kafka.default.api.timeout.ms": "20000",
+    "kafka.request.timeout.ms": "15000",
+}
+
+
+def read_journal(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    *,
+    topic: str = JOURNAL_TOPIC,
+    max_blocks_per_trigger: int = MAX_BLOCKS_PER_TRIGGER,
+) -> DataFrame:
+    """The journal topic from its beginning, or from where the query's checkpoint stands.
+
+    A part of the topic that is gone (retention, or a topic made anew) stops the query: going on
+    would be silence about what was lost.
+    """
+    messages = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**_BROKER_TIMEOUTS)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", max_blocks_per_trigger)
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        .load()
+    )
+    return messages.select(
+        # A message without a key belongs to no instance; Spark would group such rows under NULL.
+        F.coalesce(F.col("key").cast("string"), F.lit("")).alias("instance_id"),
+        "value",
+        "headers",
+        "partition",
+        "offset",
+        F.unix_micros("timestamp").alias("timestamp_us"),
+    )
