@@ -158,10 +158,11 @@ def _combine(left: Bounds, right: Bounds, keep: tuple[bool, bool, bool, bool]) -
     if not isinstance(left, np.ndarray) and not isinstance(right, np.ndarray):
         return pack(_walk(left, right, keep))
     long_left, long_right = as_array(left), as_array(right)
-    # Only the intervals of the left that meet the span of the right can change. The usual step adds
-    # the newest few GTIDs to a long set, and then the rest is copied and not compared.
+    # Only boundaries within the span of the right can change. The usual step adds the newest few
+    # GTIDs to a long set, and then the rest is copied and not compared. An interval that begins
+    # before the span is taken whole; one that ends after it may be cut: only the left matters there.
     low = int(np.searchsorted(long_left, long_right[0], side="left")) & ~1
-    high = (int(np.searchsorted(long_left, long_right[-1], side="right")) + 1) & ~1
+    high = int(np.searchsorted(long_left, long_right[-1], side="right"))
     window = long_left[low:high]
     changed: Any
     if len(window) + len(right) <= _SHORT:
@@ -203,10 +204,17 @@ def _sweep(
 ) -> NDArray[np.int64]:
     """Do what `_walk` does for long lists."""
     edges = np.concatenate((left, right))
-    edges.sort(kind="stable")  # two ascending runs: a merge, not a full sort
-    inside_left = np.searchsorted(left, edges, side="right") & 1
-    inside_right = np.searchsorted(right, edges, side="right") & 1
-    is_inside = np.array(keep)[inside_left + 2 * inside_right]
+    steps = np.empty(len(edges), dtype=np.int8)
+    steps[: len(left) : 2] = 1
+    steps[1 : len(left) : 2] = -1
+    steps[len(left) :: 2] = 2
+    steps[len(left) + 1 :: 2] = -2
+    order = np.argsort(edges, kind="stable")  # two ascending runs: a merge, not a full sort
+    edges = edges[order]
+    is_inside = np.array(keep)[np.cumsum(steps[order], dtype=np.int8)]
+    # Of two equal edges, only the second has seen both.
+    is_last = np.append(edges[1:] != edges[:-1], True)
+    edges, is_inside = edges[is_last], is_inside[is_last]
     is_change = is_inside.copy()
     is_change[1:] ^= is_inside[:-1]
     return cast("NDArray[np.int64]", edges[is_change])

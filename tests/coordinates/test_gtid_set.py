@@ -212,7 +212,7 @@ def test_operations_leave_their_operands_alone():
 
 @pytest.mark.parametrize(
     ("start", "end"),
-    [(1, 4), (6, 9), (5001, 5005), (9991, 9995), (9996, 9999), (1, 9999), (44, 4444)],
+    [(1, 4), (6, 9), (5001, 5005), (9991, 9995), (9996, 9999), (1, 9999), (44, 4444), (46, 4450)],
 )
 def test_a_short_set_against_a_long_one(start, end):
     """Changes at the beginning, in the middle and at the end of a long set are exact."""
