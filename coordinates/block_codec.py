@@ -189,13 +189,11 @@ def _check_schema(schema: Any) -> Mapping[bytes, bytes]:
     if missing:
         raise BlockError(f"a block without {missing[0]!r} in its schema metadata")
     if not schema.equals(ARROW_SCHEMA):
-        found = {field.name: str(field) for field in schema}
+        # What is there instead stays untold: its name may be no text at all.
         for place, field in enumerate(ARROW_SCHEMA):
-            name = schema.field(place).name if place < len(schema) else None
-            if name != field.name or not schema.field(place).equals(field):
+            if place >= len(schema) or not schema.field(place).equals(field):
                 raise BlockError(
-                    f"a block whose column {place} is {found.get(name or '', 'missing')[:120]!r}:"
-                    f" expected {str(field)!r}"
+                    f"a block whose column {place} is not {field.name!r} of type {field.type}"
                 )
         raise BlockError(f"a block of {len(schema)} columns: expected {len(ARROW_SCHEMA)}")
     return metadata
