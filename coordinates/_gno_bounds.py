@@ -160,7 +160,7 @@ def _combine(left: Bounds, right: Bounds, keep: tuple[bool, bool, bool, bool]) -
     long_left, long_right = as_array(left), as_array(right)
     # Only boundaries within the span of the right can change. The usual step adds the newest few
     # GTIDs to a long set, and then the rest is copied and not compared. An interval that begins
-    # before the span is taken whole; one that ends after it may be cut: only the left matters there.
+    # before the span is taken whole; one that ends after it may be cut: only the left counts there.
     low = int(np.searchsorted(long_left, long_right[0], side="left")) & ~1
     high = int(np.searchsorted(long_left, long_right[-1], side="right"))
     window = long_left[low:high]
