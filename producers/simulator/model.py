@@ -44,7 +44,7 @@ class GroupKind(Enum):
     """GTID and one TRANSACTION_PAYLOAD."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Group:
     """One logged transaction, the same object in every log that holds it.
 
@@ -74,7 +74,7 @@ class Group:
         return sum(event[2] for event in self.body)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LoggedGroup:
     """A group at its place in one binary log file."""
 
@@ -97,7 +97,7 @@ class LoggedGroup:
             start += length
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FramingEvent:
     """An event of a log file that belongs to no group."""
 
@@ -114,7 +114,7 @@ class FramingEvent:
         return self.start + self.length
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BinlogFile:
     """One binary log file and everything written to it."""
 
@@ -126,18 +126,18 @@ class BinlogFile:
     sequence_number: int = 0
     """Of the last group."""
     is_closed: bool = False
+    name: str = field(init=False)
+    """File name without a directory."""
 
-    @property
-    def name(self) -> str:
-        """File name without a directory."""
-        return format_log_file_name(self.base_name, self.number)
+    def __post_init__(self) -> None:
+        self.name = format_log_file_name(self.base_name, self.number)
 
     def groups(self) -> list[LoggedGroup]:
         """The groups in log order."""
         return [entry for entry in self.entries if isinstance(entry, LoggedGroup)]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BinaryLog:
     """The binary log of one instance: its retained files and the set of each."""
 
@@ -162,7 +162,7 @@ class BinaryLog:
         return self.files[place] if 0 <= place < len(self.files) else None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Innodb:
     """Log sequence numbers of the redo log, and the coordinates in the TRX_SYS page."""
 
@@ -175,7 +175,7 @@ class Innodb:
     next_trx_no: int = 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class QueuedGroup:
     """A group in a relay log."""
 
@@ -196,7 +196,7 @@ class QueuedGroup:
         return self.events_received == len(self.logged.group.body) + 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RelayFile:
     """One relay log file."""
 
@@ -206,14 +206,24 @@ class RelayFile:
     end: int = 4
     event_ends: list[int] = field(default_factory=list)
     groups: list[QueuedGroup] = field(default_factory=list)
+    name: str = field(init=False)
+    """File name without a directory."""
 
-    @property
-    def name(self) -> str:
-        """File name without a directory."""
-        return format_log_file_name(self.base_name, self.number)
+    def __post_init__(self) -> None:
+        self.name = format_log_file_name(self.base_name, self.number)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class QueuedFraming:
+    """An event of a relay log that is no part of a group and moves the applier's positions."""
+
+    relay_file: RelayFile
+    end: int
+    source: tuple[str, int] | None
+    """The source coordinate that a ROTATE tells."""
+
+
+@dataclass(slots=True, eq=False)
 class Channel:
     """A replication channel: receiver, relay log, applier and their accounts of where they are.
 
@@ -229,7 +239,7 @@ class Channel:
         applied: A_c, (Relay_Log_File, Relay_Log_Pos).
         executed: Ex_c, (Relay_Master_Log_File, Exec_Master_Log_Pos).
         relay_info: Persisted (relay file, relay position, source file, source position).
-        pending: Queued groups not yet applied, oldest first (incomplete last one included).
+        pending: Relay content not yet applied, oldest first (an incomplete last group included).
     """
 
     name: str
@@ -250,7 +260,13 @@ class Channel:
     applied: tuple[str, int] = ("", 0)
     executed: tuple[str, int] = ("", 0)
     relay_info: tuple[str, int, str, int] = ("", 4, "", 0)
-    pending: list[QueuedGroup] = field(default_factory=list)
+    group_end: tuple[str, int, str, int] = ("", 4, "", 0)
+    """Relay and source coordinate after the last applied group, or where applying began."""
+    last_checkpoint: int = 0
+    """When the coordinator of a multi-threaded applier last moved its low-water mark."""
+    pending: list[QueuedGroup | QueuedFraming] = field(default_factory=list)
+    excluded: GtidIntervals = field(default_factory=GtidIntervals)
+    """What the receiver told the source it has, at the last connect with auto-position."""
     cursor_file: int = 0
     """Number of the source's binary log file that the dump thread reads."""
     cursor_entry: int = 0
@@ -266,11 +282,13 @@ class Channel:
     """Raised by every act that makes scheduled work of the threads void."""
     ignore_server_ids: tuple[int, ...] = ()
     semi_sync: bool = False
+    starts_at_boot: bool = False
+    """Whether replication ran when the replica went down."""
     number: int = 0
     """Id of the channel's rows."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Pending:
     """A group in the binary log between flush stage and commit stage (``gtid_owned``)."""
 
@@ -280,7 +298,7 @@ class Pending:
     queued: QueuedGroup | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Instance:
     """One running server.
 
@@ -289,6 +307,7 @@ class Instance:
         executed: X, gtid_executed.
         purged: U, gtid_purged.
         table: Rows of mysql.gtid_executed.
+        table_only: GTIDs of the table that no binary log ever held.
         logged: Every GTID in X or waiting for its commit stage: where AUTOMATIC looks for the next.
         in_commit: Groups between flush and commit stage, in log order.
         blocked_until: No engine act touches the instance before this moment.
@@ -306,12 +325,15 @@ class Instance:
     executed: GtidIntervals = field(default_factory=GtidIntervals)
     purged: GtidIntervals = field(default_factory=GtidIntervals)
     table: GtidIntervals = field(default_factory=GtidIntervals)
+    table_only: GtidIntervals = field(default_factory=GtidIntervals)
     logged: GtidIntervals = field(default_factory=GtidIntervals)
     in_commit: list[Pending] = field(default_factory=list)
     prepared_xa: list[Group] = field(default_factory=list)
     subscribers: list[Channel] = field(default_factory=list)
     """Channels of other instances that read this binary log."""
     is_running: bool = True
+    rotation_is_due: bool = False
+    """A group crossed ``max_binlog_size``."""
     writes: bool = False
     """Whether clients write here (the role of a source)."""
     blocked_until: int = 0
@@ -319,6 +341,8 @@ class Instance:
     """Raised by crash and RESET: scheduled commit stages become void."""
     privileges: str = "all"
     """``all``, ``no_select`` (1142), ``no_backup_admin`` (1227)."""
+    clone_status: dict[str, Any] | None = None
+    """Row of performance_schema.clone_status once a clone was made here."""
     fail_column: str | None = None
     """Column that the next collection cannot collect (3722)."""
     max_binlog_size: int = 1 << 30

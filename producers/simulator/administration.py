@@ -1,0 +1,271 @@
+"""What administrators do to a running server: rotate, purge, reset, restart, set variables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinates.journal import RecordType
+from producers.simulator import (
+    applier,
+    binary_log,
+    commit,
+    innodb,
+    receiver,
+    relay_log,
+)
+from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.model import QueuedGroup
+
+if TYPE_CHECKING:
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel, Instance
+
+RECONNECT_US = (20_000, 120_000)
+DOWN_US = (300_000, 900_000)
+
+
+def flush_binary_logs(fleet: Fleet, instance: Instance) -> None:
+    """FLUSH NO_WRITE_TO_BINLOG BINARY LOGS."""
+    if not instance.is_running or not instance.log_bin:
+        return
+    commit.finish_all(fleet, instance)
+    binary_log.rotate(fleet, instance)
+
+
+def purge_binary_logs(fleet: Fleet, instance: Instance) -> None:
+    """PURGE BINARY LOGS TO the oldest file that a replica still needs."""
+    if instance.is_running and instance.log_bin:
+        binary_log.purge(fleet, instance, binary_log.purge_limit(instance))
+
+
+def reset_binary_logs(fleet: Fleet, instance: Instance) -> None:
+    """RESET MASTER: a new lineage from file 000001, no GTID executed."""
+    commit.finish_all(fleet, instance)
+    instance.commit_generation += 1
+    instance.binlog.files = []
+    instance.binlog.lineage += 1
+    for name in ("executed", "purged", "table", "table_only", "logged"):
+        setattr(instance, name, GtidIntervals())
+    instance.journal.fact(RecordType.BINLOG_RESET, {})
+    binary_log.open_file(fleet, instance, 1, GtidIntervals())
+
+
+def set_gtid_purged(fleet: Fleet, instance: Instance, added: GtidIntervals) -> None:
+    """SET gtid_purged = '+...': executed and purged grow without an event."""
+    commit.finish_all(fleet, instance)
+    for gtids in (
+        instance.executed,
+        instance.purged,
+        instance.table,
+        instance.table_only,
+        instance.logged,
+    ):
+        gtids.update(added)
+    instance.journal.fact(RecordType.GTID_PURGED, {"added": added.text()})
+
+
+def set_variables(instance: Instance, **variables: Any) -> None:
+    """SET GLOBAL."""
+    instance.variables.update(variables)
+    instance.gtid_mode = instance.variables["gtid_mode"]
+    instance.journal.fact(RecordType.VARIABLES, {"variables": variables})
+
+
+def flush_relay_logs(fleet: Fleet, channel: Channel) -> None:
+    """FLUSH NO_WRITE_TO_BINLOG RELAY LOGS: the relay log rotates, F_c stays where it was."""
+    if not channel.replica.is_running or not channel.relay_files or has_partial_group(channel):
+        return
+    channel.replica.journal.fact(
+        RecordType.CHANNEL, {"channel": channel.name, "action": "flush_relay_logs"}, channel.name
+    )
+    relay_log.rotate(fleet, channel, with_source_format=bool(channel.read[0]))
+    receiver.persist_position(fleet, channel, "relay_rotate")
+    _follow_idle_framing(channel)
+
+
+def reconnect(fleet: Fleet, channel: Channel) -> None:
+    """The network breaks the connection for a while."""
+    if not channel.is_connected or not channel.replica.is_running:
+        return
+    if not channel.auto_position and has_partial_group(channel):
+        return  # by position the receiver would go on inside the group
+    receiver.reconnect(fleet, channel, fleet.rng.randrange(*RECONNECT_US))
+
+
+def change_source(
+    fleet: Fleet, channel: Channel, source: Instance, *, ignore_server_ids: tuple[int, ...] = ()
+) -> None:
+    """CHANGE REPLICATION SOURCE TO: a new channel lineage; receiver and applier stand still."""
+    assert not channel.receiver_runs
+    assert not channel.applier_runs
+    if channel in channel.source.subscribers:
+        channel.source.subscribers.remove(channel)
+    source.subscribers.append(channel)
+    channel.source = source
+    channel.is_configured = True
+    channel.ignore_server_ids = ignore_server_ids
+    clear_channel(channel)
+    body: dict[str, Any] = {
+        "channel": channel.name,
+        "action": "change_source",
+        "source_uuid": source.server_uuid,
+        "source_instance": source.instance_id,
+        "auto_position": channel.auto_position,
+    }
+    if ignore_server_ids:
+        body["ignore_server_ids"] = list(ignore_server_ids)
+        body["filtered"] = True
+    channel.replica.journal.fact(RecordType.CHANNEL, body, channel.name)
+    receiver.create_relay_log(fleet, channel, 1)
+    receiver.persist_position(fleet, channel, "change_source")
+    applier.persist_positions(fleet, channel, "change_source")
+
+
+def stop_replication(fleet: Fleet, channel: Channel) -> None:
+    """STOP REPLICA."""
+    receiver.stop(fleet, channel)
+    applier.stop(fleet, channel)
+
+
+def start_replication(fleet: Fleet, channel: Channel) -> None:
+    """START REPLICA."""
+    applier.start(fleet, channel)
+    receiver.start(fleet, channel)
+
+
+def reset_replica(fleet: Fleet, channel: Channel, *, everything: bool = False) -> None:
+    """RESET REPLICA [ALL]: relay logs gone, with ALL the channel too."""
+    stop_replication(fleet, channel)
+    clear_channel(channel)
+    action = "reset_all" if everything else "reset"
+    channel.replica.journal.fact(
+        RecordType.CHANNEL, {"channel": channel.name, "action": action}, channel.name
+    )
+    if everything:
+        channel.is_configured = False
+        if channel in channel.source.subscribers:
+            channel.source.subscribers.remove(channel)
+
+
+def clear_channel(channel: Channel) -> None:
+    """Forget relay logs and positions."""
+    channel.generation += 1
+    channel.receive_is_scheduled = channel.apply_is_scheduled = False
+    channel.is_connected = False
+    channel.relay_files = []
+    channel.pending = []
+    channel.retrieved = GtidIntervals()
+    channel.read = channel.master_info = ("", 4)
+    channel.flushed = channel.applied = channel.executed = ("", 0)
+    channel.relay_info = channel.group_end = ("", 0, "", 0)
+
+
+def has_partial_group(channel: Channel) -> bool:
+    """Whether the receiver stands inside a group."""
+    last = channel.pending[-1] if channel.pending else None
+    return isinstance(last, QueuedGroup) and not last.is_complete
+
+
+def shut_down(fleet: Fleet, instance: Instance) -> None:
+    """A clean shutdown, and the start after a while."""
+    if not instance.is_running:
+        return
+    commit.finish_all(fleet, instance)
+    for channel in instance.channels.values():
+        if channel.is_configured:
+            was_running = channel.receiver_runs, channel.applier_runs
+            stop_replication(fleet, channel)
+            channel.starts_at_boot = any(was_running)
+            if channel.relay_files:
+                relay_log.write_stop(fleet, channel)
+    if instance.log_bin:
+        binary_log.close_with_stop(fleet, instance)
+    fleet.hooks.on_stop(fleet, instance, crashed=False)
+    instance.journal.fact(RecordType.STOP, {"clean": True})
+    _go_down(fleet, instance, crashed=False)
+
+
+def crash(fleet: Fleet, instance: Instance, *, torn: bool = True) -> None:
+    """A crash in the middle of the write of a group, and the start after a while.
+
+    With ``torn`` some events of the group are in the file; recovery truncates them.
+    """
+    if not instance.is_running:
+        return
+    if torn and instance.log_bin:
+        fleet.write_torn_group(instance)
+    # Groups behind the flush stage are prepared in the engine: recovery commits them.
+    while instance.in_commit:
+        pending = instance.in_commit.pop(0)
+        group = pending.logged.group
+        if group.sid is not None:
+            instance.executed.add(group.sid, group.gno)
+        if pending.channel is not None and pending.queued is not None:
+            applier.recover_position(pending.channel, pending.queued)
+    fleet.hooks.on_stop(fleet, instance, crashed=True)
+    for channel in instance.channels.values():
+        channel.starts_at_boot = channel.receiver_runs or channel.applier_runs
+        receiver.disconnect(fleet, channel)
+        channel.receiver_runs = channel.applier_runs = False
+    _go_down(fleet, instance, crashed=True)
+
+
+def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
+    instance.is_running = False
+    instance.commit_generation += 1
+    for channel in instance.subscribers:
+        receiver.reconnect(fleet, channel, fleet.rng.randrange(*RECONNECT_US))
+    fleet.clock.schedule(
+        fleet.now + fleet.rng.randrange(*DOWN_US), instance, start, fleet, instance, crashed
+    )
+
+
+def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
+    """A boot after a stop or crash: recovery, the next binary log file, replication."""
+    innodb.restart(instance.innodb, fleet.rng, crashed=crashed)
+    body = fleet.start_record(instance)
+    body["crashed"] = crashed
+    if crashed and instance.log_bin:
+        file, position = instance.binlog.position
+        body["recovered"] = {"file": file, "position": position}
+    fleet.hooks.on_recovered(fleet, instance, body)
+    instance.is_running = True
+    instance.rotation_is_due = False
+    instance.journal.fact(RecordType.START, body)
+    if instance.log_bin:
+        instance.table.update(instance.executed)
+        last = instance.binlog.active
+        last.is_closed = True
+        binary_log.open_file(fleet, instance, last.number + 1, binary_log.gtids_through(last))
+    # After a start the server lists its channels in alphabetic order.
+    instance.channels = dict(sorted(instance.channels.items()))
+    for channel in instance.channels.values():
+        if channel.is_configured and channel.relay_files:
+            _reopen_relay_log(fleet, channel, crashed=crashed)
+        if channel.is_configured and channel.starts_at_boot:
+            start_replication(fleet, channel)
+
+
+def _reopen_relay_log(fleet: Fleet, channel: Channel, *, crashed: bool) -> None:
+    number = channel.relay_files[-1].number + 1
+    if not crashed and not channel.replica.variables["relay_log_recovery"]:
+        relay_log.open_file(fleet, channel, number)
+        channel.flushed = relay_log.end(channel)
+        return
+    channel.replica.journal.fact(
+        RecordType.CHANNEL, {"channel": channel.name, "action": "relay_log_recovery"}, channel.name
+    )
+    channel.relay_files = []
+    channel.pending = []
+    channel.retrieved = GtidIntervals()
+    channel.executed = (channel.group_end[2], channel.group_end[3])
+    channel.read = channel.executed if channel.executed[0] else ("", 4)
+    receiver.create_relay_log(fleet, channel, number)
+    channel.relay_info = channel.group_end
+
+
+def _follow_idle_framing(channel: Channel) -> None:
+    """An applier that waits at the end of the relay log moves on into the new file."""
+    if channel.applier_runs and not channel.pending:
+        channel.applied = relay_log.end(channel)
+        relay_log.purge_applied(channel)

@@ -1,0 +1,232 @@
+"""The applier of a channel: executes relay log groups, keeps A_c, Ex_c and the relay info row.
+
+One thread applies group after group. With workers, groups are executed side by side; without
+preserved commit order they also commit in any order, and the positions are a low-water mark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinates.journal import RecordType
+from producers.simulator import commit, relay_log
+from producers.simulator.model import GroupKind, QueuedFraming, QueuedGroup
+
+if TYPE_CHECKING:
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel
+
+_EXECUTION_US = (300, 4_000)
+_CHECKPOINT_US = 30_000
+"""Period in which a coordinator moves its low-water mark."""
+_REASONS = {
+    GroupKind.INNODB: "xid",
+    GroupKind.COMPRESSED: "xid",
+    GroupKind.XA_PREPARE: "xid",
+    GroupKind.DDL: "statement",
+    GroupKind.XA_COMMIT: "statement",
+}
+
+
+def start(fleet: Fleet, channel: Channel) -> None:
+    """START REPLICA SQL_THREAD."""
+    if channel.applier_runs:
+        return
+    channel.applier_runs = True
+    _administer(channel, "start_applier")
+    wake(fleet, channel)
+
+
+def stop(fleet: Fleet, channel: Channel) -> None:
+    """STOP REPLICA SQL_THREAD: groups that are being committed end first, gaps are filled."""
+    if not channel.applier_runs:
+        return
+    commit.finish_all(fleet, channel.replica)
+    if is_out_of_order(channel):
+        for item in list(channel.pending):
+            if not any(isinstance(i, QueuedGroup) and i.is_applied for i in channel.pending):
+                break
+            if isinstance(item, QueuedGroup) and not item.is_applied and item.is_complete:
+                _execute(fleet, channel, item)
+                commit.finish_all(fleet, channel.replica)
+    channel.applier_runs = False
+    _administer(channel, "stop_applier")
+    _move_low_water_mark(fleet, channel)
+    persist_positions(fleet, channel, "applier_stop")
+
+
+def wake(fleet: Fleet, channel: Channel) -> None:
+    """There is something to apply."""
+    if channel.applier_runs and not channel.apply_is_scheduled and channel.pending:
+        _schedule(fleet, channel, fleet.rng.randrange(*_EXECUTION_US))
+
+
+def is_out_of_order(channel: Channel) -> bool:
+    """Whether groups may commit in another order than the source's."""
+    variables = channel.replica.variables
+    return bool(
+        variables["replica_parallel_workers"] > 1 and not variables["replica_preserve_commit_order"]
+    )
+
+
+def group_committed(fleet: Fleet, channel: Channel, queued: QueuedGroup) -> None:
+    """The commit stage of a replicated group: positions move with it, row included."""
+    queued.is_applied = True
+    if channel.replica.variables["replica_parallel_workers"] > 1:
+        return  # the coordinator moves the positions at its checkpoints
+    _pass_group(channel, queued)
+    reason = _REASONS.get(queued.logged.group.kind, "query")
+    persist_positions(fleet, channel, reason)
+
+
+def recover_position(channel: Channel, queued: QueuedGroup) -> None:
+    """Crash recovery commits a group, and with it the row that its transaction holds."""
+    queued.is_applied = True
+    if channel.replica.variables["replica_parallel_workers"] > 1:
+        while channel.pending:
+            first = channel.pending[0]
+            if isinstance(first, QueuedGroup):
+                if not first.is_applied:
+                    return
+                _advance(channel, first)
+            else:
+                channel.pending.pop(0)
+        return
+    _advance(channel, queued)
+    channel.relay_info = channel.group_end
+
+
+def persist_positions(fleet: Fleet, channel: Channel, reason: str) -> None:
+    """Write the position after the last group into the row of slave_relay_log_info."""
+    if not fleet.hooks.on_info_write(fleet, channel, "slave_relay_log_info", reason):
+        return
+    relay_name, relay_pos, source_name, source_pos = channel.group_end
+    channel.relay_info = channel.group_end
+    channel.replica.journal.fact(
+        RecordType.INFO_WRITE,
+        {
+            "table": "slave_relay_log_info",
+            "channel": channel.name,
+            "reason": reason,
+            "row": {
+                "Channel_name": channel.name,
+                "Relay_log_name": f"./{relay_name}" if relay_name else "",
+                "Relay_log_pos": relay_pos,
+                "Master_log_name": source_name,
+                "Master_log_pos": source_pos,
+            },
+        },
+        channel.name,
+    )
+
+
+def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
+    if generation != channel.generation or not channel.applier_runs:
+        return
+    channel.apply_is_scheduled = False
+    workers = channel.replica.variables["replica_parallel_workers"]
+    if workers > 1:
+        _apply_in_parallel(fleet, channel, workers)
+        return
+    _pass_framing(channel)
+    if not channel.pending:
+        return
+    first = channel.pending[0]
+    if isinstance(first, QueuedFraming) or not first.is_complete:
+        return
+    if any(p.queued is first for p in channel.replica.in_commit):
+        _schedule(fleet, channel, 200)
+        return
+    if not _execute(fleet, channel, first):
+        _schedule(fleet, channel, 200)
+        return
+    wake(fleet, channel)
+
+
+def _apply_in_parallel(fleet: Fleet, channel: Channel, workers: int) -> None:
+    replica = channel.replica
+    busy = [p.queued for p in replica.in_commit]
+    waiting = [
+        item
+        for item in channel.pending[: workers * 2]
+        if isinstance(item, QueuedGroup)
+        and item.is_complete
+        and not item.is_applied
+        and item not in busy
+    ][:workers]
+    if waiting and is_out_of_order(channel):
+        _execute(fleet, channel, fleet.rng.choice(waiting))
+    elif waiting:
+        _execute(fleet, channel, waiting[0])
+    last = channel.last_checkpoint
+    if fleet.now - last >= _CHECKPOINT_US or (not waiting and not busy):
+        channel.last_checkpoint = fleet.now
+        before = channel.group_end
+        _move_low_water_mark(fleet, channel)
+        if channel.group_end != before:
+            persist_positions(fleet, channel, "xid")
+    if any(isinstance(i, QueuedFraming) or i.is_complete for i in channel.pending):
+        pace = fleet.rng.randrange(*_EXECUTION_US) if len(waiting) > 1 else 2_000
+        _schedule(fleet, channel, pace)
+
+
+def _execute(fleet: Fleet, channel: Channel, queued: QueuedGroup) -> bool:
+    """Execute a group, or skip it when its GTID is executed already; False: wait for another."""
+    replica = channel.replica
+    group = queued.logged.group
+    if group.sid is not None and (group.sid, group.gno) in replica.logged:
+        if (group.sid, group.gno) not in replica.executed:
+            return False  # another channel is committing the same GTID
+        group_committed(fleet, channel, queued)
+        return True
+    if not fleet.hooks.on_apply(fleet, channel, queued):
+        group_committed(fleet, channel, queued)
+        return True
+    commit.commit(fleet, replica, group, channel, queued)
+    return True
+
+
+def _pass_group(channel: Channel, queued: QueuedGroup) -> None:
+    _advance(channel, queued)
+    _pass_framing(channel)
+
+
+def _advance(channel: Channel, queued: QueuedGroup) -> None:
+    if channel.pending and channel.pending[0] is queued:
+        channel.pending.pop(0)
+    channel.applied = (queued.relay_file.name, queued.end)
+    channel.executed = (queued.source_file, queued.logged.end)
+    channel.group_end = (*channel.applied, *channel.executed)
+
+
+def _pass_framing(channel: Channel) -> None:
+    while channel.pending and isinstance(channel.pending[0], QueuedFraming):
+        framing = channel.pending.pop(0)
+        assert isinstance(framing, QueuedFraming)
+        channel.applied = (framing.relay_file.name, framing.end)
+        if framing.source is not None:
+            channel.executed = framing.source
+    relay_log.purge_applied(channel)
+
+
+def _move_low_water_mark(fleet: Fleet, channel: Channel) -> None:
+    """Pass everything below which all groups are done."""
+    _pass_framing(channel)
+    while channel.pending:
+        first = channel.pending[0]
+        if isinstance(first, QueuedFraming) or not first.is_applied:
+            return
+        _pass_group(channel, first)
+
+
+def _schedule(fleet: Fleet, channel: Channel, delay: int) -> None:
+    channel.apply_is_scheduled = True
+    fleet.clock.schedule(
+        fleet.now + delay, channel.replica, _apply, fleet, channel, channel.generation
+    )
+
+
+def _administer(channel: Channel, action: str) -> None:
+    channel.replica.journal.fact(
+        RecordType.CHANNEL, {"channel": channel.name, "action": action}, channel.name
+    )

@@ -1,0 +1,319 @@
+"""One instance's answer to a collection: what is read beside log_status, the locks, the row.
+
+The statements are read at separate moments in the order that errs to the safe side; log_status
+itself is one moment, under locks. Within the answer nothing else happens on the instance between
+the first lock and the end of the record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinates.journal import RecordType
+
+if TYPE_CHECKING:
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel, Instance
+
+LATENCY_US = (300, 6_000)
+RANK_US = 20_000
+"""Sources are asked this much later than their replicas."""
+_STATEMENT_US = (100, 900)
+_LOCK_US = 3
+_LEAVE_US = 20
+
+ER_TABLEACCESS_DENIED = 1142
+ER_SPECIFIC_ACCESS_DENIED = 1227
+ER_UNABLE_TO_COLLECT_LOG_STATUS = 3722
+_COLUMN_RESOURCES = {"LOCAL": "binlog", "REPLICATION": "channel:", "STORAGE_ENGINES": "engine:InnoDB"}
+
+
+def request(fleet: Fleet, collection_id: str, requested_at: int) -> None:
+    """Ask every instance: replicas first, their sources last, each with its own latency."""
+    for instance in fleet.instances.values():
+        delay = fleet.source_rank(instance) * RANK_US + fleet.rng.randrange(*LATENCY_US)
+        fleet.clock.schedule(
+            fleet.now + delay, instance, _read_tables, fleet, instance, collection_id, requested_at
+        )
+
+
+def _read_tables(
+    fleet: Fleet, instance: Instance, collection_id: str, requested_at: int
+) -> None:
+    body: dict[str, Any] = {"collection_id": collection_id, "requested_at": requested_at}
+    if not instance.is_running:
+        body["error"] = {"unreachable": True}
+        _write(fleet, instance, body)
+        return
+    body["gtid_executed_first"] = instance.executed.server_text()
+    body["gtid_executed_table"] = instance.table.text()
+    channels = [c for c in instance.channels.values() if c.is_configured]
+    body["slave_master_info"] = [_master_info_row(c) for c in channels]
+    body["slave_relay_log_info"] = [_relay_log_info_row(c) for c in channels]
+    _then(fleet, instance, _read_binary_logs, body)
+
+
+def _read_binary_logs(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    if instance.log_bin:
+        body["binary_logs"] = _binary_logs(instance)
+    _then(fleet, instance, _read_status, body)
+
+
+def _read_status(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    body["gtid_purged"] = instance.purged.server_text()
+    if instance.log_bin:
+        body["binary_logs_again"] = _binary_logs(instance)
+    body["replica_status"] = [
+        _replica_status_row(c) for c in instance.channels.values() if c.is_configured
+    ]
+    _then(fleet, instance, _read_log_status, body)
+
+
+def _then(fleet: Fleet, instance: Instance, step: Any, body: dict[str, Any]) -> None:
+    fleet.clock.schedule(
+        fleet.now + fleet.rng.randrange(*_STATEMENT_US), instance, _go_on, fleet, instance, step, body
+    )
+
+
+def _go_on(fleet: Fleet, instance: Instance, step: Any, body: dict[str, Any]) -> None:
+    if not instance.is_running:
+        body = {key: body[key] for key in ("collection_id", "requested_at")}
+        body["error"] = {"unreachable": True}
+        _write(fleet, instance, body)
+        return
+    step(fleet, instance, body)
+
+
+def _read_log_status(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    denied = _denial(instance)
+    if denied is not None:
+        answer = {key: body[key] for key in ("collection_id", "requested_at")}
+        answer["error"] = denied
+        _write(fleet, instance, answer)
+        return
+    locks = _Locks(fleet, instance, body["collection_id"])
+    resources = locks.enter()
+    failed = instance.fail_column
+    instance.fail_column = None
+    for resource in resources:
+        if failed is not None and resource.startswith(_COLUMN_RESOURCES[failed]):
+            locks.write("error", resource)
+            break
+        locks.write("collect", resource)
+    if failed is not None:
+        locks.leave(resources)
+        answer = {key: body[key] for key in ("collection_id", "requested_at")}
+        answer["error"] = {
+            "code": ER_UNABLE_TO_COLLECT_LOG_STATUS,
+            "message": f"Unable to collect information for column '{failed}': out of memory",
+            "column": failed,
+        }
+        _write(fleet, instance, answer)
+        return
+    body["row"] = log_status_row(instance)
+    body["gtid_owned"] = _gtid_owned(instance)
+    body["prepared_xa"] = ",".join(
+        f"{group.sid}:{group.gno}" for group in instance.prepared_xa if group.sid is not None
+    )
+    innodb = instance.innodb
+    body["innodb"] = {
+        "current": innodb.lsn,
+        "written": innodb.written,
+        "flushed": innodb.flushed,
+        "checkpoint": innodb.checkpoint,
+    }
+    body["trx_sys"] = {
+        "binary_log_file": innodb.trx_sys[0],
+        "binary_log_position": innodb.trx_sys[1],
+    }
+    if instance.clone_status is not None:
+        body["clone_status"] = instance.clone_status
+    _write(fleet, instance, body)
+    locks.leave(resources)
+
+
+def _write(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    changed = fleet.hooks.on_row(fleet, instance, body)
+    if changed is not None:
+        instance.journal.fact(RecordType.LOG_STATUS, changed)
+
+
+class _Locks:
+    """The steps of one collection inside the server, in the order of WL#9452."""
+
+    def __init__(self, fleet: Fleet, instance: Instance, collection_id: str) -> None:
+        self._fleet = fleet
+        self._instance = instance
+        self._collection_id = collection_id
+        self._session = 40 + fleet.rng.randrange(8)
+
+    def enter(self) -> list[str]:
+        """Take all locks; the resources that are collected, in lock order."""
+        resources = [
+            *(f"channel:{c.name}" for c in self._instance.channels.values() if c.is_configured),
+            "binlog",
+            "gtid_state",
+            "engine:InnoDB",
+        ]
+        self.write("enter")
+        self.write("lock", "LOCK_collect_instance_log")
+        self.write("lock", "channel_map")
+        self.write("lock", "LOCK_plugin")
+        self.write("unlock", "LOCK_plugin")
+        for resource in resources:
+            self.write("lock", resource)
+        return resources
+
+    def leave(self, resources: list[str]) -> None:
+        """Release all locks in reverse order."""
+        for resource in reversed(resources):
+            self.write("unlock", resource)
+        self.write("unlock", "channel_map")
+        self.write("unlock", "LOCK_collect_instance_log")
+        self.write("leave")
+        self._instance.blocked_until = self._instance.journal.tick(_LEAVE_US)
+
+    def write(self, step: str, resource: str | None = None) -> None:
+        """One step."""
+        fleet, instance = self._fleet, self._instance
+        if not fleet.hooks.on_collect_step(fleet, instance, self._collection_id, step, resource):
+            return
+        if not fleet.scenario.lock_steps:
+            return
+        instance.journal.tick(_LOCK_US)
+        body: dict[str, Any] = {
+            "collection_id": self._collection_id,
+            "session": self._session,
+            "step": step,
+        }
+        if resource is not None and step != "error":
+            body["resource"] = resource
+        instance.journal.fact(RecordType.COLLECTION, body)
+
+
+def log_status_row(instance: Instance) -> dict[str, Any]:
+    """The row of performance_schema.log_status at this moment."""
+    local: dict[str, Any] = {"gtid_executed": instance.executed.server_text()}
+    if instance.log_bin:
+        local["binary_log_file"], local["binary_log_position"] = instance.binlog.position
+    return {
+        "SERVER_UUID": instance.server_uuid,
+        "LOCAL": local,
+        "REPLICATION": {
+            "channels": [
+                {
+                    "channel_name": channel.name,
+                    "relay_log_file": channel.flushed[0],
+                    "relay_log_position": channel.flushed[1],
+                }
+                for channel in instance.channels.values()
+                if channel.is_configured
+            ]
+        },
+        "STORAGE_ENGINES": {
+            "InnoDB": {
+                "LSN": instance.innodb.lsn,
+                "LSN_checkpoint": instance.innodb.checkpoint,
+            }
+        },
+    }
+
+
+def _denial(instance: Instance) -> dict[str, Any] | None:
+    if instance.privileges == "no_select":
+        return {
+            "code": ER_TABLEACCESS_DENIED,
+            "message": "SELECT command denied to user 'audit'@'localhost' for table 'log_status'",
+        }
+    if instance.privileges == "no_backup_admin":
+        return {
+            "code": ER_SPECIFIC_ACCESS_DENIED,
+            "message": "Access denied; you need (at least one of) the BACKUP_ADMIN privilege(s) "
+            "for this operation",
+        }
+    return None
+
+
+def _gtid_owned(instance: Instance) -> str:
+    return ",\n".join(
+        f"{pending.logged.group.sid}:{pending.logged.group.gno}#{60 + i}"
+        for i, pending in enumerate(instance.in_commit)
+        if pending.logged.group.sid is not None
+    )
+
+
+def _binary_logs(instance: Instance) -> list[dict[str, Any]]:
+    return [{"name": file.name, "size": file.end} for file in instance.binlog.files]
+
+
+def _master_info_row(channel: Channel) -> dict[str, Any]:
+    return {
+        "Number_of_lines": 33,
+        "Master_log_name": channel.master_info[0],
+        "Master_log_pos": channel.master_info[1],
+        "Host": channel.source.instance_id,
+        "User_name": "replication",
+        "Port": 3306,
+        "Connect_retry": 60,
+        "Enabled_ssl": 0,
+        "Heartbeat": 30.0,
+        "Ignored_server_ids": " ".join(
+            map(str, (len(channel.ignore_server_ids), *channel.ignore_server_ids))
+        ),
+        "Uuid": channel.source.server_uuid,
+        "Retry_count": 86400,
+        "Enabled_auto_position": int(channel.auto_position),
+        "Channel_name": channel.name,
+        "Gtid_only": 0,
+    }
+
+
+def _relay_log_info_row(channel: Channel) -> dict[str, Any]:
+    relay_name, relay_pos, source_name, source_pos = channel.relay_info
+    return {
+        "Number_of_lines": 14,
+        "Relay_log_name": f"./{relay_name}" if relay_name else "",
+        "Relay_log_pos": relay_pos,
+        "Master_log_name": source_name,
+        "Master_log_pos": source_pos,
+        "Sql_delay": 0,
+        "Number_of_workers": channel.replica.variables["replica_parallel_workers"],
+        "Id": channel.number,
+        "Channel_name": channel.name,
+        "Privilege_checks_username": None,
+        "Privilege_checks_hostname": None,
+        "Require_row_format": 0,
+        "Require_table_primary_key_check": "STREAM",
+        "Assign_gtids_to_anonymous_transactions_type": "OFF",
+        "Assign_gtids_to_anonymous_transactions_value": "",
+    }
+
+
+def _replica_status_row(channel: Channel) -> dict[str, Any]:
+    replica = channel.replica
+    io_running = "No"
+    if channel.receiver_runs:
+        io_running = "Yes" if channel.is_connected else "Connecting"
+    return {
+        "Replica_IO_State": "Waiting for source to send event" if channel.is_connected else "",
+        "Source_Host": channel.source.instance_id,
+        "Source_User": "replication",
+        "Source_Port": 3306,
+        "Source_Log_File": channel.read[0],
+        "Read_Source_Log_Pos": channel.read[1],
+        "Relay_Log_File": channel.applied[0],
+        "Relay_Log_Pos": channel.applied[1],
+        "Relay_Source_Log_File": channel.executed[0],
+        "Exec_Source_Log_Pos": channel.executed[1],
+        "Replica_IO_Running": io_running,
+        "Replica_SQL_Running": "Yes" if channel.applier_runs else "No",
+        "Last_IO_Errno": channel.io_errno,
+        "Last_SQL_Errno": 0,
+        "Source_Server_Id": channel.source.server_id,
+        "Source_UUID": channel.source.server_uuid,
+        "Retrieved_Gtid_Set": channel.retrieved.server_text(),
+        "Executed_Gtid_Set": replica.executed.server_text(),
+        "Auto_Position": int(channel.auto_position),
+        "Replicate_Ignore_Server_Ids": ",".join(map(str, channel.ignore_server_ids)),
+        "Channel_Name": channel.name,
+    }

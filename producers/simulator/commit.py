@@ -1,0 +1,149 @@
+"""The commit of a group: flush stage (log, GNO), then commit stage (engine, gtid_executed).
+
+Profile ``wl9452`` makes both one instant. Profile ``mysql-8.0`` lets time pass between them, so a
+log_status row taken in between shows a position that leads gtid_executed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from producers.simulator import applier, binary_log, innodb
+from producers.simulator.model import GroupKind, LoggedGroup, Pending
+
+if TYPE_CHECKING:
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel, Group, Instance, QueuedGroup
+
+_STAGE_US = (150, 2_500)
+"""Least and most time from flush to commit stage."""
+_SEMI_SYNC_US = (1_500, 6_000)
+"""The same while a semi-sync source waits for the acknowledgement."""
+
+
+def assign_gtid(instance: Instance, group: Group, tag: str = "") -> None:
+    """GTID_NEXT = AUTOMATIC: the smallest free GNO of the own UUID, where the mode asks for it."""
+    if group.sid is None and instance.log_bin and instance.gtid_mode in ("ON", "ON_PERMISSIVE"):
+        group.sid = f"{instance.server_uuid}:{tag}" if tag else instance.server_uuid
+        group.gno = instance.logged.next_free(group.sid)
+
+
+def commit(
+    fleet: Fleet,
+    instance: Instance,
+    group: Group,
+    channel: Channel | None = None,
+    queued: QueuedGroup | None = None,
+) -> LoggedGroup | None:
+    """Commit a group of a client (no channel) or of an applier.
+
+    Returns:
+        Where it was logged; None if the instance does not log it.
+    """
+    if channel is None:
+        assign_gtid(instance, group)
+    changed = fleet.hooks.on_commit(fleet, instance, group)
+    if changed is None:
+        return None
+    group = changed
+    if group.sid is not None:
+        instance.logged.add(group.sid, group.gno)
+    if group.redo_length:
+        innodb.write_redo(instance.innodb, group.redo_length)
+    logs = instance.log_bin and (
+        channel is None or instance.variables.get("log_replica_updates", True)
+    )
+    if not logs:
+        _commit_without_log(fleet, instance, group, channel, queued)
+        return None
+    logged = binary_log.write_group(fleet, instance, group)
+    fleet.wake_subscribers(instance)
+    pending = Pending(logged, instance.binlog.active, channel, queued)
+    instance.in_commit.append(pending)
+    if fleet.scenario.profile == "wl9452":
+        finish_all(fleet, instance)
+        return logged
+    least, most = _SEMI_SYNC_US if channel is None and _is_semi_sync(instance) else _STAGE_US
+    fleet.clock.schedule(
+        fleet.now + fleet.rng.randrange(least, most),
+        instance,
+        _commit_stage,
+        fleet,
+        instance,
+        pending,
+        instance.commit_generation,
+    )
+    return logged
+
+
+def finish_all(fleet: Fleet, instance: Instance) -> None:
+    """Bring every group between the stages through the commit stage, in log order."""
+    while instance.in_commit:
+        _finish(fleet, instance, instance.in_commit.pop(0))
+    if instance.rotation_is_due:
+        binary_log.rotate(fleet, instance)
+        fleet.expire_logs(instance)
+
+
+def _commit_stage(fleet: Fleet, instance: Instance, pending: Pending, generation: int) -> None:
+    if generation != instance.commit_generation or pending not in instance.in_commit:
+        return
+    is_ordered = (
+        instance.variables["binlog_order_commits"]
+        if pending.channel is None
+        else instance.variables["replica_preserve_commit_order"]
+    )
+    if is_ordered or instance.rotation_is_due:
+        while instance.in_commit:
+            first = instance.in_commit.pop(0)
+            _finish(fleet, instance, first)
+            if first is pending:
+                break
+    else:
+        instance.in_commit.remove(pending)
+        _finish(fleet, instance, pending)
+    if instance.rotation_is_due:
+        # A rotation waits until no group is between its stages.
+        finish_all(fleet, instance)
+
+
+def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
+    group = pending.logged.group
+    if group.redo_length:
+        innodb.write_redo(instance.innodb, 60)
+        innodb.flush_redo(instance.innodb)
+    _note_xa(instance, group)
+    if fleet.hooks.on_committed(fleet, instance, pending.logged) and group.sid is not None:
+        instance.executed.add(group.sid, group.gno)
+    if pending.channel is not None and pending.queued is not None:
+        applier.group_committed(fleet, pending.channel, pending.queued)
+
+
+def _commit_without_log(
+    fleet: Fleet,
+    instance: Instance,
+    group: Group,
+    channel: Channel | None,
+    queued: QueuedGroup | None,
+) -> None:
+    if group.redo_length:
+        innodb.flush_redo(instance.innodb)
+    _note_xa(instance, group)
+    if group.sid is not None:
+        instance.executed.add(group.sid, group.gno)
+        instance.table.add(group.sid, group.gno)
+        instance.table_only.add(group.sid, group.gno)
+        instance.purged.add(group.sid, group.gno)
+    if channel is not None and queued is not None:
+        applier.group_committed(fleet, channel, queued)
+
+
+def _note_xa(instance: Instance, group: Group) -> None:
+    if group.kind is GroupKind.XA_PREPARE:
+        instance.prepared_xa.append(group)
+    elif group.xa_of is not None and group.xa_of in instance.prepared_xa:
+        instance.prepared_xa.remove(group.xa_of)
+
+
+def _is_semi_sync(instance: Instance) -> bool:
+    return any(channel.semi_sync and channel.is_connected for channel in instance.subscribers)

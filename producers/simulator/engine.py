@@ -1,0 +1,379 @@
+"""The fleet: builds the instances of a scenario, runs virtual time, hands out journals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from coordinates.journal import RecordType, cut_into_blocks
+from producers.simulator import (
+    administration,
+    binary_log,
+    collection,
+    commit,
+    innodb,
+    topology,
+    traps,
+    workload,
+)
+from producers.simulator.clock import Clock
+from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.hooks import FaultHooks
+from producers.simulator.journal_writer import JournalWriter
+from producers.simulator.model import (
+    BinaryLog,
+    Channel,
+    Group,
+    GroupKind,
+    Instance,
+    LoggedGroup,
+)
+from producers.simulator.receiver import wake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coordinates.journal import Block
+    from producers.simulator.scenario import Scenario
+
+VERSION = "8.0.31"
+SETTLE_MS = 11_000
+"""From the end of the load to the last collections: longer than the auditor's settle time."""
+_BASE_NAMES = ("binlog", "mysql-bin", "{}-bin")
+_FILES_KEPT_MAX = 8
+_BACKGROUND_US = (150_000, 600_000)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """The journals of one simulated fleet."""
+
+    scenario: Scenario
+    journals: dict[str, Block]
+    injected: tuple[dict[str, Any], ...] = ()
+    """What the fault did: name, instance, virtual time and whatever else tells where."""
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """All journals as blocks of at most ``size`` records, in order of their first moments."""
+        blocks = [b for journal in self.journals.values() for b in cut_into_blocks(journal, size)]
+        yield from sorted(
+            blocks, key=lambda b: (int(b.columns["ts"][0]), b.instance_id, b.first_sequence)
+        )
+
+    def __len__(self) -> int:
+        return sum(map(len, self.journals.values()))
+
+
+@dataclass(slots=True, eq=False)
+class Fleet:
+    """A running simulation. The same scenario and calls give the same journals, byte for byte.
+
+    Attributes:
+        scenario: What is simulated.
+        hooks: The fault; the base class when the fleet is healthy.
+        start_ts: Virtual time of the first moment.
+        injected: Notes of the fault about what it did.
+    """
+
+    scenario: Scenario
+    hooks: FaultHooks = field(default_factory=FaultHooks)
+    start_ts: int = 1_700_000_000_000_000
+    injected: list[dict[str, Any]] = field(default_factory=list)
+    rng: Random = field(init=False)
+    clock: Clock = field(init=False)
+    instances: dict[str, Instance] = field(init=False)
+    load_ends_at: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rng = Random(f"tallystick {self.scenario.seed}")
+        self.clock = Clock(self.start_ts)
+        self.load_ends_at = self.start_ts + self.scenario.duration_ms * 1_000
+        self.instances = {}
+        self._build()
+        for instance in self.instances.values():
+            self._schedule_load(instance)
+        for name in self.scenario.traps:
+            traps.CATALOGUE[name].arrange(self)
+        self.hooks.on_fleet(self)
+
+    @property
+    def now(self) -> int:
+        """Virtual time in microseconds."""
+        return self.clock.now
+
+    # Running
+
+    def run(self, to_ts: int) -> None:
+        """Let virtual time pass up to ``to_ts``."""
+        self.clock.run(to_ts)
+
+    def collect(self, collection_id: str, requested_at: int) -> None:
+        """Ask every instance for its log_status; the answers come within the next 100 ms."""
+        collection.request(self, collection_id, requested_at)
+
+    def advance(self, to_ts: int) -> dict[str, Block]:
+        """Run up to ``to_ts``; the records of each instance since the last call, as a block.
+
+        Every block ends with a heartbeat, so what waits for an idle instance can be decided.
+        """
+        self.run(to_ts)
+        for instance in self.instances.values():
+            instance.journal.fact(RecordType.HEARTBEAT, {})
+        return {i.instance_id: i.journal.build() for i in self.instances.values()}
+
+    def schedule(self, ts: int, instance: Instance | None, act: Any, *args: Any) -> None:
+        """Call ``act(fleet, *args)`` at ``ts``, or as soon as the instance is free then."""
+        self.clock.schedule(ts, instance, act, self, *args)
+
+    def note_injection(self, fault: str, instance: Instance, **where: Any) -> None:
+        """Remember what the fault did, for ``History.injected``."""
+        self.injected.append(
+            {"fault": fault, "instance": instance.instance_id, "ts": self.now, **where}
+        )
+
+    # What instances ask of the fleet
+
+    def wake_subscribers(self, source: Instance) -> None:
+        """The binary log of ``source`` has grown: its replicas will receive."""
+        for channel in source.subscribers:
+            wake(self, channel)
+
+    def source_rank(self, instance: Instance) -> int:
+        """0 for a replica that nobody reads from, else one more than its highest replica."""
+        ranks: dict[str, int] = {}
+
+        def rank(of: Instance) -> int:
+            if of.instance_id not in ranks:
+                ranks[of.instance_id] = 0
+                below = [rank(c.replica) for c in of.subscribers if c.is_configured]
+                ranks[of.instance_id] = 1 + max(below) if below else 0
+            return ranks[of.instance_id]
+
+        return rank(instance)
+
+    def expire_logs(self, instance: Instance) -> None:
+        """binlog_expire_logs: at rotation the oldest files go, unless a replica reads them."""
+        files = instance.binlog.files
+        if len(files) > _FILES_KEPT_MAX:
+            limit = min(binary_log.purge_limit(instance), files[-_FILES_KEPT_MAX].number)
+            binary_log.purge(self, instance, limit)
+
+    def write(
+        self,
+        instance: Instance,
+        kind: GroupKind = GroupKind.INNODB,
+        *,
+        rows_length: int | None = None,
+        xa_of: Group | None = None,
+    ) -> LoggedGroup | None:
+        """A client commits one transaction."""
+        group = workload.make_group(
+            self.rng, kind, instance.server_id, self.now, rows_length=rows_length, xa_of=xa_of
+        )
+        return commit.commit(self, instance, group)
+
+    def write_torn_group(self, instance: Instance) -> None:
+        """The first events of a group reach the file, then the server is gone."""
+        group = workload.make_group(self.rng, GroupKind.INNODB, instance.server_id, self.now)
+        commit.assign_gtid(instance, group)
+        file = instance.binlog.active
+        start = file.end
+        gtid_length = binary_log.gtid_event_length(group, instance)
+        length = gtid_length + group.body_length
+        torn = LoggedGroup(
+            group=group,
+            start=start,
+            gtid_length=gtid_length,
+            end=start + length,
+            last_committed=0,
+            sequence_number=file.sequence_number + 1,
+            gtid_checksum=self.rng.getrandbits(32),
+            transaction_length=length,
+        )
+        ends = [start + gtid_length, *(s + n for _, _, s, n, _ in torn.events())]
+        binary_log.journal_group(instance, file, torn, ends[self.rng.randrange(len(ends) - 1)])
+
+    def start_record(self, instance: Instance) -> dict[str, Any]:
+        """The body of a ``start`` record."""
+        return {
+            "server_uuid": instance.server_uuid,
+            "server_id": instance.server_id,
+            "version": instance.version,
+            "profile": self.scenario.profile,
+            "crashed": False,
+            "gtid_executed_table": instance.table.text(),
+            "repositories": [
+                {
+                    "channel": channel.name,
+                    "repository": repository,
+                    "file": False,
+                    "table": True,
+                    "option": "TABLE",
+                    "started": True,
+                }
+                for channel in instance.channels.values()
+                if channel.is_configured
+                for repository in ("slave_master_info", "slave_relay_log_info")
+            ],
+            "variables": dict(instance.variables),
+        }
+
+    # Building
+
+    def _build(self) -> None:
+        plans = topology.choose(self.scenario.topology, self.rng)
+        uuids = topology.server_uuids(self.rng, len(plans) + 1)
+        history = self._old_history(next(uuids))
+        base_name = self.rng.choice(_BASE_NAMES)
+        for number, (plan, uuid) in enumerate(zip(plans, uuids, strict=True), 1):
+            instance = self._make_instance(plan, number, uuid, base_name)
+            self.instances[plan.instance_id] = instance
+            instance.journal.fact(RecordType.START, self.start_record(instance))
+            if instance.log_bin:
+                binary_log.open_file(
+                    self, instance, self.scenario.first_file_number, GtidIntervals()
+                )
+            if history:
+                administration.set_gtid_purged(self, instance, history)
+        for plan in plans:
+            replica = self.instances[plan.instance_id]
+            for planned in plan.channels:
+                self.add_channel(replica, planned.name, self.instances[planned.source])
+
+    def _old_history(self, uuid: str) -> GtidIntervals:
+        """What a server that is long gone once wrote, on every instance alike."""
+        if self.scenario.gtid_mode == "OFF" or self.rng.random() < 0.5:
+            return GtidIntervals()
+        return GtidIntervals.of((uuid, 1, self.rng.randrange(1, 1 << 40)))
+
+    def _make_instance(
+        self, plan: topology.InstancePlan, number: int, uuid: str, base_name: str
+    ) -> Instance:
+        scenario = self.scenario
+        workers = scenario.applier_workers
+        return Instance(
+            instance_id=plan.instance_id,
+            server_uuid=uuid,
+            server_id=number,
+            version=VERSION,
+            journal=JournalWriter(plan.instance_id, self.clock),
+            binlog=BinaryLog(base_name.format(plan.instance_id)),
+            innodb=innodb.fresh(self.rng),
+            variables={
+                "gtid_mode": scenario.gtid_mode,
+                "log_bin": True,
+                "log_replica_updates": True,
+                "binlog_order_commits": scenario.order_commits,
+                "replica_preserve_commit_order": scenario.preserve_commit_order,
+                "replica_parallel_workers": workers,
+                "max_connections": 151,
+                "sync_source_info": self.rng.choice((0, 25, 10_000)),
+                "innodb_redo_log_capacity": 104_857_600,
+                "relay_log_recovery": self.rng.random() < 0.5,
+            },
+            max_binlog_size=scenario.max_binlog_size,
+            gtid_mode=scenario.gtid_mode,
+            writes=plan.writes,
+        )
+
+    def add_channel(self, replica: Instance, name: str, source: Instance) -> Channel:
+        """Configure a new channel and start replication on it."""
+        suffix = f"-{name}" if name else ""
+        channel = Channel(
+            name=name,
+            replica=replica,
+            source=source,
+            relay_base_name=f"{replica.instance_id}-relay-bin{suffix}",
+            auto_position=self.scenario.auto_position and self.scenario.gtid_mode == "ON",
+            number=len(replica.channels) + 1,
+        )
+        replica.channels[name] = channel
+        administration.change_source(self, channel, source)
+        administration.start_replication(self, channel)
+        return channel
+
+    # Load
+
+    def _schedule_load(self, instance: Instance) -> None:
+        self.schedule(self.now + self.rng.randrange(*_BACKGROUND_US), instance, _background, instance)
+        if instance.writes:
+            self.schedule(self._next_write(), instance, _client_write, instance)
+        if self.scenario.acts:
+            self.schedule(self._next_act(), instance, _everyday_act, instance)
+
+    def _next_write(self) -> int:
+        return self.now + 1 + int(self.rng.expovariate(self.scenario.writes_per_second) * 1e6)
+
+    def _next_act(self) -> int:
+        return self.now + self.rng.randrange(800_000, 4_000_000)
+
+
+def _client_write(fleet: Fleet, instance: Instance) -> None:
+    if fleet.now > fleet.load_ends_at:
+        return
+    if instance.is_running and instance.writes:
+        for _ in range(1 if fleet.rng.random() < 0.7 else fleet.rng.randrange(2, 5)):
+            fleet.write(instance, workload.usual_kind(fleet.rng))
+    fleet.schedule(fleet._next_write(), instance, _client_write, instance)
+
+
+def _background(fleet: Fleet, instance: Instance) -> None:
+    if fleet.now > fleet.load_ends_at:
+        innodb.write_checkpoint(instance.innodb)
+        return
+    if instance.is_running:
+        innodb.work_in_background(instance.innodb, fleet.rng)
+    fleet.schedule(
+        fleet.now + fleet.rng.randrange(*_BACKGROUND_US), instance, _background, instance
+    )
+
+
+def _everyday_act(fleet: Fleet, instance: Instance) -> None:
+    if fleet.now > fleet.load_ends_at:
+        return
+    channels = [c for c in instance.channels.values() if c.is_configured]
+    choice = fleet.rng.randrange(6)
+    if not instance.is_running:
+        pass
+    elif choice == 0:
+        administration.flush_binary_logs(fleet, instance)
+    elif choice == 1:
+        administration.purge_binary_logs(fleet, instance)
+    elif choice == 2 and channels:
+        administration.reconnect(fleet, fleet.rng.choice(channels))
+    elif choice == 3 and channels:
+        administration.flush_relay_logs(fleet, fleet.rng.choice(channels))
+    fleet.schedule(fleet._next_act(), instance, _everyday_act, instance)
+
+
+def simulate(scenario: Scenario, hooks: FaultHooks | None = None) -> History:
+    """Run a scenario from its first start to its last heartbeats.
+
+    Args:
+        scenario: What to simulate.
+        hooks: The fault; None: the one that the scenario names.
+    """
+    if hooks is None:
+        hooks = hooks_of(scenario)
+    fleet = Fleet(scenario, hooks)
+    interval = scenario.collection_interval_ms * 1_000
+    moments = list(range(fleet.start_ts + interval, fleet.load_ends_at, interval))
+    settled = fleet.load_ends_at + SETTLE_MS * 1_000
+    for number, ts in enumerate([*moments, settled, settled + interval], 1):
+        fleet.schedule(ts, None, _collect, f"collection-{number:04d}")
+    journals = fleet.advance(settled + 2 * interval)
+    return History(scenario, journals, tuple(fleet.injected))
+
+
+def hooks_of(scenario: Scenario) -> FaultHooks:
+    """The injector of the scenario's fault, or none."""
+    if scenario.fault is None:
+        return FaultHooks()
+    from producers.simulator import faults  # faults are built on the engine
+
+    return faults.make_hooks(scenario)
+
+
+def _collect(fleet: Fleet, collection_id: str) -> None:
+    fleet.collect(collection_id, fleet.now)

@@ -1,0 +1,566 @@
+"""Faults F42 to F56: what a replication channel holds, and where it says it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from coordinates.binlog import EventType, log_pos_field, parse_log_file_name
+from coordinates.gtid import GtidSet
+from coordinates.journal import QueryVerb, RecordType, Stream
+from producers.simulator import applier, commit, receiver, relay_log
+from producers.simulator.faults.injector import (
+    Injector,
+    Row,
+    RowFault,
+    gtid_of,
+    server_text,
+    status_key,
+)
+from producers.simulator.faults.tampered_journal import JournalFault
+from producers.simulator.model import GroupKind, LoggedGroup, QueuedFraming, QueuedGroup
+from producers.simulator.workload import make_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import BinlogFile, Channel, Instance, RelayFile
+
+_RETRY_US: Final = 100
+_BEYOND: Final = 10_000
+
+
+class ReceiverSkipsGroup(Injector):
+    """F42: the receiver passes over a group whenever it meets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._skipped = GtidSet.EMPTY
+
+    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+        """Skip the first group that comes behind another in one relay file."""
+        if self.injected:
+            is_here = channel.replica.instance_id == self.injected_in
+            return not (is_here and gtid_of(logged) <= self._skipped)
+        if not self.is_due(fleet) or not _is_followable(channel, logged):
+            return True
+        self.mark(fleet, channel.replica)
+        self._skipped = gtid_of(logged)
+        return False
+
+
+class OldGroupRequeued(Injector):
+    """F43: an executed group is written into the relay log again; the applier passes over it."""
+
+    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+        """Write it before the next group, once there are two groups to go back behind."""
+        if not self.is_due(fleet) or not _is_followable(channel, logged):
+            return True
+        file = channel.relay_files[-1]
+        groups = [queued for queued in file.groups if queued.source_file == channel.read[0]]
+        if len(groups) < 2 or not groups[-2].is_applied:
+            return True
+        self.mark(fleet, channel.replica)
+        old = groups[-2]
+        again = QueuedGroup(old.logged, old.source_file, file, file.end)
+        relay_log.write_group_events(channel, again, len(old.logged.group.body) + 1)
+        channel.pending.append(QueuedFraming(file, file.end, None))
+        receiver.flush_position(fleet, channel)
+        return True
+
+
+class _ChannelRowFault(RowFault):
+    """Tampers with what one row says of one channel."""
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Change what ``row`` says of ``channel``, if the moment allows it."""
+        raise NotImplementedError
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        """Tamper with the first channel that allows it."""
+        return any(
+            channel.receiver_runs
+            and channel.is_connected
+            and self.tamper_channel(row, before, channel)
+            for channel in row.instance.channels.values()
+        )
+
+
+class RelayPositionBeyondFile(_ChannelRowFault):
+    """F44: F_c past the end of its file."""
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Move F_c on."""
+        shown = row.channel(channel)
+        file = _relay_file(channel, shown["relay_log_file"]) if shown else None
+        if shown is None or file is None:
+            return False
+        shown["relay_log_position"] = file.end + _BEYOND
+        return True
+
+
+class RelayPositionRegressed(_ChannelRowFault):
+    """F45: F_c falls while the applier is stopped."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Stop the appliers; each starts again at its own next row."""
+        for channel in _channels(fleet):
+            fleet.clock.schedule(
+                fleet.fault_at, channel.replica, self._stop_applier, fleet, channel
+            )
+
+    def _stop_applier(self, fleet: Fleet, channel: Channel) -> None:
+        if not self.injected:
+            applier.stop(fleet, channel)
+
+    def mark(self, fleet: Fleet, instance: Instance) -> None:
+        """Let the appliers go on."""
+        super().mark(fleet, instance)
+        for channel in _channels(fleet):
+            fleet.clock.schedule(fleet.now + 1, channel.replica, applier.start, fleet, channel)
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Show the end of an event between A_c and the F_c of the row before."""
+        shown, earlier = row.channel(channel), before.channel(channel)
+        if shown is None or earlier is None or channel.applier_runs:
+            return False
+        file = _relay_file(channel, earlier["relay_log_file"])
+        applied_file, applied = channel.applied
+        if file is None or file.name != applied_file:
+            return False
+        ends = [e for e in file.event_ends if applied <= e < earlier["relay_log_position"]]
+        if not ends:
+            return False
+        shown["relay_log_file"] = file.name
+        shown["relay_log_position"] = ends[-1]
+        return True
+
+
+class AppliedAheadOfFlushed(_ChannelRowFault):
+    """F46: F_c is shown three groups before A_c, and not before the last F_c."""
+
+    _GROUPS: Final = 3
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Move F_c back to where the last three applied groups begin."""
+        shown, earlier = row.channel(channel), before.channel(channel)
+        file = _relay_file(channel, channel.applied[0])
+        if shown is None or earlier is None or file is None:
+            return False
+        applied = [group for group in file.groups if group.end <= channel.applied[1]]
+        if len(applied) < self._GROUPS or shown["relay_log_file"] != file.name:
+            return False
+        start = applied[-self._GROUPS].start
+        if _coordinate(file.name, start) < _flushed(earlier):
+            return False
+        shown["relay_log_position"] = start
+        return True
+
+
+class ExecBeyondRead(_ChannelRowFault):
+    """F47: Ex_c is the end of a group that the receiver has not read."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Let the network be slow."""
+        _clog_receivers(self, fleet)
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Move Ex_c to the end of the next group of the source."""
+        status = row.status(channel)
+        unread = next(_unread_groups(channel), None)
+        if status is None or unread is None:
+            return False
+        file, logged = unread
+        status[status_key(status, "Relay_Master_Log_File")] = file.name
+        status[status_key(status, "Exec_Master_Log_Pos")] = logged.end
+        return True
+
+
+class RelayPosSavedAsExecPos(_ChannelRowFault):
+    """F48: Ex_c with the offset of A_c, until the true one has passed it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: tuple[str, int] | None = None
+        self._channel: Channel | None = None
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Let the appliers fall behind."""
+        _clog_appliers(self, fleet)
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Show the relay log's offset where it is no event's end in the source's file."""
+        status = row.status(channel)
+        file_name, executed = channel.executed
+        offset = channel.applied[1]
+        file = next((f for f in channel.source.binlog.files if f.name == file_name), None)
+        is_between = executed < offset and (file_name, offset) <= channel.read
+        if status is None or file is None or file_name != channel.read[0] or not is_between:
+            return False
+        ends = {end for logged in file.groups() for end in _event_ends(logged)}
+        if offset in ends or offset in {e.end for e in file.entries}:
+            return False
+        self._shown = file_name, offset
+        self._channel = channel
+        status[status_key(status, "Exec_Master_Log_Pos")] = offset
+        return True
+
+    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Keep the wrong position as long as the true one would seem to fall behind it."""
+        channel = self._channel
+        row = Row.of(instance, body)
+        if channel is None or self._shown is None or row is None or channel.replica is not instance:
+            return super().on_row(fleet, instance, body)
+        if _coordinate(*channel.executed) >= _coordinate(*self._shown):
+            self._channel = None
+            return body
+        row = row.copy()
+        status = row.status(channel)
+        if status is not None:
+            status[status_key(status, "Exec_Master_Log_Pos")] = self._shown[1]
+        return row.body
+
+
+class AppliedGtidMissing(_ChannelRowFault):
+    """F49: A_c behind a group that is still to be executed."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Let the appliers fall behind."""
+        _clog_appliers(self, fleet)
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Move A_c to the end of the next group."""
+        status = row.status(channel)
+        queued = next((q for q in channel.pending if isinstance(q, QueuedGroup)), None)
+        if status is None or queued is None or not queued.is_complete:
+            return False
+        group = queued.logged.group
+        is_flushed = _coordinate(queued.relay_file.name, queued.end) <= _coordinate(*channel.flushed)
+        if group.sid is None or (group.sid, group.gno) in channel.replica.logged or not is_flushed:
+            return False
+        status["Relay_Log_File"] = queued.relay_file.name
+        status["Relay_Log_Pos"] = queued.end
+        return True
+
+
+class RetrievedInflated(_ChannelRowFault):
+    """F50: Ret_c holds the GTID that the source will send next."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Let the network be slow."""
+        _clog_receivers(self, fleet)
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Add the next GTID of the source to Ret_c."""
+        status = row.status(channel)
+        retrieved = channel.retrieved.to_gtid_set()
+        unread = (gtid_of(logged) for _, logged in _unread_groups(channel))
+        unread = (gtid for gtid in unread if gtid and gtid.isdisjoint(retrieved))
+        following = next(unread, None)
+        if status is None or following is None:
+            return False
+        status["Retrieved_Gtid_Set"] = server_text(retrieved | following)
+        return True
+
+
+class ExecutedWithoutReceipt(Injector):
+    """F51: a replica executes a group of its source that comes by no channel."""
+
+    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+        """Execute the group on the spot; the source need not send it any more."""
+        group = logged.group
+        is_own = group.sid == channel.source.server_uuid and channel.replica.log_bin
+        if not self.is_due(fleet) or not _is_followable(channel, logged) or not is_own:
+            return True
+        self.mark(fleet, channel.replica)
+        commit.commit(fleet, channel.replica, group)
+        return False
+
+
+class MasterInfoAhead(_ChannelRowFault):
+    """F52: the stored read position is that of a group which was not received."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Let the network be slow."""
+        _clog_receivers(self, fleet)
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Move the stored position to the end of the next group of the source."""
+        stored = row.info("slave_master_info", channel)
+        unread = next(_unread_groups(channel), None)
+        if stored is None or unread is None:
+            return False
+        file, logged = unread
+        stored[status_key(stored, "Master_log_name")] = file.name
+        stored[status_key(stored, "Master_log_pos")] = logged.end
+        return True
+
+
+class _RelayInfoFault(JournalFault):
+    """Tampers with the write to slave_relay_log_info that goes with one transaction."""
+
+    def torn(
+        self, old: tuple[str, int, str, int], new: tuple[str, int, str, int]
+    ) -> tuple[str, int, str, int]:
+        """What the row holds after the write."""
+        raise NotImplementedError
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before: dict[tuple[str, str], tuple[str, int, str, int]] = {}
+
+    def on_fact(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Change the row of the first transaction that follows another in both files."""
+        if record_type is not RecordType.INFO_WRITE or body["table"] != "slave_relay_log_info":
+            return body
+        assert self.fleet is not None
+        key = instance_id, body["channel"]
+        channel = self.fleet.instances[instance_id].channels[body["channel"]]
+        old, new = self._before.get(key), channel.relay_info
+        self._before[key] = new
+        is_next = old is not None and (old[0], old[2]) == (new[0], new[2])
+        is_one = channel.replica.variables["replica_parallel_workers"] <= 1
+        is_forward = old is not None and old[1] < new[1] and old[3] < new[3]
+        if body["reason"] != "xid" or not is_next or not is_forward or not is_one:
+            return body
+        if old is None or not self.is_due_in(instance_id):
+            return body
+        self.mark_in(instance_id)
+        channel.relay_info = self.torn(old, new)
+        _, relay_pos, _, source_pos = channel.relay_info
+        row = {**body["row"], "Relay_log_pos": relay_pos, "Master_log_pos": source_pos}
+        return {**body, "row": row}
+
+
+class RelayInfoTorn(_RelayInfoFault):
+    """F53: the relay position is new, the source position old."""
+
+    def torn(
+        self, old: tuple[str, int, str, int], new: tuple[str, int, str, int]
+    ) -> tuple[str, int, str, int]:
+        """Mix both."""
+        return new[0], new[1], old[2], old[3]
+
+
+class RelayInfoNotUpdated(_RelayInfoFault):
+    """F54: both positions are old."""
+
+    def torn(
+        self, old: tuple[str, int, str, int], new: tuple[str, int, str, int]
+    ) -> tuple[str, int, str, int]:
+        """Keep the old row."""
+        return old
+
+
+class MasterInfoNotFlushedOnStop(Injector):
+    """F55: STOP REPLICA IO_THREAD writes nothing; the receiver starts again after a collection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._channel: Channel | None = None
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Stop a receiver when the fault is due."""
+        fleet.clock.schedule(fleet.fault_at, None, self._stop, fleet)
+
+    def _stop(self, fleet: Fleet) -> None:
+        for channel in _channels(fleet):
+            is_busy = channel.is_connected and channel.read != channel.master_info
+            if is_busy and channel.read[0] == channel.master_info[0]:
+                self._channel = channel
+                self.mark(fleet, channel.replica)
+                receiver.stop(fleet, channel)
+                return
+        fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, self._stop, fleet)
+
+    def on_info_write(self, fleet: Fleet, channel: Channel, table: str, reason: str) -> bool:
+        """Leave out the write that the stop asks for."""
+        is_it = channel is self._channel and reason == "receiver_stop"
+        return not (is_it and table == "slave_master_info")
+
+    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Once a row shows it, receive again."""
+        channel = self._channel
+        if channel is not None and channel.replica is instance and "row" in body:
+            self._channel = None
+            fleet.clock.schedule(fleet.now + 1, instance, receiver.start, fleet, channel)
+        return body
+
+
+class BothRepositoriesFilled(JournalFault):
+    """F56: a start finds a file beside the table and succeeds."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Restart a replica when the fault is due."""
+        super().on_fleet(fleet)
+        replica = next(channel.replica for channel in _channels(fleet))
+        fleet.clock.schedule(fleet.fault_at, None, fleet.restart, replica)
+
+    def on_fact(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Let the start tell of a file."""
+        repositories = body.get("repositories")
+        is_start = record_type is RecordType.START and bool(repositories)
+        if not is_start or not repositories or not self.is_due_in(instance_id):
+            return body
+        self.mark_in(instance_id)
+        first = {**repositories[0], "file": True, "table": True, "started": True}
+        return {**body, "repositories": [first, *repositories[1:]]}
+
+
+def queue_phantom(fleet: Fleet, channel: Channel, sid: str, gno: int) -> bool:
+    """Queue a group that the source never logged; all its events tell the last known position."""
+    file = channel.relay_files[-1] if channel.relay_files else None
+    last = file.groups[-1] if file is not None and file.groups else None
+    if file is None or last is None or not last.is_complete or last.end != file.end:
+        return False
+    if last.source_file != channel.read[0] or last.logged.end != channel.read[1]:
+        return False
+    position = last.logged.end
+    group = make_group(fleet.rng, GroupKind.EMPTY, channel.source.server_id, fleet.now)
+    group.sid, group.gno = sid, gno
+    gtid_length = last.logged.gtid_length
+    length = gtid_length + group.body_length
+    logged = LoggedGroup(
+        group=group,
+        start=position - length,
+        gtid_length=gtid_length,
+        end=position,
+        last_committed=last.logged.sequence_number,
+        sequence_number=last.logged.sequence_number + 1,
+        gtid_checksum=fleet.rng.getrandbits(32),
+        transaction_length=length,
+    )
+    queued = QueuedGroup(logged, last.source_file, file, file.end)
+    events = [(int(EventType.GTID), int(QueryVerb.NONE), gtid_length, logged.gtid_checksum)]
+    for index, (event_type, query, event_length, checksum) in enumerate([*events, *group.body]):
+        is_first = index == 0
+        channel.replica.journal.log_event(
+            Stream.RELAY,
+            event_type,
+            channel=channel.name,
+            file=file.name,
+            start=file.end,
+            length=event_length,
+            ts=channel.replica.journal.moment(),
+            log_pos=log_pos_field(position),
+            server_id=group.server_id,
+            checksum=checksum,
+            query=QueryVerb(query),
+            sid=sid if is_first else None,
+            gno=gno if is_first else -1,
+            last_committed=logged.last_committed if is_first else -1,
+            sequence_number=logged.sequence_number if is_first else -1,
+            transaction_length=length if is_first else -1,
+            original_commit_timestamp=group.original_commit_timestamp if is_first else -1,
+        )
+        file.end += event_length
+        file.event_ends.append(file.end)
+    queued.end = file.end
+    queued.events_received = len(group.body) + 1
+    file.groups.append(queued)
+    channel.pending.append(queued)
+    channel.retrieved.add(sid, gno)
+    receiver.flush_position(fleet, channel)
+    applier.wake(fleet, channel)
+    return True
+
+
+def _channels(fleet: Fleet) -> Iterator[Channel]:
+    for instance in fleet.instances.values():
+        yield from instance.channels.values()
+
+
+def _is_followable(channel: Channel, logged: LoggedGroup) -> bool:
+    """Tell whether a group comes right behind another, on a replica that nobody reads from."""
+    file = channel.relay_files[-1]
+    last = file.groups[-1] if file.groups else None
+    return (
+        not channel.replica.subscribers
+        and logged.group.sid is not None
+        and last is not None
+        and last.is_complete
+        and last.source_file == channel.read[0]
+        and last.logged.end == logged.start
+    )
+
+
+def _relay_file(channel: Channel, name: str) -> RelayFile | None:
+    return next((file for file in channel.relay_files if file.name == name), None)
+
+
+def _coordinate(name: str, position: int) -> tuple[int, int]:
+    return (parse_log_file_name(name)[1], position) if name else (0, position)
+
+
+def _flushed(shown: dict[str, Any]) -> tuple[int, int]:
+    return _coordinate(shown["relay_log_file"], shown["relay_log_position"])
+
+
+def _event_ends(logged: LoggedGroup) -> Iterator[int]:
+    yield logged.start + logged.gtid_length
+    for _, _, start, length, _ in logged.events():
+        yield start + length
+
+
+def _unread_groups(channel: Channel) -> Iterator[tuple[BinlogFile, LoggedGroup]]:
+    """The groups of the source behind Rd_c."""
+    read = _coordinate(*channel.read)
+    for file in channel.source.binlog.files:
+        if file.number >= read[0]:
+            for logged in file.groups():
+                if (file.number, logged.start) >= read:
+                    yield file, logged
+
+
+def _clog_receivers(fault: Injector, fleet: Fleet) -> None:
+    """From when the fault is due until it is injected, nothing arrives from any source."""
+    for channel in _channels(fleet):
+        fleet.clock.schedule(fleet.fault_at, None, _clog_receiver, fault, fleet, channel)
+
+
+def _clog_receiver(fault: Injector, fleet: Fleet, channel: Channel) -> None:
+    if fault.injected:
+        channel.receive_is_scheduled = False
+        receiver.wake(fleet, channel)
+        return
+    # A call that is under way clears the mark; it is set again soon.
+    channel.receive_is_scheduled = True
+    fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, _clog_receiver, fault, fleet, channel)
+
+
+def _clog_appliers(fault: Injector, fleet: Fleet) -> None:
+    """From when the fault is due until it is injected, appliers wait as for a long transaction."""
+    for channel in _channels(fleet):
+        fleet.clock.schedule(fleet.fault_at, None, _clog_applier, fault, fleet, channel)
+
+
+def _clog_applier(fault: Injector, fleet: Fleet, channel: Channel) -> None:
+    if fault.injected:
+        channel.apply_is_scheduled = False
+        applier.wake(fleet, channel)
+        return
+    channel.apply_is_scheduled = True
+    fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, _clog_applier, fault, fleet, channel)
+
+
+CHANNEL_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
+    "receiver_skips_group": ReceiverSkipsGroup,
+    "receiver_requeues_old_group": OldGroupRequeued,
+    "relay_position_beyond_file": RelayPositionBeyondFile,
+    "relay_position_regressed": RelayPositionRegressed,
+    "applied_ahead_of_flushed": AppliedAheadOfFlushed,
+    "exec_beyond_read": ExecBeyondRead,
+    "relay_pos_saved_as_exec_pos": RelayPosSavedAsExecPos,
+    "applied_gtid_missing": AppliedGtidMissing,
+    "retrieved_inflated": RetrievedInflated,
+    "executed_without_receipt": ExecutedWithoutReceipt,
+    "master_info_ahead": MasterInfoAhead,
+    "relay_info_torn": RelayInfoTorn,
+    "relay_info_not_updated": RelayInfoNotUpdated,
+    "master_info_not_flushed_on_stop": MasterInfoNotFlushedOnStop,
+    "both_repositories_filled": BothRepositoriesFilled,
+}
