@@ -223,11 +223,11 @@ def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
 def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
     """A boot after a stop or crash: recovery, the next binary log file, replication."""
     innodb.restart(instance.innodb, fleet.rng, crashed=crashed)
-    body = fleet.start_record(instance)
-    body["crashed"] = crashed
+    recovered = None
     if crashed and instance.log_bin:
         file, position = instance.binlog.position
-        body["recovered"] = {"file": file, "position": position}
+        recovered = {"file": file, "position": position}
+    body = fleet.start_body(instance, crashed=crashed, recovered=recovered)
     fleet.hooks.on_recovered(fleet, instance, body)
     instance.is_running = True
     instance.rotation_is_due = False
@@ -248,7 +248,7 @@ def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
 
 def _reopen_relay_log(fleet: Fleet, channel: Channel, *, crashed: bool) -> None:
     number = channel.relay_files[-1].number + 1
-    if not crashed and not channel.replica.variables["relay_log_recovery"]:
+    if not crashed and not channel.replica.relay_log_recovery:
         relay_log.open_file(fleet, channel, number)
         channel.flushed = relay_log.end(channel)
         return

@@ -81,21 +81,20 @@ def rotate(fleet: Fleet, instance: Instance) -> None:
     """Close the active file with ROTATE and open the next; no group is between its stages."""
     file = instance.binlog.active
     number = fleet.hooks.on_rotate(fleet, instance, file.number + 1)
-    name = format_log_file_name(file.base_name, number)
-    _frame(
-        fleet,
-        instance,
-        EventType.ROTATE,
-        ROTATE_EVENT_LENGTH_MIN + len(name),
-        0,
-        next_file=name,
-    )
+    write_rotate(fleet, instance, number)
     file.is_closed = True
     instance.rotation_is_due = False
     # The GTIDs of the closed file go to mysql.gtid_executed now.
     instance.table.update(instance.executed)
     open_file(fleet, instance, number, gtids_through(file))
     fleet.wake_subscribers(instance)
+
+
+def write_rotate(fleet: Fleet, instance: Instance, number: int) -> None:
+    """Write the ROTATE event that names the file of that number."""
+    name = format_log_file_name(instance.binlog.base_name, number)
+    length = ROTATE_EVENT_LENGTH_MIN + len(name)
+    _frame(fleet, instance, EventType.ROTATE, length, 0, next_file=name)
 
 
 def gtids_through(file: BinlogFile) -> GtidIntervals:
@@ -105,6 +104,19 @@ def gtids_through(file: BinlogFile) -> GtidIntervals:
         if logged.group.sid is not None:
             gtids.add(logged.group.sid, logged.group.gno)
     return gtids
+
+
+def write_rotate(fleet: Fleet, instance: Instance, number: int) -> None:
+    """The ROTATE event that names the file of that number."""
+    name = format_log_file_name(instance.binlog.base_name, number)
+    _frame(
+        fleet,
+        instance,
+        EventType.ROTATE,
+        ROTATE_EVENT_LENGTH_MIN + len(name),
+        0,
+        next_file=name,
+    )
 
 
 def close_with_stop(fleet: Fleet, instance: Instance) -> None:

@@ -25,7 +25,11 @@ _LEAVE_US = 20
 ER_TABLEACCESS_DENIED = 1142
 ER_SPECIFIC_ACCESS_DENIED = 1227
 ER_UNABLE_TO_COLLECT_LOG_STATUS = 3722
-_COLUMN_RESOURCES = {"LOCAL": "binlog", "REPLICATION": "channel:", "STORAGE_ENGINES": "engine:InnoDB"}
+_COLUMN_RESOURCES = {
+    "LOCAL": "binlog",
+    "REPLICATION": "channel:",
+    "STORAGE_ENGINES": "engine:InnoDB",
+}
 
 
 def request(fleet: Fleet, collection_id: str, requested_at: int) -> None:
@@ -37,9 +41,7 @@ def request(fleet: Fleet, collection_id: str, requested_at: int) -> None:
         )
 
 
-def _read_tables(
-    fleet: Fleet, instance: Instance, collection_id: str, requested_at: int
-) -> None:
+def _read_tables(fleet: Fleet, instance: Instance, collection_id: str, requested_at: int) -> None:
     body: dict[str, Any] = {"collection_id": collection_id, "requested_at": requested_at}
     if not instance.is_running:
         body["error"] = {"unreachable": True}
@@ -71,7 +73,13 @@ def _read_status(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None
 
 def _then(fleet: Fleet, instance: Instance, step: Any, body: dict[str, Any]) -> None:
     fleet.clock.schedule(
-        fleet.now + fleet.rng.randrange(*_STATEMENT_US), instance, _go_on, fleet, instance, step, body
+        fleet.now + fleet.rng.randrange(*_STATEMENT_US),
+        instance,
+        _go_on,
+        fleet,
+        instance,
+        step,
+        body,
     )
 
 

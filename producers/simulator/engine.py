@@ -20,7 +20,6 @@ from producers.simulator import (
 from producers.simulator.clock import Clock
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.hooks import FaultHooks
-from producers.simulator.journal_writer import JournalWriter
 from producers.simulator.model import (
     BinaryLog,
     Channel,
@@ -74,6 +73,8 @@ class Fleet:
         hooks: The fault; the base class when the fleet is healthy.
         start_ts: Virtual time of the first moment.
         injected: Notes of the fault about what it did.
+        load_ends_at: Virtual time after which clients write no more.
+        fault_at: Virtual time from which the fault may be injected.
     """
 
     scenario: Scenario
@@ -84,11 +85,16 @@ class Fleet:
     clock: Clock = field(init=False)
     instances: dict[str, Instance] = field(init=False)
     load_ends_at: int = field(init=False)
+    fault_at: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.rng = Random(f"tallystick {self.scenario.seed}")
         self.clock = Clock(self.start_ts)
         self.load_ends_at = self.start_ts + self.scenario.duration_ms * 1_000
+        fault_at_ms = self.scenario.fault_at_ms
+        self.fault_at = self.start_ts + 1_000 * (
+            self.scenario.duration_ms // 3 if fault_at_ms is None else fault_at_ms
+        )
         self.instances = {}
         self._build()
         for instance in self.instances.values():
@@ -194,14 +200,20 @@ class Fleet:
         ends = [start + gtid_length, *(s + n for _, _, s, n, _ in torn.events())]
         binary_log.journal_group(instance, file, torn, ends[self.rng.randrange(len(ends) - 1)])
 
-    def start_record(self, instance: Instance) -> dict[str, Any]:
+    def start_body(
+        self,
+        instance: Instance,
+        *,
+        crashed: bool = False,
+        recovered: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """The body of a ``start`` record."""
-        return {
+        body: dict[str, Any] = {
             "server_uuid": instance.server_uuid,
             "server_id": instance.server_id,
             "version": instance.version,
             "profile": self.scenario.profile,
-            "crashed": False,
+            "crashed": crashed,
             "gtid_executed_table": instance.table.text(),
             "repositories": [
                 {
@@ -218,6 +230,20 @@ class Fleet:
             ],
             "variables": dict(instance.variables),
         }
+        if recovered is not None:
+            body["recovered"] = recovered
+        return body
+
+    def flush_binary_logs(self, instance: Instance) -> None:
+        """FLUSH BINARY LOGS on an instance."""
+        administration.flush_binary_logs(self, instance)
+
+    def restart(self, instance: Instance, *, crashed: bool = False) -> None:
+        """Shut an instance down, or let it crash; it starts again after a while."""
+        if crashed:
+            administration.crash(self, instance)
+        else:
+            administration.shut_down(self, instance)
 
     # Building
 
@@ -229,7 +255,7 @@ class Fleet:
         for number, (plan, uuid) in enumerate(zip(plans, uuids, strict=True), 1):
             instance = self._make_instance(plan, number, uuid, base_name)
             self.instances[plan.instance_id] = instance
-            instance.journal.fact(RecordType.START, self.start_record(instance))
+            instance.journal.fact(RecordType.START, self.start_body(instance))
             if instance.log_bin:
                 binary_log.open_file(
                     self, instance, self.scenario.first_file_number, GtidIntervals()
@@ -252,28 +278,31 @@ class Fleet:
     ) -> Instance:
         scenario = self.scenario
         workers = scenario.applier_workers
+        variables = {
+            "gtid_mode": scenario.gtid_mode,
+            "log_bin": True,
+            "log_replica_updates": True,
+            "binlog_order_commits": scenario.order_commits,
+            "replica_preserve_commit_order": scenario.preserve_commit_order,
+            "replica_parallel_workers": workers,
+            "max_connections": 151,
+            "sync_source_info": self.rng.choice((0, 25, 10_000)),
+            "innodb_redo_log_capacity": 104_857_600,
+            "relay_log_recovery": self.rng.random() < 0.5,
+        }
+        self.hooks.on_variables(plan.instance_id, variables)
         return Instance(
             instance_id=plan.instance_id,
             server_uuid=uuid,
             server_id=number,
             version=VERSION,
-            journal=JournalWriter(plan.instance_id, self.clock),
+            journal=self.hooks.on_journal(plan.instance_id, self.clock),
             binlog=BinaryLog(base_name.format(plan.instance_id)),
             innodb=innodb.fresh(self.rng),
-            variables={
-                "gtid_mode": scenario.gtid_mode,
-                "log_bin": True,
-                "log_replica_updates": True,
-                "binlog_order_commits": scenario.order_commits,
-                "replica_preserve_commit_order": scenario.preserve_commit_order,
-                "replica_parallel_workers": workers,
-                "max_connections": 151,
-                "sync_source_info": self.rng.choice((0, 25, 10_000)),
-                "innodb_redo_log_capacity": 104_857_600,
-                "relay_log_recovery": self.rng.random() < 0.5,
-            },
+            variables=variables,
             max_binlog_size=scenario.max_binlog_size,
-            gtid_mode=scenario.gtid_mode,
+            log_bin=bool(variables["log_bin"]),
+            gtid_mode=str(variables["gtid_mode"]),
             writes=plan.writes,
         )
 
@@ -296,7 +325,9 @@ class Fleet:
     # Load
 
     def _schedule_load(self, instance: Instance) -> None:
-        self.schedule(self.now + self.rng.randrange(*_BACKGROUND_US), instance, _background, instance)
+        self.schedule(
+            self.now + self.rng.randrange(*_BACKGROUND_US), instance, _background, instance
+        )
         if instance.writes:
             self.schedule(self._next_write(), instance, _client_write, instance)
         if self.scenario.acts:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GtidIntervals:
-    """GTIDs as flat ascending boundaries per sid: ``[start, end, start, end, ...]``, ends exclusive."""
+    """GTIDs as ascending boundaries per sid: ``[start, end, start, end, ...]``, ends exclusive."""
 
     __slots__ = ("_bounds",)
 

@@ -30,7 +30,9 @@ class FaultHooks:
     def on_fleet(self, fleet: Fleet) -> None:
         """The fleet is built, nothing has been written but the first files: schedule acts here."""
 
-    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
         """The whole body of a log_status record, before it is written; None: it is not written."""
         return body
 
@@ -69,9 +71,7 @@ class FaultHooks:
         """Before the applier executes a group; False: positions move on without executing it."""
         return True
 
-    def on_info_write(
-        self, fleet: Fleet, channel: Channel, table: str, reason: str
-    ) -> bool:
+    def on_info_write(self, fleet: Fleet, channel: Channel, table: str, reason: str) -> bool:
         """Before a row of an info repository is written; False: the row stays as it was."""
         return True
 

@@ -1,7 +1,7 @@
 """The state of simulated servers: binary logs, relay logs, channels, InnoDB.
 
-Data only; ``binary_log``, ``relay_log``, ``receiver``, ``applier``, ``commit`` and ``innodb`` change
-it. All offsets are 64-bit byte counts; all times are microseconds of virtual time.
+Data only: ``binary_log``, ``relay_log``, ``receiver``, ``applier``, ``commit`` and ``innodb`` are
+what changes it. All offsets are 64-bit byte counts; all times are microseconds of virtual time.
 """
 
 from __future__ import annotations
@@ -345,6 +345,7 @@ class Instance:
     """Row of performance_schema.clone_status once a clone was made here."""
     fail_column: str | None = None
     """Column that the next collection cannot collect (3722)."""
+    relay_log_recovery: bool = True
     max_binlog_size: int = 1 << 30
     log_bin: bool = True
     """Mirror of ``variables["log_bin"]`` for the hot path."""

@@ -252,9 +252,7 @@ def _receive_group(fleet: Fleet, channel: Channel, file: BinlogFile, logged: Log
     return True
 
 
-def _receive_framing(
-    fleet: Fleet, channel: Channel, file: BinlogFile, event: FramingEvent
-) -> None:
+def _receive_framing(fleet: Fleet, channel: Channel, file: BinlogFile, event: FramingEvent) -> None:
     if event.type == EventType.STOP:
         channel.read = (file.name, event.end)
     if event.type != EventType.ROTATE or event.next_file is None:

@@ -62,9 +62,7 @@ def make_group(
     return Group(None, -1, server_id, commit_ts, kind, tuple(body), min(redo, 1 << 20), xa_of)
 
 
-def _shapes(
-    rng: Random, kind: GroupKind, rows_length: int | None
-) -> list[tuple[int, int, int]]:
+def _shapes(rng: Random, kind: GroupKind, rows_length: int | None) -> list[tuple[int, int, int]]:
     begin = int(EventType.QUERY), int(QueryVerb.BEGIN), 74 + rng.randrange(8)
     if kind is GroupKind.INNODB:
         return [begin, *_rows(rng, rows_length), (int(EventType.XID), _NONE, _XID_LENGTH)]
