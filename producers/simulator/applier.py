@@ -51,7 +51,7 @@ def stop(fleet: Fleet, channel: Channel) -> None:
                 commit.finish_all(fleet, channel.replica)
     channel.applier_runs = False
     _administer(channel, "stop_applier")
-    _move_low_water_mark(fleet, channel)
+    _move_low_water_mark(channel)
     persist_positions(fleet, channel, "applier_stop")
 
 
@@ -162,7 +162,7 @@ def _apply_in_parallel(fleet: Fleet, channel: Channel, workers: int) -> None:
     if fleet.now - last >= _CHECKPOINT_US or (not waiting and not busy):
         channel.last_checkpoint = fleet.now
         before = channel.group_end
-        _move_low_water_mark(fleet, channel)
+        _move_low_water_mark(channel)
         if channel.group_end != before:
             persist_positions(fleet, channel, "xid")
     if any(isinstance(i, QueuedFraming) or i.is_complete for i in channel.pending):
@@ -209,7 +209,7 @@ def _pass_framing(channel: Channel) -> None:
     relay_log.purge_applied(channel)
 
 
-def _move_low_water_mark(fleet: Fleet, channel: Channel) -> None:
+def _move_low_water_mark(channel: Channel) -> None:
     """Pass everything below which all groups are done."""
     _pass_framing(channel)
     while channel.pending:

@@ -90,13 +90,6 @@ def rotate(fleet: Fleet, instance: Instance) -> None:
     fleet.wake_subscribers(instance)
 
 
-def write_rotate(fleet: Fleet, instance: Instance, number: int) -> None:
-    """Write the ROTATE event that names the file of that number."""
-    name = format_log_file_name(instance.binlog.base_name, number)
-    length = ROTATE_EVENT_LENGTH_MIN + len(name)
-    _frame(fleet, instance, EventType.ROTATE, length, 0, next_file=name)
-
-
 def gtids_through(file: BinlogFile) -> GtidIntervals:
     """PREVIOUS_GTIDS of the file after ``file``; GTIDs that only the table holds are not in it."""
     gtids = file.previous_gtids.copy()

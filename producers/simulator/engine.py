@@ -13,6 +13,7 @@ from producers.simulator import (
     collection,
     commit,
     innodb,
+    load,
     topology,
     traps,
     workload,
@@ -41,7 +42,6 @@ SETTLE_MS = 11_000
 """From the end of the load to the last collections: longer than the auditor's settle time."""
 _BASE_NAMES = ("binlog", "mysql-bin", "{}-bin")
 _FILES_KEPT_MAX = 8
-_BACKGROUND_US = (150_000, 600_000)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,7 @@ class Fleet:
         self.instances = {}
         self._build()
         for instance in self.instances.values():
-            self._schedule_load(instance)
+            load.arrange(self, instance)
         for name in self.scenario.traps:
             traps.CATALOGUE[name].arrange(self)
         self.hooks.on_fleet(self)
@@ -321,61 +321,6 @@ class Fleet:
         administration.change_source(self, channel, source)
         administration.start_replication(self, channel)
         return channel
-
-    # Load
-
-    def _schedule_load(self, instance: Instance) -> None:
-        self.schedule(
-            self.now + self.rng.randrange(*_BACKGROUND_US), instance, _background, instance
-        )
-        if instance.writes:
-            self.schedule(self._next_write(), instance, _client_write, instance)
-        if self.scenario.acts:
-            self.schedule(self._next_act(), instance, _everyday_act, instance)
-
-    def _next_write(self) -> int:
-        return self.now + 1 + int(self.rng.expovariate(self.scenario.writes_per_second) * 1e6)
-
-    def _next_act(self) -> int:
-        return self.now + self.rng.randrange(800_000, 4_000_000)
-
-
-def _client_write(fleet: Fleet, instance: Instance) -> None:
-    if fleet.now > fleet.load_ends_at:
-        return
-    if instance.is_running and instance.writes:
-        for _ in range(1 if fleet.rng.random() < 0.7 else fleet.rng.randrange(2, 5)):
-            fleet.write(instance, workload.usual_kind(fleet.rng))
-    fleet.schedule(fleet._next_write(), instance, _client_write, instance)
-
-
-def _background(fleet: Fleet, instance: Instance) -> None:
-    if fleet.now > fleet.load_ends_at:
-        innodb.write_checkpoint(instance.innodb)
-        return
-    if instance.is_running:
-        innodb.work_in_background(instance.innodb, fleet.rng)
-    fleet.schedule(
-        fleet.now + fleet.rng.randrange(*_BACKGROUND_US), instance, _background, instance
-    )
-
-
-def _everyday_act(fleet: Fleet, instance: Instance) -> None:
-    if fleet.now > fleet.load_ends_at:
-        return
-    channels = [c for c in instance.channels.values() if c.is_configured]
-    choice = fleet.rng.randrange(6)
-    if not instance.is_running:
-        pass
-    elif choice == 0:
-        administration.flush_binary_logs(fleet, instance)
-    elif choice == 1:
-        administration.purge_binary_logs(fleet, instance)
-    elif choice == 2 and channels:
-        administration.reconnect(fleet, fleet.rng.choice(channels))
-    elif choice == 3 and channels:
-        administration.flush_relay_logs(fleet, fleet.rng.choice(channels))
-    fleet.schedule(fleet._next_act(), instance, _everyday_act, instance)
 
 
 def simulate(scenario: Scenario, hooks: FaultHooks | None = None) -> History:
