@@ -158,8 +158,7 @@ class BinaryLog:
 
     def file_of_number(self, number: int) -> BinlogFile | None:
         """The retained file of that number."""
-        place = number - self.files[0].number if self.files else -1
-        return self.files[place] if 0 <= place < len(self.files) else None
+        return next((file for file in reversed(self.files) if file.number == number), None)
 
 
 @dataclass(slots=True, eq=False)
