@@ -277,18 +277,16 @@ class Fleet:
         self, plan: topology.InstancePlan, number: int, uuid: str, base_name: str
     ) -> Instance:
         scenario = self.scenario
-        workers = scenario.applier_workers
         variables = {
             "gtid_mode": scenario.gtid_mode,
             "log_bin": True,
             "log_replica_updates": True,
             "binlog_order_commits": scenario.order_commits,
             "replica_preserve_commit_order": scenario.preserve_commit_order,
-            "replica_parallel_workers": workers,
+            "replica_parallel_workers": scenario.applier_workers,
             "max_connections": 151,
             "sync_source_info": self.rng.choice((0, 25, 10_000)),
             "innodb_redo_log_capacity": 104_857_600,
-            "relay_log_recovery": self.rng.random() < 0.5,
         }
         self.hooks.on_variables(plan.instance_id, variables)
         return Instance(
@@ -300,6 +298,7 @@ class Fleet:
             binlog=BinaryLog(base_name.format(plan.instance_id)),
             innodb=innodb.fresh(self.rng),
             variables=variables,
+            relay_log_recovery=self.rng.random() < 0.5,
             max_binlog_size=scenario.max_binlog_size,
             log_bin=bool(variables["log_bin"]),
             gtid_mode=str(variables["gtid_mode"]),
