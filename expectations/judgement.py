@@ -1,0 +1,250 @@
+"""What a rule says about one row of a table, and how the answers of many rows are counted.
+
+Knows neither Great Expectations nor Spark: Spark's workers import this module and the judges alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+CellType = type[str] | type[int]
+Row = Mapping[str, Any]
+"""Role to value; None where the table has NULL."""
+
+_EXACT_FLOAT_MAX = 2**53
+
+
+class Outcome(str, Enum):
+    """What one rule says about one row. The value is the first letter of an encoded judgement."""
+
+    HELD = "H"
+    BROKEN = "B"
+    UNDECIDED = "U"
+    NOT_APPLICABLE = "N"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An outcome with its reason, and for a broken rule the smallest thing that shows it."""
+
+    outcome: Outcome
+    sentence: str = ""
+    witness: str = ""
+
+
+HELD = Judgement(Outcome.HELD)
+
+
+def broken(sentence: str, witness: object) -> Judgement:
+    """Judge that the two halves contradict each other."""
+    return Judgement(Outcome.BROKEN, sentence, str(witness))
+
+
+def undecided(reason: str) -> Judgement:
+    """Judge that evidence is missing."""
+    return Judgement(Outcome.UNDECIDED, reason)
+
+
+def not_applicable(reason: str) -> Judgement:
+    """Judge that the rule says nothing about such a row."""
+    return Judgement(Outcome.NOT_APPLICABLE, reason)
+
+
+def missing(row: Row, *roles: str) -> Judgement | None:
+    """Give UNDECIDED, naming the first of the roles that has no value, or None if all have one."""
+    for role in roles:
+        if row[role] is None:
+            return undecided(f"{role} is not known")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class RowRule:
+    """A predicate on one row.
+
+    Attributes:
+        name: Its key in the table of rules.
+        roles: What the predicate reads, by role, with the type a cell must have. A role is also the
+            name of the column in the cut table.
+        judge: The predicate.
+        scope: ``instance`` or ``channel`` when it speaks of such rows only.
+        invariant: The invariant of the registry that it mirrors, None when it mirrors none.
+    """
+
+    name: str
+    roles: Mapping[str, CellType]
+    judge: Callable[[Row], Judgement]
+    scope: str | None = None
+    invariant: str | None = None
+
+
+class UnreadableCellError(ValueError):
+    """A cell has a value of a type that cannot be evidence."""
+
+
+def read_cell(value: Any, kind: CellType) -> Any:
+    """Give the Python value of a table's cell, None for every kind of NULL.
+
+    Spark hands integers over as text: its way through pandas would make them floats.
+
+    Raises:
+        UnreadableCellError: The value is not of the kind, or a float that has lost exactness.
+    """
+    if (
+        value is None
+        # pandas is not imported here; comparing its NA with anything raises.
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and math.isnan(value))
+    ):
+        return None
+    if kind is str:
+        if isinstance(value, str):
+            return value
+        raise UnreadableCellError(f"expected text, found {_shown(value)}")
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            try:
+                value = float(value)
+            except ValueError:
+                raise UnreadableCellError(f"expected an integer, found {_shown(value)}") from None
+    if isinstance(value, bool) or type(value).__name__ == "bool_":
+        raise UnreadableCellError(f"expected an integer, found {_shown(value)}")
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise UnreadableCellError(f"expected an integer, found {_shown(value)}") from None
+    if number != value or (isinstance(value, float) and abs(number) >= _EXACT_FLOAT_MAX):
+        raise UnreadableCellError(f"expected an exact integer, found {_shown(value)}")
+    return number
+
+
+def judge_cells(rule: RowRule, scope: str | None, cells: Sequence[Any]) -> Judgement:
+    """Judge one row, given as cells: one for each role, and before them the row's scope if asked.
+
+    Args:
+        rule: The rule.
+        scope: The scope of the rows that it is about; None: the cells begin with the first role.
+        cells: The values as the engine has them.
+    """
+    cells = list(cells)
+    row: dict[str, Any] = {}
+    role = "scope"
+    try:
+        if scope is not None:
+            row_scope = read_cell(cells.pop(0), str)
+            if row_scope is None:
+                return undecided("scope is not known")
+            if row_scope != scope:
+                return not_applicable(f"the rule is about rows of scope {scope}")
+        for (role, kind), cell in zip(rule.roles.items(), cells, strict=True):
+            row[role] = read_cell(cell, kind)
+    except UnreadableCellError as error:
+        return undecided(f"{role}: {error}")
+    return rule.judge(row)
+
+
+def encode_judgement(key: Sequence[Any], judgement: Judgement) -> str:
+    """Write a judgement as text that sorts by outcome and then by the row's key."""
+    if judgement.outcome in (Outcome.HELD, Outcome.NOT_APPLICABLE):
+        return str(judgement.outcome.value)
+    shown = [None if _is_null(part) else str(part) for part in key]
+    return f"{judgement.outcome.value}" + json.dumps([shown, judgement.sentence, judgement.witness])
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRow:
+    """A row that broke a rule or left it undecided."""
+
+    key: tuple[str | None, ...]
+    sentence: str
+    witness: str
+
+    @classmethod
+    def decode(cls, text: str) -> JudgedRow:
+        """Inverse of ``encode_judgement`` for what is broken or undecided."""
+        key, sentence, witness = json.loads(text[1:])
+        return cls(tuple(key), sentence, witness)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How often a rule was held, broken, undecided or not applicable, and the first such rows.
+
+    The counts add up to the rows; the lists are in the order of the keys and may be cut short.
+    """
+
+    rows: int
+    held: int
+    broken: int
+    undecided: int
+    not_applicable: int
+    broken_rows: tuple[JudgedRow, ...] = field(default=())
+    undecided_rows: tuple[JudgedRow, ...] = field(default=())
+
+    @classmethod
+    def of(cls, encoded: Iterable[str], rows_max: int) -> Tally:
+        """Count encoded judgements."""
+        by_outcome: dict[str, list[str]] = {outcome.value: [] for outcome in Outcome}
+        for text in encoded:
+            by_outcome[text[0]].append(text)
+        return cls.from_parts(
+            {outcome: len(texts) for outcome, texts in by_outcome.items()},
+            sorted(by_outcome["B"])[:rows_max],
+            sorted(by_outcome["U"])[:rows_max],
+        )
+
+    @classmethod
+    def from_parts(
+        cls, counts: Mapping[str, int], broken_rows: Sequence[str], undecided_rows: Sequence[str]
+    ) -> Tally:
+        """Put together what an engine counted, outcome letter to number, and its first rows."""
+        return cls(
+            rows=sum(counts.values()),
+            held=counts["H"],
+            broken=counts["B"],
+            undecided=counts["U"],
+            not_applicable=counts["N"],
+            broken_rows=tuple(JudgedRow.decode(text) for text in broken_rows),
+            undecided_rows=tuple(JudgedRow.decode(text) for text in undecided_rows),
+        )
+
+    @property
+    def outcome(self) -> Outcome:
+        """The rule's answer for the whole table: no rows at all are no evidence."""
+        if self.broken:
+            return Outcome.BROKEN
+        if self.undecided or not self.rows:
+            return Outcome.UNDECIDED
+        return Outcome.HELD if self.held else Outcome.NOT_APPLICABLE
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Tally:
+        """Inverse of ``to_dict``."""
+        known = dict(values)
+        for name in ("broken_rows", "undecided_rows"):
+            known[name] = tuple(
+                JudgedRow(tuple(row["key"]), row["sentence"], row["witness"]) for row in known[name]
+            )
+        return cls(**known)
+
+
+def _is_null(value: Any) -> bool:
+    try:
+        return read_cell(value, str) is None
+    except UnreadableCellError:
+        return False
+
+
+def _shown(value: Any) -> str:
+    return f"{str(value)[:60]!r} ({type(value).__name__})"

@@ -1,0 +1,1 @@
+"""Metrics for Great Expectations, on the pandas and on the Spark engine."""

@@ -1,0 +1,125 @@
+"""The metric behind every row rule: judge each row, count, keep the first that are not held.
+
+On Spark it is an aggregate, so Great Expectations computes any number of them in one job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from great_expectations.core.metric_domain_types import MetricDomainTypes
+from great_expectations.core.metric_function_types import MetricPartialFunctionTypes
+from great_expectations.execution_engine.pandas_execution_engine import PandasExecutionEngine
+from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
+from great_expectations.expectations.metrics.metric_provider import metric_partial, metric_value
+from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+
+from expectations.judgement import RowRule, Tally, encode_judgement, judge_cells
+from expectations.judges import RULES
+
+METRIC_NAME = "tallystick.row_rule.tally"
+VALUE_KEYS = ("rule", "columns", "scope_column", "scope", "key_columns", "rows_max")
+
+
+class RowRuleTally(TableMetricProvider):
+    """Tally of one row rule over a table, as the JSON form of ``Tally``."""
+
+    metric_name = METRIC_NAME
+    value_keys = VALUE_KEYS
+
+    @metric_value(engine=PandasExecutionEngine)
+    def _pandas(
+        cls,  # noqa: N805  # great_expectations makes a class method of it
+        execution_engine: PandasExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any],
+    ) -> dict[str, Any]:
+        frame, _, _ = execution_engine.get_compute_domain(
+            domain_kwargs=metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE
+        )
+        keys, cells = _columns(metric_value_kwargs)
+        judge = _encoder(metric_value_kwargs)
+        series = [frame[name].array for name in (*keys, *cells)]
+        tally = Tally.of(
+            (judge(row) for row in zip(*series, strict=True)), metric_value_kwargs["rows_max"]
+        )
+        return tally.to_dict()
+
+    @metric_partial(
+        engine=SparkDFExecutionEngine,
+        partial_fn_type=MetricPartialFunctionTypes.AGGREGATE_FN,
+        domain_type=MetricDomainTypes.TABLE,
+    )
+    def _spark(
+        cls,  # noqa: N805  # great_expectations makes a class method of it
+        execution_engine: SparkDFExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any],
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        keys, cells = _columns(metric_value_kwargs)
+        rows_max = metric_value_kwargs["rows_max"]
+        aggregate = _spark_aggregate((*keys, *cells), _encoder(metric_value_kwargs), rows_max)
+        return aggregate, metric_domain_kwargs, {}
+
+
+def read_tally(value: Any) -> Tally:
+    """Give the tally, whichever engine computed it."""
+    if isinstance(value, str):
+        counted = json.loads(value)
+        counts = {letter: counted[letter] for letter in "HBUN"}
+        return Tally.from_parts(counts, counted["broken_rows"], counted["undecided_rows"])
+    return Tally.from_dict(value)
+
+
+def _columns(kwargs: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    scope_column = [kwargs["scope_column"]] if kwargs["scope"] is not None else []
+    roles = RULES[kwargs["rule"]].roles
+    return list(kwargs["key_columns"]), [*scope_column, *(kwargs["columns"][r] for r in roles)]
+
+
+def _encoder(kwargs: Mapping[str, Any]) -> Callable[[Sequence[Any]], str]:
+    rule: str = kwargs["rule"]
+    scope: str | None = kwargs["scope"]
+    keys = len(kwargs["key_columns"])
+
+    # Only the rule's name travels to Spark's workers; they look the rule up themselves.
+    def encode(row: Sequence[Any]) -> str:
+        found: RowRule = RULES[rule]
+        return encode_judgement(row[:keys], judge_cells(found, scope, row[keys:]))
+
+    return encode
+
+
+def _spark_aggregate(
+    names: Sequence[str], encode: Callable[[Sequence[Any]], str], rows_max: int
+) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812  # the name that everyone gives it
+    from pyspark.sql.pandas.functions import pandas_udf
+
+    def judge(*columns: Any) -> Any:
+        return pd.Series([encode(row) for row in zip(*columns, strict=True)], dtype=object)
+
+    # Typed by hand: the annotations above are text, and read in a module without pandas' types.
+    judge.__annotations__ = {"columns": pd.Series, "return": pd.Series}
+    # As text, because a column of integers with a NULL reaches pandas as floats.
+    judged = pandas_udf(judge, "string")(*(F.col(_quoted(name)).cast("string") for name in names))
+    letter = F.substring(judged, 1, 1)
+    counts = [F.count(F.when(letter == value, 1)).alias(value) for value in "HBUN"]
+    first = [
+        F.slice(F.array_sort(F.collect_list(F.when(letter == value, judged))), 1, rows_max).alias(
+            name
+        )
+        for value, name in (("B", "broken_rows"), ("U", "undecided_rows"))
+    ]
+    return F.to_json(F.struct(*counts, *first))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,237 @@
+"""Validate collections: the cut table goes through one Checkpoint run, its answer comes back.
+
+Not being able to tell is an answer too: an error in Great Expectations is UNDECIDED.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+# First: it says what Great Expectations reads when it is imported.
+from expectations.data_docs import DataDocs  # isort: skip
+
+from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
+from great_expectations.core.run_identifier import RunIdentifier
+
+from coordinates.cut import Cut, cut_columns
+from coordinates.verdict import Severity, Verdict
+from expectations.judgement import JudgedRow, Outcome, Tally
+from expectations.judges._reading import forget_texts
+from expectations.neutral import neutralise, restore
+from expectations.suite import build_suite
+from expectations.validation import CollectionValidation, ExpectationResult, RowResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COLUMNS = cut_columns()
+_PANDAS_TYPES: dict[type, Any] = {str: "object", int: "Int64", bool: "boolean"}
+_SPARK_TYPES = {str: "string", int: "bigint", bool: "boolean"}
+_NO_ROWS = Tally(0, 0, 0, 0, 0)
+_RUN_NAME_MAX = 80
+_TIME_MAX = datetime(9999, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class CollectionValidator:
+    """Validates collections by one suite that is built once.
+
+    Args:
+        data_docs_dir: Where results and Data Docs go; None keeps nothing.
+        keep_runs: How many collections Data Docs show.
+        not_collected: Columns that this deployment never reads (see ``build_suite``).
+        spark: A running session, for tables too big for pandas; None validates all on pandas.
+        spark_rows_min: From how many rows on a table is validated on Spark.
+    """
+
+    def __init__(
+        self,
+        data_docs_dir: Path | None = None,
+        *,
+        keep_runs: int = 20,
+        not_collected: Collection[str] = (),
+        spark: SparkSession | None = None,
+        spark_rows_min: int = 20_000,
+    ) -> None:
+        self._docs = DataDocs(data_docs_dir, keep_runs)
+        self._is_kept = data_docs_dir is not None
+        self._spark = spark
+        self._spark_rows_min = spark_rows_min
+        context = self._docs.context
+        self._suite: ExpectationSuite = context.suites.add(build_suite(not_collected))
+        pandas = context.data_sources.add_pandas("cuts_pandas")
+        self._pandas = _checkpoints(self._docs, self._suite, pandas, "pandas")
+        if spark is not None:
+            # Great Expectations finds the session that is running.
+            source = context.data_sources.add_spark("cuts_spark", persist=False)
+            self._on_spark = _checkpoints(self._docs, self._suite, source, "spark")
+
+    def validate(self, cuts: Sequence[Cut]) -> CollectionValidation:
+        """Validate the cuts of one collection."""
+        if not cuts:
+            return _not_validated("", "the collection has no rows")
+        collection_id = cuts[0].collection_id
+        try:
+            return self._validated(collection_id, cuts)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the verdict is not known
+            return _not_validated(
+                collection_id, f"Great Expectations: {type(error).__name__}: {error}"[:1000]
+            )
+        finally:
+            forget_texts()
+            if self._is_kept:
+                self._docs.prune()
+
+    def build_data_docs(self) -> Path | None:
+        """Write the Data Docs of the kept collections; give their index, None without a place."""
+        return self._docs.build()
+
+    def _validated(self, collection_id: str, cuts: Sequence[Cut]) -> CollectionValidation:
+        run_id = _run_id(collection_id, cuts)
+        rows = [tuple(_cell(cut, name) for name in _COLUMNS) for cut in cuts]
+        if self._spark is not None and len(cuts) >= self._spark_rows_min:
+            engine, (summary, complete) = "spark", self._on_spark
+            frame: Any = _spark_frame(self._spark, rows).persist()
+        else:
+            engine, (summary, complete) = "pandas", self._pandas
+            frame = _pandas_frame(rows)
+        try:
+            results = _run(summary, frame, run_id)
+            if any(result.outcome is Outcome.BROKEN for result in results):
+                # The same run id: the fuller result takes the place of the first one.
+                results = _run(complete, frame, run_id)
+        finally:
+            if engine == "spark":
+                frame.unpersist()
+        return CollectionValidation(
+            collection_id, _verdict(results), results, (), run_id.run_name, engine
+        )
+
+
+def _checkpoints(
+    docs: DataDocs, suite: ExpectationSuite, source: Any, name: str
+) -> tuple[Checkpoint, Checkpoint]:
+    """Make one Checkpoint that lists a few rows and one that lists as many as we show."""
+    asset = source.add_dataframe_asset(name=f"cuts_{name}")
+    batch = asset.add_batch_definition_whole_dataframe(f"collection_{name}")
+    definition = docs.context.validation_definitions.add(
+        ValidationDefinition(name=f"cuts_{name}", data=batch, suite=suite)
+    )
+    made = [
+        docs.context.checkpoints.add(
+            Checkpoint(
+                name=f"collection_{name}_{result_format.lower()}",
+                validation_definitions=[definition],
+                result_format=result_format,
+            )
+        )
+        for result_format in ("SUMMARY", "COMPLETE")
+    ]
+    return made[0], made[1]
+
+
+def _run(
+    checkpoint: Checkpoint, frame: Any, run_id: RunIdentifier
+) -> tuple[ExpectationResult, ...]:
+    answer = checkpoint.run(batch_parameters={"dataframe": frame}, run_id=run_id)
+    (validation,) = answer.run_results.values()
+    return tuple(_result(result) for result in validation.results)
+
+
+def _result(result: Any) -> ExpectationResult:
+    config = result.expectation_config
+    details = (result.result or {}).get("details")
+    error = None
+    if details is None:
+        tally, outcome, error = _NO_ROWS, Outcome.UNDECIDED, _error_of(result.exception_info)
+    else:
+        outcome = Outcome[details["outcome"]]
+        tally = Tally.from_dict({key: details[key] for key in details if key != "outcome"})
+    return ExpectationResult(
+        expectation=config.type,
+        column=config.kwargs.get("column"),
+        description=config.description or "",
+        severity=Severity(config.meta["severity"]),
+        invariant=config.meta.get("invariant"),
+        outcome=outcome,
+        tally=tally,
+        broken=tuple(_row(row) for row in tally.broken_rows),
+        undecided=tuple(_row(row) for row in tally.undecided_rows),
+        error=error,
+    )
+
+
+def _row(row: JudgedRow) -> RowResult:
+    collection_id, instance_id, channel = (
+        None if part is None else restore(part) for part in row.key
+    )
+    return RowResult(
+        collection_id, instance_id, channel, restore(row.sentence), restore(row.witness)
+    )
+
+
+def _error_of(exception_info: Any) -> str:
+    """Find the message: the info is flat or nested by metric, as the error came about."""
+    if isinstance(exception_info, dict):
+        if exception_info.get("exception_message"):
+            return restore(str(exception_info["exception_message"]))[:1000]
+        for nested in exception_info.values():
+            if isinstance(nested, dict) and nested.get("exception_message"):
+                return restore(str(nested["exception_message"]))[:1000]
+    return "the expectation gave no result"
+
+
+def _verdict(results: Iterable[ExpectationResult]) -> Verdict:
+    """Rules that apply to no row say nothing; if no rule held anywhere, nothing is known."""
+    outcomes = {result.outcome for result in results}
+    if Outcome.BROKEN in outcomes:
+        return Verdict.INCONSISTENT
+    if Outcome.UNDECIDED in outcomes or Outcome.HELD not in outcomes:
+        return Verdict.UNDECIDED
+    return Verdict.CONSISTENT
+
+
+def _not_validated(collection_id: str, reason: str) -> CollectionValidation:
+    return CollectionValidation(collection_id, Verdict.UNDECIDED, (), (reason,), "", "")
+
+
+def _cell(cut: Cut, name: str) -> Any:
+    value = getattr(cut, name)
+    return neutralise(value) if isinstance(value, str) else value
+
+
+def _pandas_frame(rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
+    columns = zip(*rows, strict=True)
+    # Int64 and not int64: with a NULL the latter becomes a float and loses large positions.
+    return pd.DataFrame(
+        {
+            name: pd.array(list(values), dtype=_PANDAS_TYPES[kind])
+            for (name, kind), values in zip(_COLUMNS.items(), columns, strict=True)
+        }
+    )
+
+
+def _spark_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> Any:
+    schema = ", ".join(f"`{name}` {_SPARK_TYPES[kind]}" for name, kind in _COLUMNS.items())
+    return spark.createDataFrame(list(rows), schema)
+
+
+def _run_id(collection_id: str, cuts: Sequence[Cut]) -> RunIdentifier:
+    """Name the run after the collection, so that a repeated validation takes its place."""
+    safe = re.sub(r"[^0-9A-Za-z_-]", "_", collection_id)[:_RUN_NAME_MAX]
+    if safe != collection_id:
+        # It names a directory: what cannot stand there is told apart by its hash.
+        digest = hashlib.sha256(collection_id.encode("utf-8", "surrogatepass")).hexdigest()
+        safe = f"{safe}-{digest[:12]}"
+    try:
+        run_time = _EPOCH + timedelta(microseconds=max(0, *(cut.ts for cut in cuts)))
+    except OverflowError:
+        run_time = _TIME_MAX
+    return RunIdentifier(run_name=safe, run_time=min(run_time, _TIME_MAX))

@@ -1,0 +1,49 @@
+"""pandas and Spark give equal answers, row for row."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from cuts import SOURCE_UUID, collection_cuts
+
+from coordinates.verdict import Verdict
+from expectations.validate import CollectionValidator
+
+_CHANGES = (
+    {"lsn": None, "relay_log_position": None},
+    {"lsn": 2**62 + 3, "previous_lsn": 2**62 + 4},
+    {"gtid_executed": f"{SOURCE_UUID}:1-5000"},
+    {"gtid_executed": SOURCE_UUID.upper() + ":1-2:3-4", "retrieved_gtid_set": "?"},
+    {"binary_log_position": 2**53 + 1},
+    {"answer": "missing", "gtid_executed": None, "gtid_purged": None},
+    {"answer": "empty", "verdict": "INCONSISTENT", "broken": "snapshot_never_silently_empty"},
+    {"event_findings": 3},
+    {"exec_source_log_file": "binlog.1000000", "read_source_log_file": "binlog.999999"},
+    {"instance_id": '<b>"é"</b>', "gtid_purged": None},
+    {"instance_id": None},
+)
+
+
+def _shaken(seed):
+    chosen = random.Random(seed)
+    cuts = [
+        replace(cut, **chosen.choice(_CHANGES)) if chosen.random() < 0.5 else cut
+        for cut in collection_cuts(2, 60)
+    ]
+    return [*cuts, cuts[-1], cuts[-3]]
+
+
+def test_both_engines_answer_alike(spark):
+    """The same outcomes, counts, rows and witnesses for a collection with every kind of trouble."""
+    on_pandas = CollectionValidator(spark_rows_min=10**9, spark=spark)
+    on_spark = CollectionValidator(spark_rows_min=1, spark=spark)
+    cuts = _shaken(20)
+    expected, found = on_pandas.validate(cuts), on_spark.validate(cuts)
+    assert (expected.engine, found.engine) == ("pandas", "spark")
+    assert expected.verdict is Verdict.INCONSISTENT
+    assert expected.statistics["broken"] > 8
+    assert expected.results == found.results
+    healthy = on_spark.validate(collection_cuts(2, 3))
+    assert healthy.verdict is Verdict.CONSISTENT
+    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()

@@ -1,0 +1,35 @@
+"""Hostile text becomes harmless and stays distinct."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from expectations.neutral import neutralise, printable, restore
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()))
+
+
+@given(ANY_TEXT)
+def test_neutral_text_is_reversible_and_inert(text):
+    """No markup, no template, nothing invisible; and the text can be had back exactly."""
+    neutral = neutralise(text)
+    assert not set("<>&\"'`$") & set(neutral)
+    assert all(c in "\n\t\r" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") for c in neutral)
+    assert text == restore(neutral)
+
+
+@given(ANY_TEXT)
+def test_printable_text_cannot_move_a_cursor(text):
+    """One line, no escape sequences, no direction changes; any terminal can print it."""
+    shown = printable(text)
+    assert all(unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in shown)
+    shown.encode("utf-8")
+
+
+def test_ordinary_text_is_left_as_it_is():
+    """GTID sets, coordinates and names in any script need no marks."""
+    for text in ("aaaaaaaa-0000-0000-0000-000000000001:1-5,\n7", "binlog.000001:4", "źródło-1"):
+        assert text == neutralise(text)

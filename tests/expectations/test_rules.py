@@ -1,0 +1,118 @@
+"""The expectation classes as a stranger's project uses them: own columns, own batches."""
+
+from __future__ import annotations
+
+import great_expectations as gx
+import pandas as pd
+import pytest
+from cuts import SOURCE_UUID, collection_cuts
+
+from coordinates.cut import cut_columns
+from expectations import rules
+from expectations.suite import _expectations
+
+U = SOURCE_UUID
+
+
+@pytest.fixture(scope="module")
+def context():
+    made = gx.get_context(mode="ephemeral")
+    made.variables.progress_bars = {"globally": False}
+    return made
+
+
+@pytest.fixture
+def validate(context, request):
+    def run(frame, expectation):
+        source = context.data_sources.add_or_update_pandas(request.node.name)
+        asset = source.add_dataframe_asset("frame")
+        definition = asset.add_batch_definition_whole_dataframe("whole")
+        return definition.get_batch({"dataframe": frame}).validate(expectation)
+
+    return run
+
+
+def test_a_stranger_names_his_own_columns(validate):
+    """Column names are parameters, the scope is optional, the key is whatever names a row."""
+    frame = pd.DataFrame(
+        {
+            "host": ["db1", "db2", "db3"],
+            "executed": [f"{U}:1-5", f"{U}:1-9", None],
+            "purged": [f"{U}:1-3", f"{U}:1-10", f"{U}:1"],
+        }
+    )
+    result = validate(
+        frame,
+        rules.ExpectPurgedGtidsToBeExecuted(
+            gtid_executed_column="executed",
+            gtid_purged_column="purged",
+            scope_column=None,
+            row_key_columns=("host",),
+        ),
+    )
+    assert not result.success
+    details = result.result["details"]
+    assert [details[kind] for kind in ("rows", "held", "broken", "undecided")] == [3, 1, 1, 1]
+    assert details["broken_rows"] == [
+        {
+            "key": ["db2"],
+            "sentence": "gtid_purged holds 1 GTIDs that gtid_executed does not hold",
+            "witness": f"{U}:10",
+        }
+    ]
+    assert details["undecided_rows"][0]["key"] == ["db3"]
+
+
+def test_integers_that_pandas_made_floats_are_read_while_they_are_exact(validate):
+    """A NULL turns a column of positions into floats; large ones are then UNDECIDED."""
+    frame = pd.DataFrame(
+        {
+            "host": ["a", "b", "c"],
+            "lsn": [8204.0, float(2**60), None],
+            "checkpoint": [8204.0, 8204.0, 8204.0],
+        }
+    )
+    result = validate(
+        frame,
+        rules.ExpectLsnsToBeInOrder(
+            lsn_checkpoint_column="checkpoint", scope_column=None, row_key_columns=("host",)
+        ),
+    )
+    details = result.result["details"]
+    assert [details[kind] for kind in ("held", "broken", "undecided")] == [1, 0, 2]
+    assert "exact integer" in details["undecided_rows"][0]["sentence"]
+
+
+@pytest.mark.parametrize("expectation", list(_expectations()), ids=lambda e: e.expectation_type)
+def test_no_expectation_succeeds_on_an_empty_table(validate, expectation):
+    """No rows are no evidence."""
+    result = validate(pd.DataFrame({name: [] for name in cut_columns()}), expectation)
+    assert not result.success
+    assert result.result["details"]["outcome"] == "UNDECIDED"
+
+
+@pytest.mark.parametrize("expectation", list(_expectations()), ids=lambda e: e.expectation_type)
+def test_an_error_in_an_expectation_is_no_success(validate, expectation):
+    """A table without the columns cannot be judged."""
+    result = validate(pd.DataFrame({"other": [1]}), expectation)
+    assert not result.success
+    assert "details" not in result.result
+
+
+def test_repeated_keys_are_found_null_channels_included(validate):
+    """Two rows for one instance are one too many, whether or not the channel is NULL."""
+    cuts = collection_cuts(1)
+    frame = pd.DataFrame([{n: getattr(c, n) for n in cut_columns()} for c in (*cuts, cuts[0])])
+    result = validate(frame, rules.ExpectCutsToBeUnique())
+    assert result.result["details"]["broken"] == 2
+    assert result.result["details"]["held"] == 2
+    assert result.result["details"]["broken_rows"][0]["key"] == ["c-000001", "source-1", None]
+
+
+def test_a_row_without_a_name_is_undecided(validate):
+    """Uniqueness of what is not known cannot be told."""
+    cuts = collection_cuts(1)
+    frame = pd.DataFrame([{n: getattr(c, n) for n in cut_columns()} for c in cuts])
+    frame.loc[0, "instance_id"] = None
+    result = validate(frame, rules.ExpectCutsToBeUnique())
+    assert result.result["details"]["outcome"] == "UNDECIDED"

@@ -1,0 +1,248 @@
+"""One collection through the whole suite: verdict, rows, accounting, Data Docs."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from cuts import SOURCE_UUID, channel_cut, collection_cuts, instance_cut
+
+from coordinates.invariants import INVARIANTS
+from coordinates.verdict import Verdict
+from expectations.suite import build_suite
+from expectations.validate import CollectionValidator
+
+U = SOURCE_UUID
+HOSTILE = [
+    "<script>fetch('//evil')</script>",
+    "<img src=x onerror=alert(1)>",
+    '"><svg/onload=alert(1)>',
+    "${constructor} {{ 7*7 }} {% raw %}",
+    "a\u202egnp.exe\u0000\u001b[31m\u2028b",
+    "../../../../tmp/evil",
+    "\ud800 lone surrogate",
+]
+
+
+@pytest.fixture(scope="module")
+def validator():
+    return CollectionValidator()
+
+
+def test_a_healthy_collection_is_consistent(validator):
+    """All expectations hold, or apply to no row as long as there is no row before."""
+    first, second = validator.validate(collection_cuts(1)), validator.validate(collection_cuts(2))
+    assert first.verdict is second.verdict is Verdict.CONSISTENT
+    assert first.statistics["not_applicable"] == 4
+    assert second.statistics == {
+        "expectations": 28,
+        "held": 28,
+        "broken": 0,
+        "undecided": 0,
+        "not_applicable": 0,
+    }
+
+
+def test_a_fleet_without_replication_is_consistent(validator):
+    """What is about channels applies to nothing, and that is no gap in the evidence."""
+    assert validator.validate([instance_cut(2)]).verdict is Verdict.CONSISTENT
+
+
+def test_a_broken_row_is_named_with_its_witness(validator):
+    """INCONSISTENT, with the row, the sentence and the witness, and nothing else broken."""
+    cuts = collection_cuts(2)
+    cuts[1] = replace(
+        cuts[1],
+        gtid_executed=f"{U}:1-1025",
+        verdict="INCONSISTENT",
+        broken="executed_within_logged",
+    )
+    validation = validator.validate(cuts)
+    assert validation.verdict is Verdict.INCONSISTENT
+    assert [result.expectation for result in validation.failed] == [
+        "expect_executed_gtids_to_be_logged",
+        "expect_audit_to_find_nothing_broken",
+    ]
+    failed = validation.failed[0]
+    assert failed.invariant == "executed_within_logged"
+    (row,) = failed.broken
+    assert (row.collection_id, row.instance_id, row.channel) == ("c-000002", "replica-1", None)
+    assert row.witness == f"{U}:1021-1023"
+
+
+@pytest.mark.parametrize(
+    "column", ["gtid_executed", "gtid_purged", "gtid_owned", "lsn", "journal_gtid_set"]
+)
+def test_a_missing_value_is_undecided(validator, column):
+    """NULL in one needed cell: UNDECIDED, with the row named and the others accounted for."""
+    cuts = collection_cuts(2)
+    cuts[1] = replace(cuts[1], **{column: None})
+    validation = validator.validate(cuts)
+    assert validation.verdict is Verdict.UNDECIDED
+    for result in validation.undecided:
+        assert result.tally.undecided == 1
+        assert [row.instance_id for row in result.undecided] == ["replica-1"]
+        tally = result.tally
+        assert tally.rows == 3 == tally.held + tally.undecided + tally.not_applicable
+
+
+def test_an_instance_that_did_not_answer_is_undecided(validator):
+    """An operational error is no inconsistency."""
+    cuts = [
+        *collection_cuts(2),
+        replace(
+            instance_cut(2, "replica-9"),
+            **dict.fromkeys(("gtid_executed", "lsn", "lsn_checkpoint", "gtid_purged")),
+            answer="refused",
+            error_code=1227,
+            error_text="Access denied; you need BACKUP_ADMIN",
+            verdict="UNDECIDED",
+        ),
+    ]
+    validation = validator.validate(cuts)
+    assert validation.verdict is Verdict.UNDECIDED
+    (row,) = next(r for r in validation.undecided if "answer" in r.expectation).undecided
+    assert row.sentence == "no row, refused 1227: Access denied; you need BACKUP_ADMIN"
+
+
+def test_no_rows_are_undecided(validator):
+    """An empty collection shows nothing."""
+    validation = validator.validate([])
+    assert validation.verdict is Verdict.UNDECIDED
+    assert validation.reasons == ("the collection has no rows",)
+
+
+def test_an_exception_in_great_expectations_is_undecided(monkeypatch):
+    """Whatever goes wrong while validating, nothing is claimed."""
+    validator = CollectionValidator()
+
+    def fail(*_args, **_kwargs):
+        raise RuntimeError("out of paper")
+
+    monkeypatch.setattr("expectations.validate._run", fail)
+    validation = validator.validate(collection_cuts(1))
+    assert validation.verdict is Verdict.UNDECIDED
+    assert validation.reasons == ("Great Expectations: RuntimeError: out of paper",)
+
+
+def test_an_exception_in_one_rule_is_undecided(validator, monkeypatch):
+    """An expectation that could not be computed is named with its error; the others stand."""
+
+    def fail(*_args):
+        raise ArithmeticError("no such number")
+
+    monkeypatch.setattr("expectations.metrics.row_rule.judge_cells", fail)
+    validation = validator.validate(collection_cuts(2))
+    assert validation.verdict is Verdict.UNDECIDED
+    assert len(validation.undecided) == 27
+    assert {result.error for result in validation.undecided} == {"no such number"}
+
+
+def test_positions_beyond_the_exactness_of_floats_are_compared_exactly(validator):
+    """One byte at 2^62 is a difference, also in a column with a NULL."""
+    position = 2**62
+    cuts = [
+        instance_cut(
+            2,
+            binary_log_position=position + 1,
+            journal_binary_log_position=position,
+            previous_binary_log_position=position,
+        ),
+        channel_cut(2),
+    ]
+    (failed,) = (r for r in validator.validate(cuts).failed if r.invariant)
+    assert failed.expectation == "expect_binary_log_position_to_be_on_group_boundary"
+
+
+def test_what_is_not_collected_is_not_asked_for():
+    """A deployment that never reads gtid_owned is not undecided for ever because of it."""
+    cuts = [replace(cut, gtid_owned=None) for cut in collection_cuts(2)]
+    assert CollectionValidator().validate(cuts).verdict is Verdict.UNDECIDED
+    validator = CollectionValidator(not_collected=["gtid_owned"])
+    assert validator.validate(cuts).verdict is Verdict.CONSISTENT
+    with pytest.raises(ValueError, match="gtid_own"):
+        build_suite(["gtid_own"])
+
+
+def test_severities_are_those_of_the_registry():
+    """An expectation that mirrors an invariant is as grave as the registry says."""
+    for expectation in build_suite().expectations:
+        if name := expectation.meta.get("invariant"):
+            assert expectation.meta["severity"] == INVARIANTS[name].severity.value, name
+
+
+def test_the_json_form_holds_everything(validator):
+    """It can be written as JSON and counts add up."""
+    document = json.loads(json.dumps(validator.validate(collection_cuts(2)).to_dict()))
+    assert document["verdict"] == "CONSISTENT"
+    assert sum(v for k, v in document["statistics"].items() if k != "expectations") == 28
+
+
+def test_data_docs_keep_the_last_runs_and_repeat_none(tmp_path):
+    """Results and pages do not grow with the number of collections; a repeat takes its place."""
+    validator = CollectionValidator(tmp_path, keep_runs=3)
+    for number in (1, 2, 3, 4, 5, 5):
+        run = validator.validate(collection_cuts(number))
+    assert run.run_id == "c-000005"
+    index = validator.build_data_docs()
+    assert index is not None
+    assert sorted(p.name for p in (tmp_path / "results" / "tallystick_cuts").iterdir()) == [
+        "c-000003",
+        "c-000004",
+        "c-000005",
+    ]
+    pages = sorted((tmp_path / "site" / "validations").rglob("*.html"))
+    assert len(pages) == 3
+    again = CollectionValidator(tmp_path, keep_runs=2)
+    again.validate(collection_cuts(6))
+    again.build_data_docs()
+    assert len(list((tmp_path / "site" / "validations").rglob("*.html"))) == 2
+    assert "c-000006" in index.read_text("utf-8")
+
+
+def test_nothing_is_written_to_the_standard_streams(tmp_path, capfd):
+    """No progress bars, no notices: results are values."""
+    validator = CollectionValidator(tmp_path)
+    cuts = collection_cuts(2)
+    validator.validate([replace(cuts[0], lsn=1), *cuts[1:]])
+    validator.build_data_docs()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_hostile_names_are_inert_in_data_docs(tmp_path):
+    """Real Data Docs of a hostile fleet: no markup of theirs, and the report has the names back."""
+    validator = CollectionValidator(tmp_path)
+    cuts = [
+        instance_cut(
+            2,
+            text,
+            collection_id=f"c {HOSTILE[0]}{HOSTILE[4]}{HOSTILE[5]}",
+            gtid_executed=text,
+            binary_log_file=text,
+            server_uuid=text,
+            answer="failed",
+            error_text=text,
+            verdict=text,
+            broken=text,
+            undecided=text,
+        )
+        for text in HOSTILE
+    ]
+    cuts += [channel_cut(2, text, channel=text, retrieved_gtid_set=text) for text in HOSTILE]
+    cuts += [channel_cut(2, text, channel=text) for text in HOSTILE]
+    validation = validator.validate(cuts)
+    assert validation.reasons == ()
+    assert {row.instance_id for r in validation.failed for row in r.broken} == set(HOSTILE)
+    validator.build_data_docs()
+    assert not (tmp_path.parent / "evil").exists()
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) == 3
+    for page in pages:
+        html = page.read_text("utf-8")
+        assert "⟨3C⟩script⟨3E⟩" in html or "index" in page.name or "expectations" in page.parts
+        assert "<script>fetch" not in html
+        assert "<img src=x" not in html
+        assert "<svg/onload" not in html
+        assert not re.search("[\u202e\u2028\x00\x1b]", html)
