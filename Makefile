@@ -72,10 +72,9 @@ $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
 	@'$(PYTHON)' deploy/preflight.py --setup
 	$(call say,1/4 virtual environment in $(VENV))
 	@rm -f $@
-	@# One that was cut short, or made by a Python that has gone or is not the one asked for, is
-	@# made anew.
-	@[ ! -e $(INCOMPLETE) ] && $(PY) -c 'import pip' 2>/dev/null && [[ '$(origin PYTHON)' == file \
-		|| "$$($(PY) -V)" == "$$('$(PYTHON)' -V)" ]] || '$(PYTHON)' -m venv --clear $(VENV)
+	@# One that was cut short, or made by a Python that has gone, is made anew.
+	@[ ! -e $(INCOMPLETE) ] && $(PY) -c 'import pip' 2>/dev/null \
+		|| '$(PYTHON)' -m venv --clear $(VENV)
 	@touch $(INCOMPLETE)
 	@$(PIP) install --quiet --require-hashes -r requirements/build.txt > $(LOG) 2>&1 \
 		|| { tail -n 12 $(LOG) >&2; exit 2; }

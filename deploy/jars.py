@@ -284,7 +284,7 @@ def _ivy_settings(cache: Path, repository: str | None) -> str:
 def _ivy_module(jars: Sequence[Jar]) -> str:
     wanted = "".join(
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} "
-        f'rev={quoteattr(jar.version)} conf="default->master" transitive="false"/>'
+        f'rev={quoteattr(jar.version)} conf="default->master"/>'
         for jar in jars
     )
     return (
