@@ -113,5 +113,5 @@ lock:
 
 clean:
 	rm -rf .tallystick build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis \
-		spark-warehouse metastore_db derby.log
+		spark-warehouse metastore_db derby.log artifacts
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
