@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.broker import LocalBroker
+from deploy.jars import spark_kafka_jars
 
 MARKED_FIXTURES = ("spark", "broker")
 
@@ -26,3 +27,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
     directory: Path = tmp_path_factory.mktemp("broker")
     with LocalBroker(directory, port=0) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """The run's Spark session, with the job's own settings: a process has one of one kind."""
+    from streaming.session import SessionSettings, start_session
+
+    log_file = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = start_session(
+        SessionSettings(jars=spark_kafka_jars(), log_file=log_file, shuffle_partitions=2)
+    )
+    yield session
+    session.stop()
