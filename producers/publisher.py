@@ -384,6 +384,27 @@ class KafkaPythonSink:
             self._producer.close(timeout=self._settings.delivery_timeout_s)
 
 
+CLIENTS: dict[str, Callable[..., EventSink]] = {
+    "confluent-kafka": ConfluentSink,
+    "kafka-python": KafkaPythonSink,
+}
+
+
+def open_sink(
+    client: str, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
+) -> EventSink:
+    """A sink with one of the two clients.
+
+    Args:
+        client: ``confluent-kafka`` or ``kafka-python``.
+        settings: How blocks go to Kafka.
+        on_delivery: Called for each acknowledged message, maybe from a thread of the client.
+    """
+    if client not in CLIENTS:
+        raise ValueError(f"expected one of {', '.join(CLIENTS)}, got {client!r}")
+    return CLIENTS[client](settings, on_delivery)
+
+
 @final
 class BlockLinger:
     """Sends what a builder collected once it is enough, or has waited long enough.

@@ -1,0 +1,1 @@
+"""Legal histories at full speed: what a pipeline is measured with, and what it must find clean."""

@@ -1,0 +1,177 @@
+"""Send a load through a sink at a rate, and report what was achieved."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+from coordinates.journal import Block, BlockBuilder, RecordType
+from producers.load.history import LoadPlan, journal_blocks
+from producers.publisher import Delivery, EventSink, KafkaSettings, open_sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How much, and how fast.
+
+    Attributes:
+        plan: What is generated.
+        rate: Events each second over all instances; 0: as fast as it goes.
+        seconds: End after this time.
+        events: End after this many events, at the end of a block. One of the two is needed.
+    """
+
+    plan: LoadPlan
+    rate: float = 0.0
+    seconds: float | None = None
+    events: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds is None and self.events is None:
+            raise ValueError("expected seconds, events or both, got neither")
+        for name in ("rate", "seconds", "events"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise ValueError(f"expected {name} of at least 0, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReport:
+    """What a load achieved.
+
+    Attributes:
+        events: Records that were acknowledged.
+        blocks: Messages that were acknowledged.
+        value_bytes: Bytes of their values, before Kafka compresses them.
+        seconds: From the first block to the last acknowledgement.
+        events_per_s: Acknowledged records each second.
+        produce_p50_s: Median time from hand-over to acknowledgement of a message; None: none was
+            measured. The others are higher percentiles of the same.
+    """
+
+    events: int
+    blocks: int
+    value_bytes: int
+    seconds: float
+    events_per_s: float
+    produce_p50_s: float | None
+    produce_p95_s: float | None
+    produce_p99_s: float | None
+
+    def as_dict(self) -> dict[str, int | float | None]:
+        """For JSON."""
+        return asdict(self)
+
+
+def run_load(
+    options: LoadOptions, settings: KafkaSettings, client: str = "confluent-kafka"
+) -> LoadReport:
+    """Send a load to Kafka.
+
+    Raises:
+        DeliveryError: A block was not acknowledged.
+        BrokerUnreachableError: No broker answers.
+    """
+    deliveries: list[Delivery] = []
+    sink = open_sink(client, settings, deliveries.append)
+    try:
+        return drive_load(options, sink, deliveries)
+    finally:
+        sink.close()
+
+
+def drive_load(
+    options: LoadOptions,
+    sink: EventSink,
+    deliveries: list[Delivery],
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> LoadReport:
+    """Send a load through any sink.
+
+    Args:
+        options: How much, and how fast.
+        sink: Where the blocks go.
+        deliveries: Where the sink notes what was acknowledged.
+        clock: Seconds that never fall.
+        sleep: Waits so many seconds.
+    """
+    begun = clock()
+    for block in paced(
+        _with_end(load_blocks(options, lambda: clock() - begun)),
+        options.rate,
+        lambda: clock() - begun,
+        sleep,
+    ):
+        sink.send(block)
+    sink.flush()
+    seconds = clock() - begun
+    events = sum(delivery.count for delivery in deliveries)
+    latencies = sorted(delivery.latency_s for delivery in deliveries)
+    return LoadReport(
+        events=events,
+        blocks=len(deliveries),
+        value_bytes=sum(delivery.value_bytes for delivery in deliveries),
+        seconds=seconds,
+        events_per_s=events / seconds if seconds > 0 else 0.0,
+        produce_p50_s=percentile(latencies, 0.50),
+        produce_p95_s=percentile(latencies, 0.95),
+        produce_p99_s=percentile(latencies, 0.99),
+    )
+
+
+def load_blocks(options: LoadOptions, elapsed_s: Callable[[], float]) -> Iterator[Block]:
+    """The plan's blocks until the time or the number of events is reached."""
+    sent = 0
+    for block in journal_blocks(options.plan):
+        if options.events is not None and sent >= options.events:
+            return
+        if options.seconds is not None and elapsed_s() >= options.seconds:
+            return
+        sent += len(block)
+        yield block
+
+
+def _with_end(blocks: Iterator[Block]) -> Iterator[Block]:
+    """Behind the last block a heartbeat of every instance: nothing waits for more."""
+    ends: dict[str, Block] = {}
+    ts = 0
+    for block in blocks:
+        ends[block.instance_id] = block
+        ts = max(ts, int(block.columns["ts"][-1]))
+        yield block
+    for last in ends.values():
+        builder = BlockBuilder(
+            last.instance_id, epoch=last.epoch, first_sequence=last.next_sequence
+        )
+        builder.server_record(RecordType.HEARTBEAT, {}, ts=ts)
+        yield builder.build()
+
+
+def paced(
+    blocks: Iterator[Block],
+    rate: float,
+    elapsed_s: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Iterator[Block]:
+    """Hold blocks back so that no more than ``rate`` records a second leave; 0: no limit."""
+    if not rate:
+        yield from blocks
+        return
+    sent = 0
+    for block in blocks:
+        early_s = sent / rate - elapsed_s()
+        if early_s > 0:
+            sleep(early_s)
+        sent += len(block)
+        yield block
+
+
+def percentile(ascending: list[float], share: float) -> float | None:
+    """The smallest value that at least ``share`` of the values do not exceed."""
+    if not ascending:
+        return None
+    return ascending[max(0, math.ceil(share * len(ascending)) - 1)]
