@@ -21,11 +21,14 @@ _SEMI_SYNC_US = (1_500, 6_000)
 """The same while a semi-sync source waits for the acknowledgement."""
 
 
-def assign_gtid(instance: Instance, group: Group, tag: str = "") -> None:
-    """GTID_NEXT = AUTOMATIC: the smallest free GNO of the own UUID, where the mode asks for it."""
+def assign_gtid(instance: Instance, group: Group) -> None:
+    """GTID_NEXT = AUTOMATIC: the smallest free GNO, where the mode asks for a GTID.
+
+    It belongs to the own UUID, or the tag or Group Replication block that the session uses.
+    """
     if group.sid is None and instance.log_bin and instance.gtid_mode in ("ON", "ON_PERMISSIVE"):
-        group.sid = f"{instance.server_uuid}:{tag}" if tag else instance.server_uuid
-        group.gno = instance.logged.next_free(group.sid)
+        group.sid = instance.automatic_sid
+        group.gno = instance.logged.next_free(group.sid, instance.gno_block)
 
 
 def commit(

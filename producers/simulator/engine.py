@@ -24,7 +24,6 @@ from producers.simulator.hooks import FaultHooks
 from producers.simulator.model import (
     BinaryLog,
     Channel,
-    Group,
     GroupKind,
     Instance,
     LoggedGroup,
@@ -75,6 +74,8 @@ class Fleet:
         injected: Notes of the fault about what it did.
         load_ends_at: Virtual time after which clients write no more.
         fault_at: Virtual time from which the fault may be injected.
+        kinds: What clients write; one of them at random.
+        partial_chance: How often a receiver gets a group in pieces.
     """
 
     scenario: Scenario
@@ -86,8 +87,11 @@ class Fleet:
     instances: dict[str, Instance] = field(init=False)
     load_ends_at: int = field(init=False)
     fault_at: int = field(init=False)
+    kinds: tuple[GroupKind, ...] = workload.USUAL_KINDS
+    partial_chance: float = 0.07
 
     def __post_init__(self) -> None:
+        self.scenario = traps.with_options(self.scenario)
         self.rng = Random(f"tallystick {self.scenario.seed}")
         self.clock = Clock(self.start_ts)
         self.load_ends_at = self.start_ts + self.scenario.duration_ms * 1_000
@@ -169,14 +173,10 @@ class Fleet:
         self,
         instance: Instance,
         kind: GroupKind = GroupKind.INNODB,
-        *,
-        rows_length: int | None = None,
-        xa_of: Group | None = None,
+        **options: Any,
     ) -> LoggedGroup | None:
-        """A client commits one transaction."""
-        group = workload.make_group(
-            self.rng, kind, instance.server_id, self.now, rows_length=rows_length, xa_of=xa_of
-        )
+        """A client commits one transaction; ``options`` as of ``workload.make_group``."""
+        group = workload.make_group(self.rng, kind, instance.server_id, self.now, **options)
         return commit.commit(self, instance, group)
 
     def write_torn_group(self, instance: Instance) -> None:
@@ -253,19 +253,24 @@ class Fleet:
         history = self._old_history(next(uuids))
         base_name = self.rng.choice(_BASE_NAMES)
         for number, (plan, uuid) in enumerate(zip(plans, uuids, strict=True), 1):
-            instance = self._make_instance(plan, number, uuid, base_name)
-            self.instances[plan.instance_id] = instance
-            instance.journal.fact(RecordType.START, self.start_body(instance))
-            if instance.log_bin:
-                binary_log.open_file(
-                    self, instance, self.scenario.first_file_number, GtidIntervals()
-                )
+            instance = self.add_instance(plan, number, uuid, base_name)
             if history:
                 administration.set_gtid_purged(self, instance, history)
         for plan in plans:
             replica = self.instances[plan.instance_id]
             for planned in plan.channels:
                 self.add_channel(replica, planned.name, self.instances[planned.source])
+
+    def add_instance(
+        self, plan: topology.InstancePlan, number: int, uuid: str, base_name: str
+    ) -> Instance:
+        """Start a new server; it has no channel yet, and clients do nothing there of themselves."""
+        instance = self._make_instance(plan, number, uuid, base_name)
+        self.instances[plan.instance_id] = instance
+        instance.journal.fact(RecordType.START, self.start_body(instance))
+        if instance.log_bin:
+            binary_log.open_file(self, instance, self.scenario.first_file_number, GtidIntervals())
+        return instance
 
     def _old_history(self, uuid: str) -> GtidIntervals:
         """What a server that is long gone once wrote, on every instance alike."""

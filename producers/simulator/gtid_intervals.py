@@ -78,10 +78,11 @@ class GtidIntervals:
         for sid, first, last in other:
             self.add_range(sid, first, last)
 
-    def next_free(self, sid: str) -> int:
-        """The smallest GNO of a sid that is not in the set: what AUTOMATIC assigns."""
-        bounds = self._bounds.get(sid)
-        return bounds[1] if bounds and bounds[0] == 1 else 1
+    def next_free(self, sid: str, at_least: int = 1) -> int:
+        """The smallest GNO of a sid, from a number on, that is not in the set."""
+        bounds = self._bounds.get(sid, [])
+        place = bisect_right(bounds, at_least)
+        return bounds[place] if place & 1 else at_least
 
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
         for sid in sorted(self._bounds):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator import administration, innodb, workload
+from producers.simulator import administration, innodb
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
@@ -41,7 +41,7 @@ def _write(fleet: Fleet, instance: Instance) -> None:
     if instance.is_running:
         rng = fleet.rng
         for _ in range(rng.randrange(2, _BURST_MAX + 1) if rng.random() < _BURST_CHANCE else 1):
-            fleet.write(instance, workload.usual_kind(rng))
+            fleet.write(instance, rng.choice(fleet.kinds))
     fleet.schedule(_next_write(fleet), instance, _write, instance)
 
 

@@ -350,6 +350,13 @@ class Instance:
     """Mirror of ``variables["log_bin"]`` for the hot path."""
     gtid_mode: str = "ON"
     """Mirror of ``variables["gtid_mode"]``."""
+    automatic_sid: str = field(init=False)
+    """The sid that GTID_NEXT = AUTOMATIC numbers: own UUID, tagged UUID or group name."""
+    gno_block: int = 1
+    """First GNO of the block that Group Replication handed out; 1 without it."""
+
+    def __post_init__(self) -> None:
+        self.automatic_sid = self.server_uuid
 
     def __repr__(self) -> str:
         return f"Instance({self.instance_id!r})"

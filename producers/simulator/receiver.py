@@ -232,7 +232,7 @@ def _receive_group(fleet: Fleet, channel: Channel, file: BinlogFile, logged: Log
         channel.pending.append(queued)
     count = len(group.body) + 1
     up_to = count
-    if count - queued.events_received > 2 and fleet.rng.random() < 0.07:
+    if count - queued.events_received > 2 and fleet.rng.random() < fleet.partial_chance:
         up_to = fleet.rng.randrange(queued.events_received + 1, count)
     relay_log.write_group_events(channel, queued, up_to)
     channel.read = (file.name, logged.start + queued.end - queued.start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PROFILES = ("mysql-8.0", "wl9452")
-TOPOLOGIES = ("demo", "single", "pair", "chain", "star", "multi_source")
+TOPOLOGIES = ("demo", "single", "pair", "chain", "star", "diamond", "multi_source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Scenario:
     seed: int = 0
     profile: str = "mysql-8.0"
     topology: str | None = None
-    duration_ms: int = 6_000
+    duration_ms: int = 4_000
     collection_interval_ms: int = 1_000
-    writes_per_second: float = 5.0
+    writes_per_second: float = 4.0
     traps: tuple[str, ...] = ()
     acts: bool = True
     fault: str | None = None

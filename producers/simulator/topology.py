@@ -55,6 +55,13 @@ PLANS: dict[str, tuple[InstancePlan, ...]] = {
         _replica("replica-a2", "source-a", name=""),
         _replica("replica-a3", "source-a", name=""),
     ),
+    "diamond": (
+        InstancePlan("source-a"),
+        _replica("replica-a1", "source-a", name=""),
+        InstancePlan(
+            "hub", (ChannelPlan("direct", "source-a"), ChannelPlan("relayed", "replica-a1"))
+        ),
+    ),
     "multi_source": (
         InstancePlan("source-a"),
         InstancePlan("source-b"),

@@ -18,18 +18,14 @@ _INTVAR_LENGTH = 32
 _CHECKSUM_STEP = 0x9E3779B1
 _ROWS = (int(EventType.WRITE_ROWS), int(EventType.UPDATE_ROWS), int(EventType.DELETE_ROWS))
 
-_USUAL_KINDS = (
+USUAL_KINDS = (
     *(GroupKind.INNODB,) * 84,
     *(GroupKind.NON_TRANSACTIONAL,) * 5,
     *(GroupKind.DDL,) * 5,
     *(GroupKind.COMPRESSED,) * 4,
     *(GroupKind.EMPTY,) * 2,
 )
-
-
-def usual_kind(rng: Random) -> GroupKind:
-    """The kind of the next transaction of an ordinary mix."""
-    return _USUAL_KINDS[rng.randrange(len(_USUAL_KINDS))]
+"""An ordinary mix of transactions."""
 
 
 def make_group(
@@ -39,6 +35,7 @@ def make_group(
     commit_ts: int,
     *,
     rows_length: int | None = None,
+    rows_count: int = 1,
     xa_of: Group | None = None,
 ) -> Group:
     """A transaction that has no GTID yet.
@@ -48,11 +45,12 @@ def make_group(
         kind: How it is written.
         server_id: Of the server that commits it first.
         commit_ts: When it does.
-        rows_length: Bytes of its rows event; None: a usual length.
+        rows_length: Bytes of each rows event; None: a usual length.
+        rows_count: How many rows events there are.
         xa_of: The prepared group that an XA_COMMIT ends.
     """
     checksum = rng.getrandbits(32)
-    shapes = _shapes(rng, kind, rows_length)
+    shapes = _shapes(rng, kind, rows_length, rows_count)
     body: list[BodyEvent] = []
     for event_type, query, length in shapes:
         checksum = (checksum + _CHECKSUM_STEP) & 0xFFFFFFFF
@@ -62,12 +60,22 @@ def make_group(
     return Group(None, -1, server_id, commit_ts, kind, tuple(body), min(redo, 1 << 20), xa_of)
 
 
-def _shapes(rng: Random, kind: GroupKind, rows_length: int | None) -> list[tuple[int, int, int]]:
+def _shapes(
+    rng: Random, kind: GroupKind, rows_length: int | None, rows_count: int
+) -> list[tuple[int, int, int]]:
     begin = int(EventType.QUERY), int(QueryVerb.BEGIN), 74 + rng.randrange(8)
     if kind is GroupKind.INNODB:
-        return [begin, *_rows(rng, rows_length), (int(EventType.XID), _NONE, _XID_LENGTH)]
+        return [
+            begin,
+            *_rows(rng, rows_length, rows_count),
+            (int(EventType.XID), _NONE, _XID_LENGTH),
+        ]
     if kind is GroupKind.NON_TRANSACTIONAL:
-        return [begin, *_rows(rng, rows_length), (EventType.QUERY.value, int(QueryVerb.COMMIT), 75)]
+        return [
+            begin,
+            *_rows(rng, rows_length, rows_count),
+            (EventType.QUERY.value, int(QueryVerb.COMMIT), 75),
+        ]
     if kind is GroupKind.EMPTY:
         return [begin, (int(EventType.QUERY), int(QueryVerb.COMMIT), 75)]
     if kind is GroupKind.DDL:
@@ -77,7 +85,7 @@ def _shapes(rng: Random, kind: GroupKind, rows_length: int | None) -> list[tuple
     if kind is GroupKind.XA_PREPARE:
         return [
             (int(EventType.QUERY), int(QueryVerb.XA_START), 98),
-            *_rows(rng, rows_length),
+            *_rows(rng, rows_length, rows_count),
             (int(EventType.QUERY), int(QueryVerb.XA_END), 96),
             (int(EventType.XA_PREPARE), _NONE, _XA_PREPARE_LENGTH),
         ]
@@ -85,7 +93,7 @@ def _shapes(rng: Random, kind: GroupKind, rows_length: int | None) -> list[tuple
     return [(int(EventType.TRANSACTION_PAYLOAD), _NONE, length)]
 
 
-def _rows(rng: Random, rows_length: int | None) -> list[tuple[int, int, int]]:
+def _rows(rng: Random, rows_length: int | None, rows_count: int) -> list[tuple[int, int, int]]:
     if rows_length is None and rng.random() < 0.06:  # binlog_format = STATEMENT
         return [
             (int(EventType.INTVAR), _NONE, _INTVAR_LENGTH),
@@ -93,7 +101,7 @@ def _rows(rng: Random, rows_length: int | None) -> list[tuple[int, int, int]]:
         ]
     rows = [
         (int(EventType.TABLE_MAP), _NONE, rng.randrange(45, 70)),
-        (_ROWS[rng.randrange(3)], _NONE, rows_length or rng.randrange(40, 420)),
+        *((_ROWS[rng.randrange(3)], _NONE, rows_length or rng.randrange(40, 420)),) * rows_count,
     ]
     if rng.random() < 0.08:  # binlog_rows_query_log_events
         rows.insert(0, (int(EventType.ROWS_QUERY), _NONE, rng.randrange(60, 120)))

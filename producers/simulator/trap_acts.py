@@ -1,0 +1,390 @@
+"""The acts of the traps: what administrators, clients and accidents do to a healthy fleet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinates.binlog import EventType
+from coordinates.journal import QueryVerb
+from producers.simulator import administration, commit, workload
+from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.model import Group, GroupKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel, Instance
+
+_SECOND = 1_000_000
+_UPGRADED_VERSION = "8.4.3"
+_HUGE_ROWS_LENGTH = (1 << 30) - 4_096
+_HUGE_ROWS_COUNT = 4
+_GNO_BLOCK = 1_000_000
+
+
+def nothing(fleet: Fleet) -> None:
+    """The trap is made by the options of its scenario alone."""
+
+
+def semi_sync(fleet: Fleet) -> None:
+    """Sources wait for the acknowledgement of their replicas before the commit stage."""
+    for channel in _channels(fleet):
+        channel.semi_sync = True
+
+
+def receive_in_pieces(fleet: Fleet) -> None:
+    """Receivers get most groups in pieces."""
+    fleet.partial_chance = 0.6
+
+
+def flush_relay_logs_when_idle(fleet: Fleet) -> None:
+    """FLUSH RELAY LOGS after the load has ended and everything is applied."""
+    for channel in _channels(fleet):
+        fleet.schedule(
+            fleet.load_ends_at + 3 * _SECOND,
+            channel.replica,
+            administration.flush_relay_logs,
+            channel,
+        )
+
+
+def reset_replica(fleet: Fleet) -> None:
+    """RESET REPLICA in the middle; START REPLICA a collection later."""
+    for channel in _channels(fleet):
+        _at(fleet, 0.4, channel.replica, administration.reset_replica, channel)
+        _at(fleet, 0.7, channel.replica, _start_again, channel)
+
+
+def reset_replica_all(fleet: Fleet) -> None:
+    """One of several channels is given up for good."""
+    channel = _channels(fleet)[-1]
+    _at(fleet, 0.5, channel.replica, _give_up, channel)
+
+
+def reconnect_inside_groups(fleet: Fleet) -> None:
+    """The connection breaks again and again while groups arrive in pieces."""
+    fleet.partial_chance = 0.6
+    for channel in _channels(fleet):
+        for tenth in range(2, 10):
+            _at(fleet, tenth / 10, channel.replica, administration.reconnect, channel)
+
+
+def recover_relay_log(fleet: Fleet) -> None:
+    """A clean restart of the replica with relay_log_recovery."""
+    for channel in _channels(fleet):
+        channel.replica.relay_log_recovery = True
+        _at(fleet, 0.5, channel.replica, administration.shut_down, channel.replica)
+
+
+def switch_binlog_off_and_on(fleet: Fleet) -> None:
+    """Restart with --skip-log-bin, and again with a binary log."""
+    for replica in _replicas(fleet):
+        if not replica.subscribers:
+            _at(fleet, 0.3, replica, _restart_without_log, replica)
+            _at(fleet, 0.7, replica, _restart_with_log, replica)
+
+
+def change_gtid_mode(fleet: Fleet) -> None:
+    """ON, ON_PERMISSIVE, OFF_PERMISSIVE with anonymous groups, and back; step by step."""
+    steps = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
+    for place, mode in enumerate(steps):
+        for instance in fleet.instances.values():
+            _at(fleet, 0.2 + 0.18 * place, instance, _set_gtid_mode, instance, mode)
+
+
+def set_gtid_purged(fleet: Fleet) -> None:
+    """Every instance learns of the same transactions of a server that is gone."""
+    added = GtidIntervals.of((_foreign_uuid(fleet), 1, fleet.rng.randrange(1, 500)))
+    for instance in reversed(fleet.instances.values()):
+        _at(fleet, 0.5, instance, administration.set_gtid_purged, instance, added)
+
+
+def inject_empty_group(fleet: Fleet) -> None:
+    """SET gtid_next to a GTID of a server that is gone; BEGIN; COMMIT."""
+    uuid = _foreign_uuid(fleet)
+    for gno, source in enumerate(_sources(fleet), 1):
+        _at(fleet, 0.5, source, _commit_empty, source, uuid, gno)
+
+
+def reset_binary_logs(fleet: Fleet) -> None:
+    """RESET MASTER where nobody replicates from."""
+    for source in _sources(fleet):
+        _at(fleet, 0.5, source, administration.reset_binary_logs, source)
+
+
+def restart_source(fleet: Fleet) -> None:
+    """A clean restart of a source."""
+    source = fleet.rng.choice(_sources(fleet))
+    _at(fleet, 0.5, source, administration.shut_down, source)
+
+
+def restart_replica(fleet: Fleet) -> None:
+    """A clean restart of a replica, relay logs kept."""
+    for replica in _replicas(fleet):
+        replica.relay_log_recovery = False
+        _at(fleet, 0.5, replica, administration.shut_down, replica)
+
+
+def crash_source(fleet: Fleet) -> None:
+    """A source crashes while it writes a group."""
+    source = fleet.rng.choice(_sources(fleet))
+    _at(fleet, 0.5, source, administration.crash, source)
+
+
+def crash_replica(fleet: Fleet) -> None:
+    """A replica crashes while it writes a local group."""
+    for replica in _replicas(fleet):
+        _at(fleet, 0.5, replica, administration.crash, replica)
+
+
+def write_huge_group(fleet: Fleet) -> None:
+    """One group of about 4 GiB; the next groups end beyond 2^32."""
+    for source in _sources(fleet):
+        _at(fleet, 0.3, source, _commit_huge, source)
+
+
+def rotate_often(fleet: Fleet) -> None:
+    """FLUSH BINARY LOGS on every instance, several times."""
+    for instance in fleet.instances.values():
+        for fifth in (1, 2, 3, 4):
+            _at(fleet, fifth / 5, instance, administration.flush_binary_logs, instance)
+
+
+def purge_often(fleet: Fleet) -> None:
+    """FLUSH and PURGE BINARY LOGS on every instance, several times."""
+    rotate_often(fleet)
+    for instance in fleet.instances.values():
+        for fifth in (2, 3, 4):
+            _at(fleet, fifth / 5 + 0.1, instance, administration.purge_binary_logs, instance)
+
+
+def write_without_innodb(fleet: Fleet) -> None:
+    """Only non-transactional and empty groups."""
+    fleet.kinds = (GroupKind.NON_TRANSACTIONAL, GroupKind.EMPTY)
+
+
+def log_no_replica_updates(fleet: Fleet) -> None:
+    """log_replica_updates=OFF on replicas that nobody reads from."""
+    for replica in _replicas(fleet):
+        if not replica.subscribers:
+            administration.set_variables(replica, log_replica_updates=False)
+
+
+def fail_over(fleet: Fleet) -> None:
+    """A switchover: clients stop, replicas catch up, one becomes the source of all others."""
+    source = _sources(fleet)[0]
+    moment = _moment(fleet, 0.4)
+    fleet.clock.schedule(moment, source, setattr, *(source, "writes", False))
+    fleet.schedule(moment + _SECOND, None, _promote, source)
+
+
+def number_by_group(fleet: Fleet) -> None:
+    """Sources number their groups as members of one group, each from its block."""
+    group_name = _foreign_uuid(fleet)
+    for instance in fleet.instances.values():
+        administration.set_variables(instance, group_replication_group_name=group_name)
+    for place, source in enumerate(_sources(fleet)):
+        source.automatic_sid = group_name
+        source.gno_block = 1 + place * _GNO_BLOCK
+        _at(fleet, 0.3, source, _change_view, source)
+        block = 1 + (place + 5) * _GNO_BLOCK
+        fleet.clock.schedule(_moment(fleet, 0.6), source, setattr, source, "gno_block", block)
+
+
+def ignore_server_id(fleet: Fleet) -> None:
+    """One of two paths is told to leave out what the source wrote."""
+    channel = _channels(fleet)[-1]
+    ids = tuple(source.server_id for source in _sources(fleet))
+    _at(fleet, 0.3, channel.replica, _change_to_filtered, channel, ids)
+
+
+def refuse_collections(fleet: Fleet) -> None:
+    """Privileges go and come back; a column cannot be collected once."""
+    for instance in fleet.instances.values():
+        refusal = fleet.rng.choice(("no_select", "no_backup_admin", "fail"))
+        _at(fleet, 0.2, instance, _refuse, instance, refusal)
+        _at(fleet, 0.6, instance, _refuse, instance, "all")
+
+
+def upgrade(fleet: Fleet) -> None:
+    """Replicas, then sources, restart with a newer version; then GTIDs get tags."""
+    for share, instances in ((0.2, _replicas(fleet)), (0.5, _sources(fleet))):
+        for instance in instances:
+            _at(fleet, share, instance, _upgrade, instance)
+
+
+def give_gno_back(fleet: Fleet) -> None:
+    """A group gets its GNO and fails to be flushed while the next one is logged."""
+    for source in _sources(fleet):
+        _at(fleet, 0.5, source, _fail_flush, source)
+
+
+def run_xa(fleet: Fleet) -> None:
+    """XA PREPARE, other groups, XA COMMIT."""
+    for source in _sources(fleet):
+        for share in (0.2, 0.5, 0.8):
+            _at(fleet, share, source, _prepare_xa, source)
+
+
+def write_compressed(fleet: Fleet) -> None:
+    """binlog_transaction_compression=ON."""
+    fleet.kinds = (GroupKind.COMPRESSED,)
+
+
+# What happens when the moment has come
+
+
+def _start_again(fleet: Fleet, channel: Channel) -> None:
+    if channel.replica.is_running:
+        administration.start_replication(fleet, channel)
+
+
+def _give_up(fleet: Fleet, channel: Channel) -> None:
+    administration.reset_replica(fleet, channel, everything=True)
+
+
+def _restart_without_log(fleet: Fleet, replica: Instance) -> None:
+    administration.shut_down(fleet, replica)
+    replica.log_bin = replica.variables["log_bin"] = False
+    replica.purged = replica.executed.copy()
+
+
+def _restart_with_log(fleet: Fleet, replica: Instance) -> None:
+    administration.shut_down(fleet, replica)
+    replica.log_bin = replica.variables["log_bin"] = True
+    replica.purged = replica.binlog.files[0].previous_gtids.copy()
+    replica.purged.update(replica.table_only)
+
+
+def _set_gtid_mode(fleet: Fleet, instance: Instance, mode: str) -> None:
+    commit.finish_all(fleet, instance)
+    administration.set_variables(instance, gtid_mode=mode)
+
+
+def _commit_empty(fleet: Fleet, instance: Instance, uuid: str, gno: int) -> None:
+    if instance.is_running:
+        group = workload.make_group(fleet.rng, GroupKind.EMPTY, instance.server_id, fleet.now)
+        group.sid, group.gno = uuid, gno
+        commit.commit(fleet, instance, group)
+
+
+def _commit_huge(fleet: Fleet, instance: Instance) -> None:
+    fleet.write(instance, rows_length=_HUGE_ROWS_LENGTH, rows_count=_HUGE_ROWS_COUNT)
+
+
+def _promote(fleet: Fleet, old: Instance) -> None:
+    """Every replica has everything by now: the group before was a second ago."""
+    channels = [c for c in _channels(fleet) if c.source is old]
+    if not old.is_running or any(not c.replica.is_running or c.pending for c in channels):
+        fleet.schedule(fleet.now + _SECOND // 10, None, _promote, old)
+        return
+    promoted = channels[0].replica
+    for channel in channels:
+        administration.stop_replication(fleet, channel)
+    administration.reset_replica(fleet, channels[0], everything=True)
+    for channel in channels[1:]:
+        administration.change_source(fleet, channel, promoted)
+        administration.start_replication(fleet, channel)
+    fleet.add_channel(old, "", promoted)
+    promoted.writes = True
+
+
+def _change_view(fleet: Fleet, instance: Instance) -> None:
+    """A member joins: a view change group under the group name."""
+    group = workload.make_group(fleet.rng, GroupKind.EMPTY, instance.server_id, fleet.now)
+    begin, end = group.body
+    view = (int(EventType.VIEW_CHANGE), int(QueryVerb.NONE), 141, fleet.rng.getrandbits(32))
+    group.body = (begin, view, end)
+    if instance.is_running:
+        commit.commit(fleet, instance, group)
+
+
+def _change_to_filtered(fleet: Fleet, channel: Channel, ids: tuple[int, ...]) -> None:
+    administration.stop_replication(fleet, channel)
+    administration.change_source(fleet, channel, channel.source, ignore_server_ids=ids)
+    administration.start_replication(fleet, channel)
+
+
+def _refuse(fleet: Fleet, instance: Instance, refusal: str) -> None:
+    if refusal == "fail":
+        instance.fail_column = fleet.rng.choice(("LOCAL", "STORAGE_ENGINES"))
+    else:
+        instance.privileges = refusal
+
+
+def _upgrade(fleet: Fleet, instance: Instance) -> None:
+    administration.shut_down(fleet, instance)
+    instance.version = _UPGRADED_VERSION
+    if instance.writes:
+        instance.automatic_sid = f"{instance.server_uuid}:batch"
+
+
+def _fail_flush(fleet: Fleet, instance: Instance) -> None:
+    if not instance.is_running or instance.gtid_mode != "ON":
+        return
+    sid = instance.automatic_sid
+    given_back = instance.logged.next_free(sid, instance.gno_block)
+    instance.logged.add(sid, given_back)
+    fleet.write(instance)
+    instance.logged.discard(sid, given_back)
+    fleet.write(instance)
+
+
+def _prepare_xa(fleet: Fleet, instance: Instance) -> None:
+    if not instance.is_running:
+        return
+    logged = fleet.write(instance, GroupKind.XA_PREPARE)
+    if logged is not None:
+        _at(fleet, 0.15, instance, _commit_xa, instance, logged.group, since=fleet.now)
+
+
+def _commit_xa(fleet: Fleet, instance: Instance, prepared: Group) -> None:
+    if instance.is_running:
+        fleet.write(instance, GroupKind.XA_COMMIT, xa_of=prepared)
+    else:
+        _at(fleet, 0.15, instance, _commit_xa, instance, prepared, since=fleet.now)
+
+
+# Moments and places
+
+
+def _moment(fleet: Fleet, share: float, since: int | None = None) -> int:
+    load = fleet.load_ends_at - fleet.start_ts
+    return (fleet.start_ts if since is None else since) + int(load * share)
+
+
+def _at(
+    fleet: Fleet,
+    share: float,
+    instance: Instance,
+    act: Callable[..., None],
+    *args: object,
+    since: int | None = None,
+) -> None:
+    """Schedule an act when a share of the load's time has passed, give or take."""
+    shift = fleet.rng.randrange(-_SECOND // 20, _SECOND // 20)
+    moment = max(fleet.now + 1, _moment(fleet, share, since) + shift)
+    fleet.schedule(moment, instance, act, *args)
+
+
+def _channels(fleet: Fleet) -> list[Channel]:
+    return [
+        channel
+        for instance in fleet.instances.values()
+        for channel in instance.channels.values()
+        if channel.is_configured
+    ]
+
+
+def _sources(fleet: Fleet) -> list[Instance]:
+    return [instance for instance in fleet.instances.values() if instance.writes]
+
+
+def _replicas(fleet: Fleet) -> list[Instance]:
+    return [instance for instance in fleet.instances.values() if instance.channels]
+
+
+def _foreign_uuid(fleet: Fleet) -> str:
+    digits = f"{fleet.rng.getrandbits(128):032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
