@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from coordinates.binlog import EventType, log_pos_field, parse_log_file_name
 from coordinates.gtid import GtidSet
 from coordinates.journal import QueryVerb, RecordType, Stream
-from producers.simulator import applier, commit, receiver, relay_log
+from producers.simulator import administration, applier, commit, receiver, relay_log
 from producers.simulator.faults.injector import (
     Injector,
     Row,
@@ -313,9 +313,9 @@ class _RelayInfoFault(JournalFault):
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Change the row of the first transaction that follows another in both files."""
-        if record_type is not RecordType.INFO_WRITE or body["table"] != "slave_relay_log_info":
+        is_write = record_type is RecordType.INFO_WRITE and body["table"] == "slave_relay_log_info"
+        if self.fleet is None or not is_write:
             return body
-        assert self.fleet is not None
         key = instance_id, body["channel"]
         channel = self.fleet.instances[instance_id].channels[body["channel"]]
         old, new = self._before.get(key), channel.relay_info
@@ -395,8 +395,8 @@ class BothRepositoriesFilled(JournalFault):
     def on_fleet(self, fleet: Fleet) -> None:
         """Restart a replica when the fault is due."""
         super().on_fleet(fleet)
-        replica = next(channel.replica for channel in _channels(fleet))
-        fleet.clock.schedule(fleet.fault_at, None, fleet.restart, replica)
+        for replica in [channel.replica for channel in _channels(fleet)][:1]:
+            fleet.clock.schedule(fleet.fault_at, None, administration.shut_down, fleet, replica)
 
     def on_fact(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]

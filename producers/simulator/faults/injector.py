@@ -33,6 +33,9 @@ class Injector(FaultHooks):
         injected_at: When, microseconds of virtual time; -1 before.
     """
 
+    name: str = ""
+    """In the catalogue; set by ``make_injector``."""
+
     def __init__(self) -> None:
         self.injected = False
         self.injected_in = ""
@@ -47,6 +50,7 @@ class Injector(FaultHooks):
         self.injected = True
         self.injected_in = instance.instance_id
         self.injected_at = fleet.now
+        fleet.note_injection(self.name, instance)
 
 
 @dataclass(slots=True)

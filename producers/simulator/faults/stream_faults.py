@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coordinates.binlog import EventType, log_pos_field
 from coordinates.journal import FLAG_ARTIFICIAL, QueryVerb, RecordType, Stream
-from producers.simulator import binary_log
+from producers.simulator import administration, binary_log
 from producers.simulator.faults.injector import Injector, Row, RowFault
 from producers.simulator.faults.tampered_journal import Event, JournalFault
 from producers.simulator.gtid_intervals import GtidIntervals
@@ -387,7 +387,7 @@ def _rotate_when_due(
     """FLUSH BINARY LOGS as soon as the fault is due."""
     for instance in instances:
         fleet.clock.schedule(
-            fleet.fault_at + delay_us, instance, fleet.flush_binary_logs, instance
+            fleet.fault_at + delay_us, instance, administration.flush_binary_logs, fleet, instance
         )
 
 

@@ -1,0 +1,56 @@
+"""Faults that a simulated fleet can be given: the catalogue, and an injector of each.
+
+``Scenario.fault`` names one; the engine then asks ``make_hooks`` for what injects it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from producers.simulator.faults.catalogue import FAULTS, Fault, FaultGroup
+from producers.simulator.faults.channel_faults import CHANNEL_INJECTORS
+from producers.simulator.faults.fleet_faults import FLEET_INJECTORS
+from producers.simulator.faults.injector import Injector
+from producers.simulator.faults.protocol_faults import PROTOCOL_INJECTORS
+from producers.simulator.faults.row_faults import ROW_INJECTORS
+from producers.simulator.faults.stream_faults import STREAM_INJECTORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from producers.simulator.hooks import FaultHooks
+    from producers.simulator.scenario import Scenario
+
+__all__ = ["FAULTS", "INJECTORS", "Fault", "FaultGroup", "Injector", "make_hooks", "make_injector"]
+
+INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
+    **ROW_INJECTORS,
+    **STREAM_INJECTORS,
+    **CHANNEL_INJECTORS,
+    **FLEET_INJECTORS,
+    **PROTOCOL_INJECTORS,
+}
+"""How each fault is injected, by name."""
+
+
+def make_injector(name: str) -> Injector:
+    """A new injector of the fault of that name.
+
+    Raises:
+        ValueError: There is no such fault.
+    """
+    make = INJECTORS.get(name)
+    if make is None:
+        raise ValueError(f"expected the name of a fault ({', '.join(FAULTS)}), got {name!r}")
+    injector = make()
+    injector.name = name
+    return injector
+
+
+def make_hooks(scenario: Scenario) -> FaultHooks:
+    """What injects the scenario's fault, which must name one.
+
+    Raises:
+        ValueError: There is no such fault.
+    """
+    return make_injector(scenario.fault or "")
