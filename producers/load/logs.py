@@ -49,10 +49,12 @@ class Log:
 
     @property
     def file(self) -> LogFile:
+        """The active file."""
         return self.files[-1]
 
     @property
     def channel(self) -> str | None:
+        """The channel of a relay log."""
         return CHANNEL if self.stream is Stream.RELAY else None
 
     def write(

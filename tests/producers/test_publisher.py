@@ -1,0 +1,207 @@
+"""Sinks without a broker: splitting, lingering, and what happens when nothing answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinates.binlog import EventType
+from coordinates.block_codec import decode_block
+from coordinates.journal import Block, BlockBuilder, RecordType, Stream, concatenate
+from producers.collect_requests import (
+    CollectRequest,
+    CollectRequestError,
+    CollectRequests,
+    encode_request,
+    parse_request,
+)
+from producers.kafka_topics import BrokerUnreachableError, ensure_topics, tallystick_topics
+from producers.publisher import (
+    BlockLinger,
+    ConfluentSink,
+    DeliveryError,
+    KafkaSettings,
+    MemorySink,
+    open_sink,
+    split_to_size,
+)
+
+NOBODY = "127.0.0.1:9"  # discard: nothing listens on it here
+
+
+def make_block(records: int, instance_id: str = "a", first_sequence: int = 0) -> Block:
+    builder = BlockBuilder(instance_id, epoch=2, first_sequence=first_sequence)
+    for i in range(records):
+        builder.log_event(
+            Stream.BINLOG, EventType.XID, file="binlog.000001", start=4 + 31 * i, length=31, ts=i
+        )
+    return builder.build()
+
+
+def test_a_block_too_large_for_a_message_is_split_in_order():
+    """Each piece fits, and together they are the block again."""
+    block = make_block(5000)
+    pieces = list(split_to_size(block, 100_000, "t"))
+    assert len(pieces) == 8
+    assert all(len(value) < 100_000 for _, value in pieces)
+    again = concatenate([decode_block(value) for _, value in pieces])
+    assert again.first_sequence == block.first_sequence
+    assert again.columns["start"].tolist() == block.columns["start"].tolist()
+
+
+def test_a_block_that_fits_is_one_message():
+    """Splitting happens only for need."""
+    assert len(list(split_to_size(make_block(5000), 1_000_000, "t"))) == 1
+
+
+def test_a_record_too_large_for_a_message_is_an_error():
+    """It names the record and what to raise."""
+    builder = BlockBuilder("a", epoch=2, first_sequence=7)
+    builder.server_record(RecordType.LOG_STATUS, {"row": "x" * 50_000}, ts=1)
+    with pytest.raises(DeliveryError, match=r"from sequence 7.*max.message.bytes") as caught:
+        list(split_to_size(builder.build(), 20_000, "t"))
+    error = caught.value
+    assert (error.topic, error.partition, error.instance_id) == ("t", None, "a")
+    assert (error.epoch, error.first_sequence, error.count) == (2, 7, 1)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_block_leaves_when_it_is_full_or_has_waited():
+    """Size or time, whichever comes first, and nothing leaves empty."""
+    clock, sink, builder = Clock(), MemorySink(), BlockBuilder("a")
+    linger = BlockLinger(builder, sink, clock=clock, block_size=3, linger_s=0.5)
+
+    def add() -> None:
+        builder.server_record(RecordType.GAP, {}, ts=1)
+        linger.poll()
+
+    linger.poll()
+    assert linger.due_in_s() is None
+    for _ in range(3):
+        add()
+    assert [len(b) for b in sink.blocks] == [3]
+    assert linger.due_in_s() is None
+    clock.now = 10.0
+    add()
+    clock.now = 10.4
+    add()
+    assert linger.due_in_s() == pytest.approx(0.1)
+    assert len(sink.blocks) == 1
+    clock.now = 10.5
+    linger.poll()
+    assert [len(b) for b in sink.blocks] == [3, 2]
+    assert [b.first_sequence for b in sink.blocks] == [0, 3]
+    add()
+    linger.flush()
+    linger.flush()
+    assert [len(b) for b in sink.blocks] == [3, 2, 1]
+
+
+def test_a_closed_sink_takes_nothing():
+    """What is sent after the end would never be flushed."""
+    sink = MemorySink()
+    sink.close()
+    with pytest.raises(ValueError, match="closed"):
+        sink.send(make_block(1))
+
+
+def test_an_unknown_client_is_refused():
+    """The message names the two there are."""
+    with pytest.raises(ValueError, match="confluent-kafka, kafka-python, got 'x'"):
+        open_sink("x", KafkaSettings(bootstrap_servers=NOBODY))
+
+
+def test_blocks_that_nobody_takes_are_an_error_and_not_lost_in_silence():
+    """Without a broker each way out of the sink raises; the error names the first block."""
+    settings = KafkaSettings(bootstrap_servers=NOBODY, delivery_timeout_s=0.3)
+    sink = ConfluentSink(settings)
+    sink.send(make_block(5, first_sequence=40))
+    with pytest.raises(DeliveryError, match=r"'tallystick.journal'.*instance 'a'.*sequence 40"):
+        sink.flush()
+    with pytest.raises(DeliveryError):
+        sink.send(make_block(5, first_sequence=45))
+    with pytest.raises(DeliveryError):
+        sink.close()
+
+
+def test_a_full_queue_holds_the_sender_back():
+    """Memory under way is bounded; when the messages expire, the sender learns of it."""
+    settings = KafkaSettings(
+        bootstrap_servers=NOBODY, delivery_timeout_s=0.3, in_flight_bytes_max=200_000
+    )
+    sink = ConfluentSink(settings)
+
+    def send_many() -> None:
+        for i in range(50):
+            sink.send(make_block(1000, first_sequence=1000 * i))
+
+    with pytest.raises(DeliveryError, match="sequence 0,"):
+        send_many()
+
+
+@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
+def test_without_a_broker_the_error_is_one_sentence_with_the_address(client, monkeypatch):
+    """It names the address and what to do, for topics, requests and sinks."""
+    monkeypatch.setattr("producers.collect_requests._READ_DEADLINE_S", 0.5)
+    with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
+        ensure_topics(NOBODY, tallystick_topics(1), timeout_s=0.5)
+    with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
+        CollectRequests(
+            NOBODY, clock_us=lambda: 0, age_max_s=1, notice=print, client=client
+        ).close()
+    if client == "kafka-python":
+        with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
+            open_sink(client, KafkaSettings(bootstrap_servers=NOBODY, delivery_timeout_s=0.5))
+
+
+def test_a_request_is_read_back():
+    """For everybody and for some."""
+    for instances in (None, frozenset({"a", "b"}), frozenset()):
+        request = CollectRequest("c1", 5, instances)
+        assert parse_request(encode_request(request)) == request
+    assert CollectRequest("c", 1).concerns("x")
+    assert CollectRequest("c", 1, frozenset({"a"})).concerns("a")
+    assert not CollectRequest("c", 1, frozenset({"a"})).concerns("b")
+    assert parse_request(b'{"collection_id":"c","requested_at":0,"later":1}') == CollectRequest(
+        "c", 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "no value"),
+        (b" " * (2**20 + 1), "1048577 bytes"),
+        (b"", "expected a JSON object"),
+        (b"\xff", "expected a JSON object"),
+        (b"[" * 100_000, "expected a JSON object"),
+        (b"[]", "got b'\\[\\]'"),
+        (b"{}", "collection_id"),
+        (b'{"collection_id":"","requested_at":1}', "collection_id"),
+        (b'{"collection_id":5,"requested_at":1}', "collection_id as text, got 5"),
+        (b'{"collection_id":"c"}', "requested_at"),
+        (b'{"collection_id":"c","requested_at":true}', "got True"),
+        (b'{"collection_id":"c","requested_at":-1}', "got -1"),
+        (b'{"collection_id":"c","requested_at":1,"instances":"a"}', "instances"),
+        (b'{"collection_id":"c","requested_at":1,"instances":[1]}', "instances"),
+    ],
+)
+def test_what_is_no_request_is_told_apart(value, message):
+    """The error shows what was found, cut short."""
+    with pytest.raises(CollectRequestError, match=message) as caught:
+        parse_request(value)
+    assert len(str(caught.value)) < 400
+
+
+def test_only_the_journal_and_requests_keep_every_record():
+    """Compaction would leave one block of each journal; findings replace themselves by key."""
+    topics = {t.name: t for t in tallystick_topics(6, "x")}
+    assert {n for n, t in topics.items() if t.is_compacted} == {"x.findings"}
+    assert topics["x.journal"].partitions == 6
+    assert topics["x.collect"].partitions == 1
