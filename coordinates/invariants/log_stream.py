@@ -16,7 +16,7 @@ BINLOG_FILE_FRAMING = register(
         scope="E",
         severity=Severity.ERROR,
         claim=(
-            "A log file begins with FORMAT_DESCRIPTION at position 4 and then PREVIOUS_GTIDS, and"
+            "A binary log file begins with FORMAT_DESCRIPTION at 4, then PREVIOUS_GTIDS, and"
             " nothing follows its ROTATE or STOP."
         ),
         why=(
