@@ -117,7 +117,7 @@ def _journal_place(block: Block | str) -> tuple[int, int]:
 def _read(instance_id: str, row: BlockRow) -> Block | str:
     """The block of a message, or why it cannot be read."""
     if not instance_id:
-        return "a message without a key: expected the instance as key"
+        return "a message whose key is missing or no UTF-8: expected the instance as key"
     if row.value is None:
         return "a message without a value: expected a block"
     try:

@@ -15,7 +15,7 @@ import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, final
 
 from streaming.errors import CheckpointError
 
@@ -52,6 +52,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     temporary.replace(path)
 
 
+@final
 class CheckpointLocation:
     """One job's checkpoint location; a context manager that holds its lock.
 
@@ -136,7 +137,7 @@ class CheckpointLocation:
             self.run_id = uuid.uuid4().hex[:8]
             write_atomically(path, json.dumps({"run_id": self.run_id, **wanted}).encode())
             return
-        except (ValueError, KeyError, AttributeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise CheckpointError(f"{str(path)!r} cannot be read: {error!r}.") from error
         for name, value in wanted.items():
             if found.get(name) != value:

@@ -8,24 +8,33 @@ import re
 _CAUSE = re.compile(
     r"^(?:Caused by: )?(?:[a-zA-Z_$][\w$]*\.)*([A-Z]\w*(?:Exception|Error)): ([^\n]+)", re.MULTILINE
 )
+_SQLSTATE = re.compile(r" SQLSTATE: \w+")
 _OWN_WORDS = re.compile(r"terminated with exception: ([^\n]+)")
 
 # The first pattern that is found decides, so the more telling ones come first.
 _SENTENCES = (
     (
-        r"UnknownTopicOrPartition|does not host this topic-partition"
-        r"|Topic \S+ not present in metadata",
+        (
+            r"UnknownTopicOrPartition|does not host this topic-partition|"
+            r"Topic \S+ not present in metadata"
+        ),
         "A topic is missing on the broker at {broker}; make the topics first.",
     ),
     (
-        r"offset\w* (?:was|were) changed from|may have been lost|OffsetOutOfRange|"
-        r"has been deleted|missing topics|Some data may have been lost",
-        "Part of the journal topic is gone from {broker} before it was audited (retention, or the "
-        "topic was made anew); begin with a new checkpoint location.",
+        (
+            r"offset was changed from|[Ss]ome data may have been lost|OffsetOutOfRange|"
+            r"has been deleted|missing topics"
+        ),
+        (
+            "Part of the journal topic is gone from {broker} before it was audited (retention, or "
+            "the topic was made anew); begin with a new checkpoint location."
+        ),
     ),
     (
-        r"node assignment|No resolvable bootstrap|Failed to (?:construct|create new) kafka|"
-        r"TimeoutException|DisconnectException|Bootstrap broker",
+        (
+            r"node assignment|No resolvable bootstrap|Failed to (?:construct|create new) kafka|"
+            r"TimeoutException|DisconnectException"
+        ),
         "The broker at {broker} does not answer; is it running, and is this its address?",
     ),
     (
@@ -42,14 +51,17 @@ _SENTENCES = (
     ),
     (
         r"StateVersionError: ([^\n]+)",
-        "The checkpoint location holds state of another version of tallystick ({0}); begin with "
-        "a new location.",
+        (
+            "The checkpoint location holds state of another version of tallystick ({0}); begin "
+            "with a new location."
+        ),
     ),
 )
 
 
 def sentence(text: str, broker: str) -> str:
     """One sentence for the text of a query's exception."""
+    text = _SQLSTATE.sub("", text)
     for pattern, said in _SENTENCES:
         found = re.search(pattern, text)
         if found:

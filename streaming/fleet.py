@@ -183,7 +183,7 @@ class FleetStep:
         """The history ends here: decide what waits, or say that it cannot be decided.
 
         Nothing of it is kept: if the job goes on from its checkpoint location after all, it goes on
-        from the state before, and writes these rows anew at its own end.
+        from the state before, and these rows are taken back.
         """
         output = self._fleet.finish()
         rounds, missing = self._rounds.finish()
@@ -250,6 +250,8 @@ class FleetStep:
     def _load(self, batch_id: int) -> None:
         self._fleet = FleetAudit(disabled=self._disabled)
         self._rounds = Rounds(self._instances, self._deadline)
+        # The history goes on, so what an earlier run said at its end is no longer said.
+        self._parquet.write(END_BATCH)
         data = self._checkpoint.load_state(batch_id)
         if data is not None:
             document, arrays = unpack(_MAGIC, _VERSION, data)

@@ -105,9 +105,11 @@ class Rounds:
             for name, rows in late.items()
         ]
         observations: list[Observation] = []
-        for name in list(self._open):
-            if self._known <= self._open[name].cuts.keys() or self._is_past_deadline(name):
-                rounds.append(self._close(name, observations))
+        rounds.extend(
+            self._close(name, observations)
+            for name in list(self._open)
+            if self._known <= self._open[name].cuts.keys() or self._is_past_deadline(name)
+        )
         return rounds, observations
 
     def finish(self) -> tuple[list[Round], list[Observation]]:

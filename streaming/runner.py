@@ -129,13 +129,23 @@ def run_job(
     with CheckpointLocation(settings.checkpoint, layout) as checkpoint:
         spark = start_session(session)
         try:
-            return _Job(spark, settings, checkpoint, validate, Metrics(report)).run(stop, started)
+            return AuditJob(spark, settings, checkpoint, validate, Metrics(report)).run(
+                stop, started
+            )
         finally:
             spark.stop()
 
 
-class _Job:
-    """One run in a session."""
+class AuditJob:
+    """One run in a session that somebody else starts and stops.
+
+    Args:
+        spark: The session.
+        settings: What to do.
+        checkpoint: The entered checkpoint location.
+        validate: Called with the cuts of each round.
+        metrics: Receives all numbers.
+    """
 
     def __init__(
         self,
@@ -167,7 +177,10 @@ class _Job:
             disabled=settings.disabled,
         )
 
-    def run(self, stop: threading.Event, started: Callable[[], None] | None) -> dict[str, float]:
+    def run(
+        self, stop: threading.Event, started: Callable[[], None] | None = None
+    ) -> dict[str, float]:
+        """Run until the end; arguments, result and errors as of ``run_job``."""
         listener = ProgressListener(
             self._metrics, auditor_name=AUDITOR_QUERY, collector_name=COLLECTOR_QUERY
         )

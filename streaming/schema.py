@@ -39,7 +39,7 @@ BLOCK_ROWS = StructType(
     ]
 )
 """What goes into the auditor: one row a block, ``instance_id`` being the message's key as text
-(empty without one)."""
+(empty without one); ``headers`` NULL where they are not known."""
 
 AUDIT_STATE = StructType([StructField("audit", BinaryType())])
 """The whole state of one instance, as ``InstanceAudit.to_bytes`` gives it: one value, so that it

@@ -170,8 +170,22 @@ class ParquetSink:
         directory.mkdir(parents=True, exist_ok=True)
         # Readers take *.parquet, so the file under its temporary name is not yet there for them.
         temporary = directory / f".{path.name}.{os.getpid()}.tmp"
-        pq.write_table(pa.Table.from_pylist(rows, schema=table_schema), temporary)
+        try:
+            table_rows = pa.Table.from_pylist(rows, schema=table_schema)
+        except UnicodeEncodeError:
+            # JSON can spell half a surrogate pair, UTF-8 cannot; a hostile text stops nothing.
+            table_rows = pa.Table.from_pylist([_encodable(row) for row in rows], table_schema)
+        pq.write_table(table_rows, temporary)
         temporary.replace(path)
+
+
+def _encodable(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value.encode("utf-8", "backslashreplace").decode()
+        if isinstance(value, str)
+        else value
+        for name, value in row.items()
+    }
 
 
 def batch_name(batch_id: int) -> str:
@@ -210,7 +224,7 @@ def read_cuts(directory: Path) -> list[Cut]:
 
 
 def read_validations(directory: Path) -> list[dict[str, Any]]:
-    """What the validator said of each collection, oldest first; late answers have rows of their own."""
+    """What the validator said of each collection, oldest first, late answers on their own."""
     return sorted(_rows(directory, "validations"), key=lambda row: (row["ts"], row["is_late"]))
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
 
+from streaming.schema import HEADERS
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -45,10 +47,14 @@ def read_journal(
         .load()
     )
     return messages.select(
-        # A message without a key belongs to no instance; Spark would group such rows under NULL.
-        F.coalesce(F.col("key").cast("string"), F.lit("")).alias("instance_id"),
+        # A message without a key, or with one that is no text, belongs to no instance. Spark would
+        # group the first under NULL, and fail for ever on the second when it reaches Python.
+        F.coalesce(F.try_validate_utf8(F.col("key").cast("string")), F.lit("")).alias(
+            "instance_id"
+        ),
         "value",
-        "headers",
+        # Without headers it has none, which is told, as opposed to headers that nobody kept (NULL).
+        F.coalesce("headers", F.array().cast(HEADERS)).alias("headers"),
         "partition",
         "offset",
         F.unix_micros("timestamp").alias("timestamp_us"),

@@ -1,0 +1,91 @@
+"""One key's messages of one micro-batch, without Spark."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from coordinates.audit import InstanceAudit
+from streaming_journals import history
+
+from coordinates.block_codec import block_headers, encode_block
+from coordinates.journal import cut_into_blocks
+from coordinates.verdict import ObservationCode
+from streaming.auditor import BlockRow, audit_rows
+
+BLOCK = history("a", 4, broken=frozenset({1, 3}))
+
+
+def row(offset: int, value: bytes | None, *, partition: int = 0, headers=None) -> BlockRow:
+    return BlockRow(value, headers, partition, offset, timestamp_us=7)
+
+
+def rows_of(block, size: int) -> list[BlockRow]:
+    pieces = cut_into_blocks(block, size)
+    return [row(i, encode_block(p), headers=block_headers(p)) for i, p in enumerate(pieces)]
+
+
+def audited(rows: list[BlockRow], instance_id: str = "a"):
+    return audit_rows(InstanceAudit(instance_id), instance_id, rows)
+
+
+WHOLE = audited(rows_of(BLOCK, len(BLOCK)))
+
+
+def test_the_broken_rounds_are_found():
+    """The history that these tests cut up and shuffle does have findings."""
+    assert ["c-001", "c-003"] == [
+        f.collection_id for f in WHOLE.findings if f.invariant == "executed_within_logged"
+    ]
+    assert (1, len(BLOCK), []) == (WHOLE.blocks, WHOLE.records, WHOLE.observations)
+
+
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_rows_are_put_in_the_order_of_their_offsets(size):
+    """Spark promises no order within a key; the journal's own is what is audited."""
+    rows = rows_of(BLOCK, size)
+    random.Random(size).shuffle(rows)
+    result = audited(rows)
+    assert WHOLE.findings == result.findings
+    assert WHOLE.cuts == result.cuts
+    assert (len(rows), len(BLOCK), []) == (result.blocks, result.records, result.observations)
+
+
+def test_blocks_of_several_partitions_are_ordered_by_what_they_say():
+    """Partitions that were added to the topic make no gap of blocks that are all there."""
+    rows = [
+        row(each.offset, each.value, partition=1 - each.offset % 2, headers=each.headers)
+        for each in rows_of(BLOCK, 20)
+    ]
+    assert WHOLE.findings == audited(rows).findings
+    assert audited(rows).observations == []
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "reason"),
+    [
+        (b"rubbish", None, "a block of 7 bytes"),
+        (None, None, "without a value"),
+        (encode_block(history("b", 1, broken=frozenset())), None, "under the key b'a'"),
+        (encode_block(BLOCK), [], "without the header"),
+    ],
+)
+def test_what_cannot_be_read_is_kept_aside_with_its_reason(value, headers, reason):
+    """The rest of the key goes on, and the audit is told of the gap."""
+    rows = rows_of(BLOCK, 60)
+    rows[1] = row(1, value, headers=headers)
+    result = audited(rows)
+    [letter] = result.dead_letters
+    assert reason in letter.reason
+    assert (1, len(rows) - 1) == (letter.row.offset, result.blocks)
+    assert ObservationCode.BLOCK_UNREADABLE in {o.code for o in result.observations}
+    assert any(o.is_undecided for o in result.observations)
+
+
+def test_a_message_without_a_key_is_nobodys():
+    """It is kept aside although its block could be read."""
+    result = audited(rows_of(BLOCK, len(BLOCK)), instance_id="")
+    assert ["a message whose key is missing or no UTF-8: expected the instance as key"] == [
+        letter.reason for letter in result.dead_letters
+    ]
+    assert result.findings == []

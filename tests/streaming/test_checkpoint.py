@@ -1,0 +1,103 @@
+"""The checkpoint location: one job at a time, one layout, states by micro-batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming.checkpoint import STATES_KEPT, CheckpointLocation, Layout
+from streaming.errors import CheckpointError
+
+LAYOUT = Layout(shuffle_partitions=4, journal_topic="tallystick.journal")
+
+
+def test_a_second_job_is_refused_while_the_first_runs(tmp_path):
+    """Two jobs never write one checkpoint; when the first has ended the second may begin."""
+    with (
+        CheckpointLocation(tmp_path, LAYOUT),
+        pytest.raises(CheckpointError, match="Another job runs"),
+        CheckpointLocation(tmp_path, LAYOUT),
+    ):
+        pass
+    with CheckpointLocation(tmp_path, LAYOUT) as location:
+        assert location.run_id
+
+
+def test_the_run_id_stays(tmp_path):
+    """A restart writes under the same names; a new location under others."""
+    with CheckpointLocation(tmp_path / "a", LAYOUT) as location:
+        first = location.run_id
+    with CheckpointLocation(tmp_path / "a", LAYOUT) as location:
+        assert first == location.run_id
+    with CheckpointLocation(tmp_path / "b", LAYOUT) as location:
+        assert first != location.run_id
+
+
+@pytest.mark.parametrize(
+    ("layout", "named"),
+    [
+        (Layout(2, "tallystick.journal"), "shuffle_partitions 4, this run wants 2"),
+        (Layout(4, "other"), "journal_topic 'tallystick.journal', this run wants 'other'"),
+    ],
+)
+def test_another_layout_is_refused_and_named(tmp_path, layout, named):
+    """What Spark would ignore or break on later is said before anything starts."""
+    with CheckpointLocation(tmp_path, LAYOUT):
+        pass
+    with (
+        pytest.raises(CheckpointError, match=named),
+        CheckpointLocation(tmp_path, layout),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"run_id"'])
+def test_a_damaged_layout_is_an_error_with_its_path(tmp_path, content):
+    """A layout that cannot be read is never guessed at."""
+    (tmp_path / "layout.json").write_text(content)
+    with (
+        pytest.raises(CheckpointError, match=r"layout\.json"),
+        CheckpointLocation(tmp_path, LAYOUT),
+    ):
+        pass
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    """A directory with a query of another program is not taken over."""
+    (tmp_path / "auditor").mkdir()
+    (tmp_path / "auditor" / "metadata").write_text("{}")
+    with (
+        pytest.raises(CheckpointError, match="is not one of this job"),
+        CheckpointLocation(tmp_path, LAYOUT),
+    ):
+        pass
+
+
+def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path):
+    """A path through a file."""
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(CheckpointError, match="cannot be written"),
+        CheckpointLocation(tmp_path / "file" / "x", LAYOUT),
+    ):
+        pass
+
+
+def test_a_retried_micro_batch_gets_the_state_before_it(tmp_path):
+    """States of micro-batches that were not committed are forgotten, older ones kept a while."""
+    location = CheckpointLocation(tmp_path, LAYOUT)
+    assert location.load_state(0) is None
+    for number in range(6):
+        location.save_state(number, b"after %d" % number)
+    assert STATES_KEPT == len(list((tmp_path / "fleet").iterdir()))
+    assert location.load_state(5) == b"after 4"
+    assert location.load_state(5) == b"after 4"
+    with pytest.raises(CheckpointError, match="before micro-batch 6"):
+        location.load_state(6)
+
+
+def test_a_half_written_state_is_no_state(tmp_path):
+    """A crash while a state is written leaves a file that nobody reads."""
+    location = CheckpointLocation(tmp_path, LAYOUT)
+    location.save_state(0, b"whole")
+    (tmp_path / "fleet" / ".000000000001.state.77.tmp").write_bytes(b"ha")
+    assert location.load_state(1) == b"whole"

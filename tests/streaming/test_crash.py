@@ -1,0 +1,140 @@
+"""Jobs in processes of their own: killed, restarted, told to stop, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from coordinates.audit import InstanceAudit
+from streaming_journals import history, make_topics, produce, read_topic
+
+from deploy.jars import spark_kafka_jars
+from streaming import sinks
+
+ROOT = Path(__file__).parents[2]
+DRIVER = Path(__file__).with_name("streaming_driver.py")
+DEADLINE_S = 120
+INSTANCES = ("a", "b")
+# Micro-batches in which the driver is killed: the first, which has no state yet, and later ones.
+KILLED_AFTER = (1, 3)
+
+
+class Job:
+    """One job process; killed with its JVM when the test ends."""
+
+    def __init__(self, directory: Path, **settings) -> None:
+        self.directory = directory
+        self.log_file = directory / "spark.log"
+        given = {
+            "jars": [str(jar) for jar in spark_kafka_jars()],
+            "log_file": str(self.log_file),
+            "checkpoint": str(directory / "checkpoint"),
+            "output": str(directory / "out"),
+            **settings,
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, str(DRIVER), json.dumps(given)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.kill_all()
+        self.process.communicate()
+
+    def kill_all(self) -> None:
+        """The driver and its JVM, as when a machine goes down."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def wait_for(self, batches: int) -> None:
+        """Read what the job says until it has done so many micro-batches."""
+        deadline = time.monotonic() + DEADLINE_S
+        line = ""
+        while time.monotonic() < deadline:
+            line = self.process.stdout.readline() or line
+            if line and json.loads(line)["micro_batches"] >= batches:
+                return
+            if self.process.poll() is not None:
+                break
+        pytest.fail(f"waited for {batches} micro-batches: {line!r} {self.process.stderr.read()!r}")
+
+
+def test_killed_and_restarted_nothing_is_lost_and_nothing_is_said_twice(broker, tmp_path):
+    """Kill -9 in the middle of micro-batches; the restarts end with what an undisturbed run finds."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    blocks = [history(name, 40, broken=frozenset(range(0, 40, 3))) for name in INSTANCES]
+    expected = sorted(
+        (f for block in blocks for f in InstanceAudit(block.instance_id).absorb(block).findings),
+        key=lambda finding: finding.order,
+    )
+    produce(servers, topics["journal_topic"], blocks, 40)
+    settings = {
+        "bootstrap_servers": servers,
+        "instances": INSTANCES,
+        "available_now": True,
+        "max_blocks_per_trigger": 10,
+        **topics,
+    }
+    for after in KILLED_AFTER:
+        with Job(tmp_path, **settings) as job:
+            job.wait_for(after)
+            # The next micro-batch is under way: Spark commits this one and goes on at once.
+            job.kill_all()
+    partly = sinks.read_findings(tmp_path / "out")
+    assert 0 < len(partly) < len(expected)
+    with Job(tmp_path, **settings) as job:
+        _, errors = job.process.communicate(timeout=DEADLINE_S)
+        assert (0, "") == (job.process.returncode, errors)
+    assert expected == sinks.read_findings(tmp_path / "out")
+    rows = [row for row in sinks._rows(tmp_path / "out", "findings")]
+    assert len(expected) == len(rows), "a finding is in two micro-batches"
+    sent = read_topic(servers, topics["findings_topic"])
+    assert {f.finding_id for f in expected} == {message.key().decode() for message in sent}
+    assert [f"c-{n:03d}" for n in range(40)] == [
+        row["collection_id"] for row in sinks.read_validations(tmp_path / "out")
+    ]
+    assert not [o for o in sinks.read_observations(tmp_path / "out") if "JOURNAL" in o.code]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_ends_with_0(broker, tmp_path, number):
+    """Nothing on standard error, no JVM left behind, everything that was read is kept."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    blocks = [history(name, 4, broken=frozenset({1})) for name in INSTANCES]
+    produce(servers, topics["journal_topic"], blocks, 100)
+    with Job(tmp_path, bootstrap_servers=servers, collect_interval_s=1.0, **topics) as job:
+        job.wait_for(1)
+        job.process.send_signal(number)
+        _, errors = job.process.communicate(timeout=DEADLINE_S)
+        assert (0, "") == (job.process.returncode, errors)
+        with pytest.raises(ProcessLookupError):
+            os.killpg(job.process.pid, 0)
+    assert sinks.read_findings(tmp_path / "out")
+
+
+def test_a_broker_that_does_not_answer_is_one_sentence(tmp_path):
+    """On standard error one line; the stack trace is in the log file."""
+    with Job(tmp_path, bootstrap_servers="127.0.0.1:9", available_now=True) as job:
+        _, errors = job.process.communicate(timeout=DEADLINE_S)
+    assert job.process.returncode == 2
+    assert errors.splitlines() == [
+        "The broker at '127.0.0.1:9' does not answer; is it running, and is this its address?"
+    ]
+    assert "TimeoutException" in job.log_file.read_text()

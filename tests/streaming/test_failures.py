@@ -1,0 +1,46 @@
+"""One sentence for what Spark and Kafka say."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming.failures import sentence
+
+STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQLSTATE: XXKST"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: it is not here",
+            "A topic is missing on the broker at '127.0.0.1:9'; make the topics first.",
+        ),
+        (
+            "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node",
+            "The broker at '127.0.0.1:9' does not answer; is it running, and is this its address?",
+        ),
+        (
+            "Partition t-0's offset was changed from 50 to 3, some data may have been missed.",
+            "Part of the journal topic is gone from '127.0.0.1:9'",
+        ),
+        ("java.io.IOException: No space left on device", "No space is left on the disk"),
+        (
+            "coordinates.errors.StateVersionError: expected b'TSIA' of version 1",
+            "state of another version of tallystick (expected b'TSIA' of version 1)",
+        ),
+        (
+            'File "x.py", line 1\nValueError: expected a thing\n SQLSTATE: XXKST\n== Plan ==\nScan',
+            "The query ended by itself: ValueError: expected a thing",
+        ),
+        ("no words that are known", "The query ended by itself: no words that are known"),
+        ("", "The query ended by itself: without a word"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_sentence(text, said):
+    """The sentence names the broker and what to do; no stack trace, one line."""
+    for form in (text, STREAM_FAILED.format(text)) if text else (text,):
+        found = sentence(form, "127.0.0.1:9")
+        if "no words" not in text:
+            assert said in found
+        assert "\n" not in found

@@ -1,0 +1,197 @@
+"""The driver's step, without Spark: micro-batches that come again, and what a validator may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from coordinates.audit import InstanceAudit
+from streaming_journals import history
+
+from coordinates.block_codec import encode_block
+from coordinates.journal import cut_into_blocks
+from coordinates.verdict import Verdict
+from streaming import sinks
+from streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
+from streaming.checkpoint import CheckpointLocation, Layout
+from streaming.fleet import FleetStep
+from streaming.progress import Metrics
+from streaming.schema import AUDIT_ROWS
+
+INSTANCES = ("a", "b")
+
+
+def micro_batches(count: int) -> list[pa.Table]:
+    """What the stateful operator gives for the histories of two instances."""
+    audits = {name: InstanceAudit(name) for name in INSTANCES}
+    blocks = {name: history(name, 6, broken=frozenset({2, 5})) for name in INSTANCES}
+    size = -(-len(blocks["a"]) // count)
+    pieces = {name: cut_into_blocks(block, size) for name, block in blocks.items()}
+    tables = []
+    for i in range(count):
+        rows = []
+        for name in reversed(INSTANCES):
+            row = BlockRow(encode_block(pieces[name][i]), None, 0, i, 0)
+            rows += _frame(name, audit_rows(audits[name], name, [row])).to_dict("records")
+        tables.append(pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS))
+    return tables
+
+
+def _arrow_schema():
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(AUDIT_ROWS)
+
+
+ARROW_AUDIT_ROWS = _arrow_schema()
+BATCHES = micro_batches(4)
+
+
+@dataclass
+class Answer:
+    verdict: Verdict
+
+
+class Recorder:
+    """A Kafka sink and a validator that remember; either can be told to fail."""
+
+    def __init__(self) -> None:
+        self.findings, self.dead_letters, self.rounds = [], [], []
+        self.fails_at = ""
+
+    def publish_findings(self, findings) -> None:
+        if self.fails_at == "findings":
+            raise OSError("no broker")
+        self.findings += findings
+
+    def publish_dead_letters(self, letters) -> None:
+        if self.fails_at == "dead_letters":
+            raise OSError("no broker")
+        self.dead_letters += letters
+
+    def validate(self, cuts):
+        if self.fails_at == "validator":
+            raise RuntimeError("boom")
+        self.rounds.append([cut.collection_id for cut in cuts])
+        return Answer(Verdict.CONSISTENT)
+
+
+def step(directory, recorder: Recorder, validate=True) -> FleetStep:
+    checkpoint = CheckpointLocation(directory / "checkpoint", Layout(2, "t"))
+    return FleetStep(
+        checkpoint=checkpoint,
+        parquet=sinks.ParquetSink(directory / "out", "run"),
+        kafka=recorder,
+        validate=recorder.validate if validate else None,
+        metrics=Metrics(),
+        instances=INSTANCES,
+    )
+
+
+def outputs(directory) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted((directory / "out").rglob("*.parquet"))
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("undisturbed")
+    fleet = step(directory, Recorder())
+    for number, table in enumerate(BATCHES):
+        fleet.absorb(table, number)
+    return directory
+
+
+def test_each_collection_is_validated_once(undisturbed):
+    """Six collections of two instances are six validations; the broken ones are findings."""
+    validations = sinks.read_validations(undisturbed / "out")
+    assert [f"c-{n:03d}" for n in range(6)] == [each["collection_id"] for each in validations]
+    assert {"CONSISTENT"} == {each["verdict"] for each in validations}
+    found = [
+        (finding.instance_id, finding.collection_id)
+        for finding in sinks.read_findings(undisturbed / "out")
+        if finding.invariant == "executed_within_logged"
+    ]
+    assert [("a", "c-002"), ("b", "c-002"), ("a", "c-005"), ("b", "c-005")] == found
+    assert len(sinks.read_cuts(undisturbed / "out")) == 12
+
+
+@pytest.mark.parametrize("at", range(len(BATCHES)))
+@pytest.mark.parametrize("fails_at", ["findings", "dead_letters", "parquet", "state", ""])
+def test_a_micro_batch_that_comes_again_writes_the_same(
+    tmp_path, undisturbed, monkeypatch, at, fails_at
+):
+    """A crash at any step of any micro-batch, then a restart: the same files, byte for byte."""
+    recorder = Recorder()
+    fleet = step(tmp_path, recorder)
+    for number in range(at):
+        fleet.absorb(BATCHES[number], number)
+    with monkeypatch.context() as patched:
+        recorder.fails_at = fails_at
+        broken = {"parquet": (sinks.ParquetSink, "write"), "state": (FleetStep, "_save")}
+        if fails_at in broken:
+            patched.setattr(*broken[fails_at], lambda *_, **__: 1 / 0)
+        if fails_at:
+            with pytest.raises((OSError, ZeroDivisionError)):
+                fleet.absorb(BATCHES[at], at)
+        else:
+            fleet.absorb(BATCHES[at], at)  # Done, but Spark never wrote that down.
+    recorder.fails_at = ""
+    again = step(tmp_path, recorder)
+    for number in range(at, len(BATCHES)):
+        again.absorb(BATCHES[number], number)
+    assert outputs(undisturbed) == outputs(tmp_path)
+    assert {f.finding_id for f in sinks.read_findings(undisturbed / "out")} == {
+        f.finding_id for f in recorder.findings
+    }
+
+
+def test_a_validator_that_fails_is_undecided(tmp_path):
+    """What it raises is kept as the reason, and the job goes on."""
+    recorder = Recorder()
+    recorder.fails_at = "validator"
+    fleet = step(tmp_path, recorder)
+    for number, table in enumerate(BATCHES):
+        fleet.absorb(table, number)
+    validations = sinks.read_validations(tmp_path / "out")
+    assert len(validations) == 6
+    assert {("UNDECIDED", "the validator failed: RuntimeError('boom')")} == {
+        (each["verdict"], each["reason"]) for each in validations
+    }
+
+
+def test_the_end_of_a_history_closes_open_rounds(tmp_path):
+    """If the history goes on after all, what was said at its end is taken back."""
+
+    def only(instance_id: str) -> pa.Table:
+        return BATCHES[0].filter(pc.equal(BATCHES[0]["instance_id"], instance_id))
+
+    fleet = step(tmp_path, Recorder())
+    fleet.absorb(only("a"), 0)
+    assert sinks.read_validations(tmp_path / "out") == []
+    fleet.finish()
+    assert {1} == {each["missing"] for each in sinks.read_validations(tmp_path / "out")}
+    missing = [cut for cut in sinks.read_cuts(tmp_path / "out") if cut.answer == "missing"]
+    assert {"b"} == {cut.instance_id for cut in missing}
+    step(tmp_path, Recorder()).absorb(only("b"), 1)
+    assert {0} == {each["missing"] for each in sinks.read_validations(tmp_path / "out")}
+    assert {"row"} == {cut.answer for cut in sinks.read_cuts(tmp_path / "out")}
+
+
+def test_a_message_without_a_key_is_told(tmp_path):
+    """No instance's audit can tell of it, so the driver does; it leaves the verdict undecided."""
+    row = BlockRow(b"x", [("h", b"v")], 3, 14, 0)
+    frame = _frame("", KeyResult(dead_letters=[DeadLetter(row, "a message without a key")]))
+    table = pa.Table.from_pylist(frame.to_dict("records"), schema=ARROW_AUDIT_ROWS)
+    recorder = Recorder()
+    step(tmp_path, recorder).absorb(table, 0)
+    [letter] = recorder.dead_letters
+    assert (b"x", [("h", b"v")], 3, 14) == (
+        letter.value, letter.headers, letter.partition, letter.offset,
+    )  # fmt: skip
+    [observation] = sinks.read_observations(tmp_path / "out")
+    assert ("partition 3, offset 14", True) == (observation.at, observation.is_undecided)

@@ -1,0 +1,275 @@
+"""The auditor and collector queries in real Spark, with and without a real Kafka broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from coordinates.audit import InstanceAudit
+from streaming_journals import history, make_topics, produce, read_topic, send_raw
+
+from coordinates.block_codec import encode_block
+from coordinates.journal import cut_into_blocks
+from coordinates.verdict import Finding, Verdict
+from streaming import sinks
+from streaming.auditor import audit_blocks
+from streaming.checkpoint import CheckpointLocation, Layout
+from streaming.collector import start_collector
+from streaming.errors import QueryError
+from streaming.fleet import FleetStep
+from streaming.progress import Metrics
+from streaming.runner import AuditJob, JobSettings
+from streaming.schema import BLOCK_ROWS
+
+SHUFFLE_PARTITIONS = 2
+INSTANCES = ("a", "b", "c")
+BLOCKS = [
+    history("a", 5, broken=frozenset({1, 4})),
+    history("b", 5, broken=frozenset()),
+    history("c", 5, broken=frozenset({2})),
+]
+DEADLINE_S = 90
+
+
+@dataclass
+class Answer:
+    verdict: Verdict = Verdict.CONSISTENT
+
+
+def core_findings() -> list[Finding]:
+    """The findings of the pure core on whole journals."""
+    outputs = [InstanceAudit(block.instance_id).absorb(block) for block in BLOCKS]
+    found = [finding for output in outputs for finding in output.findings]
+    return sorted(found, key=lambda finding: finding.order)
+
+
+EXPECTED = core_findings()
+
+
+def wait_until(condition, what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what}: {value!r} after {DEADLINE_S} s"
+        time.sleep(0.05)
+
+
+def run(spark, settings: JobSettings, stop=None, validate=None) -> dict[str, float]:
+    layout = Layout(SHUFFLE_PARTITIONS, settings.journal_topic)
+    with CheckpointLocation(settings.checkpoint, layout) as checkpoint:
+        job = AuditJob(spark, settings, checkpoint, validate, Metrics())
+        return job.run(stop or threading.Event())
+
+
+def test_the_history_has_findings():
+    """What all harnesses are compared with is not empty."""
+    assert ["a", "c", "a"] == [
+        f.instance_id for f in EXPECTED if f.invariant == "executed_within_logged"
+    ]
+
+
+@pytest.mark.parametrize("size", [37, 400])
+def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, size):
+    """Same findings in Parquet and in the findings topic; each collection is validated once."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    produce(servers, topics["journal_topic"], BLOCKS, size)
+    rounds = []
+
+    def validate(cuts):
+        rounds.append((cuts[0].collection_id, len(cuts)))
+        return Answer()
+
+    settings = JobSettings(
+        servers, tmp_path / "cp", tmp_path / "out", instances=INSTANCES, available_now=True,
+        max_blocks_per_trigger=40, **topics,
+    )  # fmt: skip
+    metrics = run(spark, settings, validate=validate)
+    assert EXPECTED == sinks.read_findings(tmp_path / "out")
+    sent = {
+        m.key().decode(): json.loads(m.value())
+        for m in read_topic(servers, topics["findings_topic"])
+    }
+    assert {f.finding_id: f.to_dict() for f in EXPECTED} == sent
+    assert [(f"c-{n:03d}", 3) for n in range(5)] == sorted(rounds)
+    assert sum(map(len, BLOCKS)) == metrics["records"]
+    assert (len(EXPECTED), 15, 5) == (
+        metrics["findings"], metrics["cuts"], metrics["collections_closed"],
+    )  # fmt: skip
+    # What came since is audited by the next run; what was audited is not audited again.
+    metrics = run(spark, settings)
+    assert (0, 0) == (metrics["records"], metrics["findings"])
+
+
+@pytest.mark.parametrize("size", [61])
+def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
+    """The same operator and step on rows from a directory, one file a micro-batch."""
+    directory = tmp_path / "blocks"
+    directory.mkdir()
+    pieces = {block.instance_id: cut_into_blocks(block, size) for block in BLOCKS}
+    for i in range(max(map(len, pieces.values()))):
+        rows = [
+            {
+                "instance_id": name,
+                "value": encode_block(piece),
+                "headers": None,
+                "partition": 0,
+                "offset": i,
+                "timestamp_us": 0,
+            }
+            for name, cut in pieces.items()
+            for piece in cut[i : i + 1]
+        ]
+        schema = pa.schema(
+            [("instance_id", pa.string()), ("value", pa.binary()),
+             ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+             ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp_us", pa.int64())]
+        )  # fmt: skip
+        path = directory / f"{i:05d}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+        os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
+    stream = (
+        spark.readStream.schema(BLOCK_ROWS).option("maxFilesPerTrigger", 3).parquet(str(directory))
+    )
+    with CheckpointLocation(tmp_path / "cp", Layout(SHUFFLE_PARTITIONS, "")) as checkpoint:
+        step = FleetStep(
+            checkpoint=checkpoint,
+            parquet=sinks.ParquetSink(tmp_path / "out", checkpoint.run_id),
+            kafka=None,
+            validate=None,
+            metrics=Metrics(),
+        )
+        query = (
+            audit_blocks(stream)
+            .writeStream.foreachBatch(step)
+            .option("checkpointLocation", str(checkpoint.auditor))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    assert EXPECTED == sinks.read_findings(tmp_path / "out")
+
+
+def test_what_cannot_be_read_goes_to_the_dead_letter_topic(spark, broker, tmp_path):
+    """With its reason and its place, counted, while the rest of the journal is audited."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers, partitions=1)
+    journal = topics["journal_topic"]
+    send_raw(servers, journal, b"a", b"rubbish")
+    send_raw(servers, journal, None, encode_block(BLOCKS[0]))
+    send_raw(servers, journal, b"b", None)
+    send_raw(servers, journal, b"\xff\xfe", b"")
+    produce(servers, journal, [BLOCKS[2]], 200)
+    settings = JobSettings(servers, tmp_path / "cp", tmp_path / "out", available_now=True, **topics)
+    metrics = run(spark, settings)
+    letters = read_topic(servers, topics["dead_letter_topic"])
+    found = {
+        (
+            letter.key(),
+            letter.value() and letter.value()[:7],
+            dict(letter.headers())["tallystick.offset"],
+        )
+        for letter in letters
+    }
+    assert {
+        (b"a", b"rubbish", b"0"),
+        (None, encode_block(BLOCKS[0])[:7], b"1"),
+        (b"b", None, b"2"),
+        (None, b"", b"3"),
+    } == found
+    assert all(dict(letter.headers())["tallystick.reason"] for letter in letters)
+    assert (4, len(BLOCKS[2])) == (metrics["dead_letters"], metrics["records"])
+    expected = [finding for finding in EXPECTED if finding.instance_id == "c"]
+    assert expected == [f for f in sinks.read_findings(tmp_path / "out") if f.instance_id == "c"]
+
+
+def test_the_collector_asks_every_interval_and_goes_on_after_a_restart(spark, broker, tmp_path):
+    """Ids never repeat; requests come although no journal moves; the key is the id."""
+    servers = broker.bootstrap_servers
+    topic = make_topics(servers)["collect_topic"]
+
+    def requests() -> list[dict]:
+        return [json.loads(message.value()) for message in read_topic(servers, topic)]
+
+    for wanted in (3, 5):
+        query = start_collector(
+            spark, servers, checkpoint_location=tmp_path / "collector", interval_s=0.5, topic=topic
+        )
+        wait_until(lambda wanted=wanted: len(requests()) >= wanted, "requests")
+        query.stop()
+    found = requests()
+    ids = [request["collection_id"] for request in found]
+    assert len(set(ids)) == len(ids)
+    assert ids == [message.key().decode() for message in read_topic(servers, topic)]
+    assert [f"{n:06d}" for n in range(len(ids))] == [name.rpartition("-")[2] for name in ids]
+    times = [request["requested_at"] for request in found]
+    assert sorted(times) == times
+    assert abs(times[-1] - time.time() * 1e6) < DEADLINE_S * 1e6
+    assert 300_000 < times[2] - times[1] < 5_000_000
+
+
+def test_a_run_ends_when_it_is_told_to(spark, broker, tmp_path):
+    """Collector and auditor run side by side; the stop waits for the running micro-batch."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    produce(servers, topics["journal_topic"], BLOCKS, 200)
+    settings = JobSettings(
+        servers, tmp_path / "cp", tmp_path / "out", collect_interval_s=0.5, **topics
+    )
+    stop = threading.Event()
+
+    def stop_when_done() -> None:
+        wait_until(lambda: sinks.read_findings(tmp_path / "out") == EXPECTED, "findings")
+        wait_until(lambda: len(read_topic(servers, topics["collect_topic"])) >= 2, "requests")
+        stop.set()
+
+    watcher = threading.Thread(target=stop_when_done)
+    watcher.start()
+    metrics = run(spark, settings, stop)
+    watcher.join()
+    assert [] == spark.streams.active
+    assert sum(map(len, BLOCKS)) == metrics["records"]
+    assert run(spark, JobSettings(
+        servers, tmp_path / "cp", tmp_path / "out", available_now=True, **topics
+    ))["records"] == 0  # fmt: skip
+
+
+def test_a_missing_topic_is_one_sentence(spark, broker, tmp_path):
+    """What a user can mend comes without a stack trace."""
+    settings = JobSettings(
+        broker.bootstrap_servers, tmp_path / "cp", tmp_path / "out", journal_topic="nowhere"
+    )
+    with pytest.raises(QueryError, match="A topic is missing on the broker at"):
+        run(spark, settings)
+
+
+def test_a_journal_that_was_made_anew_stops_the_job(spark, broker, tmp_path):
+    """Blocks that are gone are told, not skipped in silence."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers, partitions=1)
+    journal = topics["journal_topic"]
+    produce(servers, journal, BLOCKS, 50)
+    settings = JobSettings(servers, tmp_path / "cp", tmp_path / "out", available_now=True, **topics)
+    run(spark, settings)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([journal])[journal].result(30)
+    wait_until(lambda: journal not in admin.list_topics(timeout=10).topics, "topic gone")
+    wait_until(lambda: _is_made(admin, NewTopic(journal, 1, 1)), "topic made")
+    produce(servers, journal, BLOCKS[:1], 400)
+    with pytest.raises(QueryError, match="is gone from"):
+        run(spark, settings)
+
+
+def _is_made(admin, topic) -> bool:
+    try:
+        admin.create_topics([topic])[topic.topic].result(30)
+    except Exception:  # noqa: BLE001  the broker still takes the old one away
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""Rounds: when a collection is complete, when it is closed without, and what it says then."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from coordinates.cut import Cut
+from coordinates.verdict import ObservationCode
+from streaming.rounds import Deadline, Rounds
+
+SECOND = 1_000_000
+
+
+def cut(collection_id: str, instance_id: str, ts: int, channel: str | None = None) -> Cut:
+    scope = "instance" if channel is None else "channel"
+    return Cut(
+        collection_id=collection_id, instance_id=instance_id, scope=scope, channel=channel, ts=ts
+    )
+
+
+def test_a_round_closes_when_every_seen_instance_has_answered():
+    """An instance whose journal was seen is waited for, one that was never seen is not."""
+    rounds = Rounds()
+    assert rounds.absorb([cut("c1", "a", 1)], {"a": 1, "b": 1}) == ([], [])
+    closed, observations = rounds.absorb([cut("c1", "b", 2)], {"b": 2})
+    assert [["a", "b"]] == [[row.instance_id for row in each.cuts] for each in closed]
+    assert ((), False, 2) == (closed[0].missing, closed[0].is_late, closed[0].ts)
+    assert observations == []
+
+
+def test_a_round_waits_for_the_instances_it_was_told_of():
+    """The first collection is not complete only because one instance was the first to be seen."""
+    rounds = Rounds(["a", "b"])
+    assert rounds.absorb([cut("c1", "a", 1)], {"a": 1})[0] == []
+    assert len(rounds.absorb([cut("c1", "b", 1)], {})[0]) == 1
+
+
+def test_rows_come_by_instance_with_its_channels_behind_it():
+    """The table's order does not depend on the order of arrival."""
+    rows = [cut("c1", "b", 1), cut("c1", "a", 2, "x"), cut("c1", "a", 2), cut("c1", "a", 2, "")]
+    [closed], _ = Rounds().absorb(rows, {})
+    assert [("a", None), ("a", ""), ("a", "x"), ("b", None)] == [
+        (row.instance_id, row.channel) for row in closed.cuts
+    ]
+
+
+@pytest.mark.parametrize(("later_us", "is_closed"), [(30 * SECOND - 1, False), (30 * SECOND, True)])
+def test_the_deadline_is_measured_in_journal_time(later_us, is_closed):
+    """Only a journal that moved on says that an answer is late; no clock is asked."""
+    rounds = Rounds(["a", "b"], Deadline(after_us=30 * SECOND))
+    rounds.absorb([cut("c1", "a", 100)], {"a": 100})
+    closed, _ = rounds.absorb([], {"b": 100 + later_us})
+    assert is_closed == bool(closed)
+
+
+def test_later_collections_close_an_older_one():
+    """A silent instance does not pile up open rounds."""
+    rounds = Rounds(["a", "b"], Deadline(after_us=10**12, after_collections=2))
+    assert rounds.absorb([cut("c1", "a", 1), cut("c2", "a", 2)], {})[0] == []
+    closed, _ = rounds.absorb([cut("c3", "a", 3)], {})
+    assert ["c1"] == [each.collection_id for each in closed]
+
+
+def test_a_missing_answer_is_undecided_never_silent():
+    """Who did not answer has a row of its own, and an observation with the collection's id."""
+    rounds = Rounds(["a", "b"])
+    rounds.absorb([cut("c1", "a", 5)], {})
+    [closed], [observation] = rounds.finish()
+    row = closed.cuts[1]
+    assert ("b", "missing", "UNDECIDED", "c1") == (
+        row.instance_id, row.answer, row.verdict, row.collection_id,
+    )  # fmt: skip
+    assert ("b",) == closed.missing
+    assert (ObservationCode.LOG_STATUS_MISSING, "b", "c1", True) == (
+        observation.code, observation.instance_id, observation.at, observation.is_undecided,
+    )  # fmt: skip
+
+
+def test_an_answer_after_the_deadline_is_a_late_round_of_its_own():
+    """It is judged too, and it does not open its collection again."""
+    rounds = Rounds(["a", "b"])
+    rounds.absorb([cut("c1", "a", 5)], {})
+    rounds.finish()
+    [late], observations = rounds.absorb([cut("c1", "b", 90 * SECOND)], {})
+    assert ("c1", ["b"], True) == (
+        late.collection_id, [row.instance_id for row in late.cuts], late.is_late,
+    )  # fmt: skip
+    assert (0, []) == (rounds.open_count, observations)
+
+
+def test_state_survives_at_every_step():
+    """A restart between any two micro-batches changes no round."""
+    steps = [
+        ([cut("c1", "a", 10), cut("c1", "a", 10, "x")], {"a": 10, "b": 9}),
+        ([cut("c2", "a", 20)], {"a": 20}),
+        ([cut("c2", "b", 21)], {"b": 21}),
+        ([], {"a": 40 * SECOND}),
+        ([cut("c1", "b", 41 * SECOND)], {"b": 41 * SECOND}),
+    ]
+    through, restarted = Rounds(["z"]), Rounds(["z"])
+    for cuts, seen in steps:
+        again = Rounds(["z"])
+        again.restore(json.loads(json.dumps(restarted.to_document())))
+        restarted = again
+        assert through.absorb(cuts, seen) == restarted.absorb(cuts, seen)
+    assert through.to_document() == restarted.to_document()
