@@ -269,8 +269,8 @@ class ExecutedWithoutReceipt(Injector):
     def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
         """Execute the group on the spot; the source need not send it any more."""
         group = logged.group
-        is_own = group.sid == channel.source.server_uuid and channel.replica.log_bin
-        if not self.is_due(fleet) or not _is_followable(channel, logged) or not is_own:
+        is_known = (group.sid, group.gno) in channel.replica.logged
+        if not self.is_due(fleet) or not _is_followable(channel, logged) or is_known:
             return True
         self.mark(fleet, channel.replica)
         commit.commit(fleet, channel.replica, group)

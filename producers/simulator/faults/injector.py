@@ -118,6 +118,13 @@ class Row:
             if name in self.body:
                 self.body[name] = server_text(GtidSet.parse(self.body[name]) - missing)
 
+    def hold_checkpoint(self, before: Row) -> None:
+        """Let no checkpoint have been written since ``before``."""
+        checkpoint = before.innodb["LSN_checkpoint"]
+        self.innodb["LSN_checkpoint"] = checkpoint
+        if "innodb" in self.body:
+            self.body["innodb"]["checkpoint"] = checkpoint
+
     def channel(self, channel: Channel) -> dict[str, Any] | None:
         """The row's object of a channel."""
         return _of_channel(self.channels, "channel_name", channel.name)
@@ -141,7 +148,14 @@ def status_key(row: dict[str, Any], name: str) -> str:
 
 
 class RowFault(Injector):
-    """Tampers with one log_status row; the next one is true again."""
+    """Tampers with one log_status row; the next one is true again.
+
+    Attributes:
+        holds_checkpoint: Whether the fault needs InnoDB to write no checkpoint from when it is due
+            until it is injected: so the last LSN stays above the checkpoint.
+    """
+
+    holds_checkpoint = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,12 +171,16 @@ class RowFault(Injector):
         if row is None:
             return body
         before = self._before.get(instance.instance_id)
-        self._before[instance.instance_id] = row
         if before is None or before.lineage != row.lineage or not self.is_due(fleet):
+            self._before[instance.instance_id] = row
             return body
+        if self.holds_checkpoint:
+            row = row.copy()
+            row.hold_checkpoint(before)
+        self._before[instance.instance_id] = row
         changed = row.copy()
         if not self.tamper(fleet, changed, before):
-            return body
+            return row.body
         self.mark(fleet, instance)
         return changed.body
 

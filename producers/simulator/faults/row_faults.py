@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coordinates.binlog import EventType
 from coordinates.gtid import GtidSet
+from producers.simulator import administration, binary_log
 from producers.simulator.faults.injector import (
     Injector,
     Row,
@@ -183,7 +184,35 @@ class PositionRegressed(RowFault):
 
 
 class CommitLagExcess(RowFault):
-    """F11: X is held back by one group more than can be in flight."""
+    """F11: X is held back by one group more than can be in flight.
+
+    The servers are small, and each gets a burst of writes that does not fit.
+    """
+
+    _LAG_MAX: Final = 16
+    _BURST_EVERY_US: Final = 900_000
+    _WRITE_EVERY_US: Final = 4_000
+
+    def on_variables(self, instance_id: str, variables: dict[str, Any]) -> None:
+        """Bound what may be in flight."""
+        variables["commit_lag_max"] = self._LAG_MAX
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Begin the bursts when the fault is due."""
+        for source in [i for i in fleet.instances.values() if is_pure_source(i)][:1]:
+            fleet.clock.schedule(fleet.fault_at, None, self._burst, fleet, source)
+
+    def _burst(self, fleet: Fleet, source: Instance) -> None:
+        if self.injected:
+            return
+        for number in range(self._LAG_MAX + 2):
+            moment = fleet.now + number * self._WRITE_EVERY_US
+            fleet.clock.schedule(moment, source, self._write, fleet, source)
+        fleet.clock.schedule(fleet.now + self._BURST_EVERY_US, None, self._burst, fleet, source)
+
+    def _write(self, fleet: Fleet, source: Instance) -> None:
+        if source.is_running and not self.injected:
+            fleet.write(source)
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
         """Take the newest K + 1 groups from X."""
@@ -260,40 +289,37 @@ class ExecutedShrunk(RowFault):
         return True
 
 
-class StaleRepublished(Injector):
+class StaleRepublished(RowFault):
     """F15: a collection is answered with the row before the last one."""
+
+    holds_checkpoint = True
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: dict[str, list[Row]] = {}
+        self._older: dict[str, Row] = {}
 
-    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
         """Publish the older row under the new collection's name."""
-        row = Row.of(instance, body)
-        if row is None:
-            return body
-        shown = self._shown.setdefault(instance.instance_id, [])
-        shown.append(row)
-        if len(shown) < 3 or not self.is_due(fleet) or not is_pure_source(instance):
-            return body
-        older, last = shown[-3:-1]
+        older = self._older.get(row.instance.instance_id)
+        self._older[row.instance.instance_id] = before
+        if older is None or older.lineage != row.lineage or not is_pure_source(row.instance):
+            return False
         has_grown = (
-            older.lineage == last.lineage == row.lineage
-            and older.position < last.position
-            and older.executed < last.executed
-            and older.innodb["LSN"] < last.innodb["LSN"]
+            older.position < before.position
+            and older.executed < before.executed
+            and older.innodb["LSN"] < before.innodb["LSN"]
         )
         is_still = (
-            older.innodb["LSN_checkpoint"] == last.innodb["LSN_checkpoint"]
+            older.innodb["LSN_checkpoint"] == before.innodb["LSN_checkpoint"]
             and older.purged == row.purged
-            and older.body.get("binary_logs", [{}])[0] == row.body.get("binary_logs", [{}])[0]
+            and _oldest_file(older) == _oldest_file(row)
         )
         if not has_grown or not is_still:
-            return body
-        self.mark(fleet, instance)
-        stale = copy.deepcopy(older.body)
-        stale.update({k: body[k] for k in ("collection_id", "requested_at") if k in body})
-        return stale
+            return False
+        names = {k: row.body[k] for k in ("collection_id", "requested_at") if k in row.body}
+        row.body.clear()
+        row.body.update(copy.deepcopy(older.body), **names)
+        return True
 
 
 class PurgedOutsideExecuted(RowFault):
@@ -314,6 +340,11 @@ class PurgedOutsideExecuted(RowFault):
 
 class PurgedShrunk(RowFault):
     """F18: U lacks its newest GTID."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """See to it that servers which nobody reads from have purged something."""
+        for instance in [i for i in fleet.instances.values() if not i.subscribers]:
+            fleet.clock.schedule(fleet.fault_at, instance, _purge_all, fleet, instance)
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
         """Take the last GTID of a UUID from U that the row before showed."""
@@ -343,6 +374,8 @@ class OwnedAndExecuted(RowFault):
 class LsnRegressed(RowFault):
     """F20: the LSN of the row falls, and stays above the checkpoint."""
 
+    holds_checkpoint = True
+
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
         """Show an LSN below the one of the row before."""
         lsn = _legal_lsn_at_or_below(before.innodb["LSN"] - 1)
@@ -354,6 +387,8 @@ class LsnRegressed(RowFault):
 
 class LsnFrozen(RowFault):
     """F21: the LSN of the row before, in spite of commits."""
+
+    holds_checkpoint = True
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
         """Repeat the LSN."""
@@ -415,6 +450,17 @@ def _middle(row: Row, before: Row) -> GtidSet | None:
     new = [gtid_of(logged) for logged in since]
     new = [gtid for gtid in new if gtid and gtid <= row.executed and not gtid <= before.executed]
     return new[len(new) // 2] if len(new) >= 3 else None
+
+
+def _purge_all(fleet: Fleet, instance: Instance) -> None:
+    """PURGE all files but a new one."""
+    if instance.is_running and instance.log_bin:
+        administration.flush_binary_logs(fleet, instance)
+        binary_log.purge(fleet, instance, instance.binlog.active.number)
+
+
+def _oldest_file(row: Row) -> str:
+    return next((file["name"] for file in row.body.get("binary_logs", [])), "")
 
 
 def _commit_lag_max(instance: Instance) -> int:
