@@ -237,9 +237,9 @@ OWNED_DISJOINT_FROM_EXECUTED = register(
         ),
         sources=("MySQL manual: gtid_owned; GTID Life Cycle", "measured on MySQL 8.0.31"),
         remedy=(
-            "Find the owning session (the number behind # is its thread) and end it with ROLLBACK"
-            " and SET gtid_next = 'AUTOMATIC'. If no such session exists, restart the server at"
-            " the next opportunity."
+            "Find the owning session (the number behind # is its thread) and KILL it, which rolls"
+            " it back and gives the GTID free. If no such session exists, restart the server at the"
+            " next opportunity."
         ),
     )
 )
@@ -353,9 +353,9 @@ APPLIED_RELAY_GTIDS_EXECUTED = register(
         ),
         sources=("WL#2775, REQ-5", "MySQL manual: GTID Life Cycle"),
         remedy=(
-            "Stop the applier and fetch the GTID again: with auto-positioning a new connection asks"
-            " for every GTID that is not executed. If the source has purged it, rebuild the"
-            " replica."
+            "Stop the channel and RESET REPLICA: without its relay log a channel with"
+            " auto-positioning asks again for every GTID that is not executed. If the source has"
+            " purged it, rebuild the replica."
         ),
     )
 )
@@ -382,8 +382,9 @@ RETRIEVED_MATCHES_RELAY = register(
         ),
         sources=("MySQL manual: SHOW REPLICA STATUS Statement; The Relay Log",),
         remedy=(
-            "Stop the receiver and compare the set with the relay log (SHOW RELAYLOG EVENTS). RESET"
-            " REPLICA keeps the configuration and fetches everything not executed anew."
+            "Compare the set with the relay log (SHOW RELAYLOG EVENTS). Then stop the channel and"
+            " RESET REPLICA: it keeps the configuration, and with auto-positioning all that is not"
+            " executed is fetched anew."
         ),
     )
 )
