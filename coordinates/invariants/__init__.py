@@ -1,9 +1,31 @@
-"""The invariants: predicates with names, and the pure rules that judge them.
+"""The invariants: predicates with names, and the prose that says what they claim and why.
 
 Importing this package registers all of them in `INVARIANTS`.
 """
 
-from coordinates.invariants import fleet
+from coordinates.invariants import (
+    backup,
+    clone,
+    collection,
+    fleet,
+    history,
+    log_stream,
+    readable,
+    snapshot,
+)
 from coordinates.invariants._registry import INVARIANTS, Invariant, Scope, register
 
-__all__ = ["INVARIANTS", "Invariant", "Scope", "fleet", "register"]
+__all__ = [
+    "INVARIANTS",
+    "Invariant",
+    "Scope",
+    "backup",
+    "clone",
+    "collection",
+    "fleet",
+    "history",
+    "log_stream",
+    "readable",
+    "register",
+    "snapshot",
+]
