@@ -25,16 +25,20 @@ class FaultGroup(str, Enum):
 
 
 class BaseHistory(str, Enum):
-    """What has to happen in the history for a fault to find its moment."""
+    """The smallest fleet in which a fault finds its moment."""
 
-    PLAIN = "plain"
-    """Writes, replication and collections; every healthy history has them."""
-    IDLE = "idle"
-    """Plain, and nothing is written while the fault is in place."""
-    CRASH = "crash"
-    """The fault brings a power cut of the instance with it."""
-    RESTART = "restart"
-    """The fault brings a clean restart of the instance with it."""
+    SERVER = "a server"
+    REPLICA = "a source and a replica"
+    SINGLE_CHANNEL = "a replica with one channel, that nobody reads from"
+
+    @property
+    def topologies(self) -> tuple[str, ...]:
+        """The topologies of a scenario that hold such a fleet."""
+        one_channel = ("pair", "chain", "star", "demo")
+        if self is BaseHistory.SINGLE_CHANNEL:
+            return one_channel
+        several = (*one_channel, "multi_source")
+        return several if self is BaseHistory.REPLICA else (*several, "single")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,10 @@ class Fault:
         injection: What is changed, and nothing else is.
         must_fire: Names of the invariants that it breaks; every other one still holds.
         is_core: True for the faults that every campaign must be able to inject.
-        base: What its history needs.
+        base: The fleet that it needs.
         heals: False when the damage stays: the fault is found once, at its first evidence.
+        bears_acts: Whether everyday rotation, purge and reconnects may go on beside it; where they
+            would carry the damage on into other accounts, the fault has a quiet fleet to itself.
     """
 
     number: int
@@ -60,6 +66,7 @@ class Fault:
     is_core: bool
     base: BaseHistory
     heals: bool
+    bears_acts: bool
 
     @property
     def label(self) -> str:
@@ -68,8 +75,8 @@ class Fault:
 
 
 _CORE: Final = frozenset(
-    (1, 3, 4, 6, 7, *range(9, 15), 16, 17, 20, 21, 23, *range(27, 31), 32, 33, *range(35, 38), 41)
-    + (42, *range(44, 55), 57, 58, 60, 61, 62, 66, 69, 72, 73, 77)
+    (1, 3, 4, 6, 7, *range(9, 15), 16, 17, 20, 21, 23, *range(27, 31), 32, 33, *range(35, 38), 41,
+     42, *range(44, 55), 57, 58, 60, 61, 62, 66, 69, 72, 73, 77)
 )  # fmt: skip
 
 
@@ -78,14 +85,26 @@ def _fault(
     name: str,
     injection: str,
     *must_fire: str,
-    base: BaseHistory = BaseHistory.PLAIN,
+    base: BaseHistory | None = None,
     heals: bool = True,
+    bears_acts: bool = True,
 ) -> Fault:
     last_of_group = {24: FaultGroup.SNAPSHOT, 41: FaultGroup.STREAM, 56: FaultGroup.CHANNEL,
                      63: FaultGroup.FLEET, 77: FaultGroup.PROTOCOL}  # fmt: skip
     group = next(group for last, group in last_of_group.items() if number <= last)
+    if base is None:
+        needs_replica = group in (FaultGroup.CHANNEL, FaultGroup.FLEET)
+        base = BaseHistory.REPLICA if needs_replica else BaseHistory.SERVER
     return Fault(
-        number, name, group, injection, frozenset(must_fire), number in _CORE, base, heals
+        number=number,
+        name=name,
+        group=group,
+        injection=injection,
+        must_fire=frozenset(must_fire),
+        is_core=number in _CORE,
+        base=base,
+        heals=heals,
+        bears_acts=bears_acts,
     )
 
 
@@ -109,6 +128,7 @@ _ALL: Final = (
         4, "channel_row_doubled",
         "a row lists one channel twice, once in capitals",
         "channel_rows_unique",
+        base=BaseHistory.REPLICA,
     ),
     _fault(
         5, "snapshot_silently_empty",
@@ -147,7 +167,7 @@ _ALL: Final = (
     ),
     _fault(
         12, "executed_hole_transient",
-        "one GTID in the middle is missing from one row's gtid_executed, though commits are ordered",
+        "a GTID in the middle is missing from one row's gtid_executed, though commits are ordered",
         "commit_lag_is_suffix",
     ),
     _fault(
@@ -155,6 +175,7 @@ _ALL: Final = (
         "one logged GTID never enters gtid_executed",
         "commit_lag_is_suffix", "logged_eventually_executed",
         heals=False,
+        bears_acts=False,
     ),
     _fault(
         14, "executed_shrunk",
@@ -232,6 +253,7 @@ _ALL: Final = (
         "the events of one group never reach the relay log's journal",
         "log_events_contiguous",
         heals=False,
+        base=BaseHistory.REPLICA,
     ),
     _fault(
         29, "offset_truncated_to_32_bits",
@@ -259,6 +281,7 @@ _ALL: Final = (
         "a binary log file ends inside a group, whose rest opens the next file",
         "binlog_group_wellformed",
         heals=False,
+        base=BaseHistory.REPLICA,
     ),
     _fault(
         34, "transaction_length_wrong",
@@ -303,13 +326,14 @@ _ALL: Final = (
         41, "restart_appends_to_old_file",
         "after a start the server goes on in the file that it closed",
         "binlog_files_form_range",
-        base=BaseHistory.RESTART, heals=False,
+        heals=False,
     ),
     _fault(
         42, "receiver_skips_group",
         "one group of the source is never queued and never executed",
         "relay_mirrors_source",
         heals=False,
+        bears_acts=False,
     ),
     _fault(
         43, "receiver_requeues_old_group",
@@ -381,13 +405,12 @@ _ALL: Final = (
         56, "both_repositories_filled",
         "at a start file and table both hold replication info, and the start succeeds",
         "info_repository_unambiguous",
-        base=BaseHistory.RESTART,
     ),
     _fault(
         57, "source_loses_commits_at_crash",
         "a power cut takes three groups from a source's logs that its replica has received",
         "executed_monotone", "received_within_source_logged", "source_coordinate_valid",
-        base=BaseHistory.CRASH, heals=False,
+        heals=False,
     ),
     _fault(
         58, "gno_reused_after_reset",
@@ -400,6 +423,7 @@ _ALL: Final = (
         "a relay log holds a group that its source never logged",
         "received_within_source_logged", "relay_mirrors_source",
         heals=False,
+        bears_acts=False,
     ),
     _fault(
         60, "errant_write",
@@ -417,12 +441,13 @@ _ALL: Final = (
         "an idle twin reports the server_uuid of another instance",
         "server_uuid_unique",
         heals=False,
+        base=BaseHistory.SERVER,
     ),
     _fault(
         63, "recovery_drops_gtid",
         "after a power cut the last recovered group is missing from the first gtid_executed",
         "recovered_gtids_complete",
-        base=BaseHistory.CRASH,
+        base=BaseHistory.SERVER,
     ),
     _fault(
         64, "lock_order_inverted",
@@ -474,17 +499,20 @@ _ALL: Final = (
         "a clone reports a position one group before its GTID set",
         "clone_coordinates_equal_donor",
         heals=False,
+        base=BaseHistory.SINGLE_CHANNEL,
     ),
     _fault(
         74, "clone_resume_gap",
         "the first group that a clone receives is one too late",
         "clone_resume_exact",
         heals=False,
+        base=BaseHistory.SINGLE_CHANNEL,
     ),
     _fault(
         75, "clone_blocks_donor",
         "a clone blocks the donor's commits for two seconds",
         "clone_protocol",
+        base=BaseHistory.SINGLE_CHANNEL,
     ),
     _fault(
         76, "gtid_table_ahead",

@@ -205,7 +205,9 @@ class RelayPosSavedAsExecPos(_ChannelRowFault):
         status[status_key(status, "Exec_Master_Log_Pos")] = offset
         return True
 
-    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
         """Keep the wrong position as long as the true one would seem to fall behind it."""
         channel = self._channel
         row = Row.of(instance, body)
@@ -235,7 +237,9 @@ class AppliedGtidMissing(_ChannelRowFault):
         if status is None or queued is None or not queued.is_complete:
             return False
         group = queued.logged.group
-        is_flushed = _coordinate(queued.relay_file.name, queued.end) <= _coordinate(*channel.flushed)
+        is_flushed = _coordinate(queued.relay_file.name, queued.end) <= _coordinate(
+            *channel.flushed
+        )
         if group.sid is None or (group.sid, group.gno) in channel.replica.logged or not is_flushed:
             return False
         status["Relay_Log_File"] = queued.relay_file.name
@@ -269,8 +273,9 @@ class ExecutedWithoutReceipt(Injector):
     def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
         """Execute the group on the spot; the source need not send it any more."""
         group = logged.group
-        is_known = (group.sid, group.gno) in channel.replica.logged
-        if not self.is_due(fleet) or not _is_followable(channel, logged) or is_known:
+        if not self.is_due(fleet) or group.sid is None or not _is_followable(channel, logged):
+            return True
+        if (group.sid, group.gno) in channel.replica.logged:
             return True
         self.mark(fleet, channel.replica)
         commit.commit(fleet, channel.replica, group)
@@ -380,7 +385,9 @@ class MasterInfoNotFlushedOnStop(Injector):
         is_it = channel is self._channel and reason == "receiver_stop"
         return not (is_it and table == "slave_master_info")
 
-    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
         """Once a row shows it, receive again."""
         channel = self._channel
         if channel is not None and channel.replica is instance and "row" in body:

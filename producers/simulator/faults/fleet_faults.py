@@ -10,8 +10,8 @@ from producers.simulator.faults.channel_faults import queue_phantom
 from producers.simulator.faults.injector import (
     Injector,
     Row,
-    gtid_of,
     groups_between,
+    gtid_of,
     is_pure_source,
 )
 from producers.simulator.gtid_intervals import GtidIntervals
@@ -66,7 +66,9 @@ class PurgedNotAdvanced(Injector):
         self._owed = purged
         return False
 
-    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
         """Once a row has shown it, gtid_purged is as it should be."""
         if self._owed is not None and instance is self._instance and "row" in body:
             oldest = instance.binlog.files[0].name
@@ -89,7 +91,9 @@ class SourceLosesCommits(Injector):
         super().__init__()
         self._victim: Instance | None = None
 
-    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
         """Cut the power right behind a row that shows the last groups, received by a replica."""
         row = Row.of(instance, body)
         if row is not None and self._is_moment(fleet, row):
@@ -182,9 +186,7 @@ class ErrantWrite(Injector):
         fleet.clock.schedule(fleet.fault_at, None, self._write, fleet)
 
     def _write(self, fleet: Fleet) -> None:
-        replica = next(
-            (c.replica for c in _leaf_channels(fleet) if c.replica.is_running), None
-        )
+        replica = next((c.replica for c in _leaf_channels(fleet) if c.replica.is_running), None)
         if replica is None:
             fleet.clock.schedule(fleet.now + _RETRY_US, None, self._write, fleet)
             return
@@ -266,7 +268,9 @@ class RecoveryDropsGtid(Injector):
                 return
         fleet.clock.schedule(fleet.now + 1_000, None, self._cut_power, fleet)
 
-    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
         """Take the group from the first row of the boot."""
         row = Row.of(instance, body)
         if row is None:

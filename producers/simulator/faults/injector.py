@@ -118,6 +118,11 @@ class Row:
             if name in self.body:
                 self.body[name] = server_text(GtidSet.parse(self.body[name]) - missing)
 
+    def names(self) -> dict[str, Any]:
+        """What tells one collection from another."""
+        keys = ("collection_id", "requested_at")
+        return {key: self.body[key] for key in keys if key in self.body}
+
     def hold_checkpoint(self, before: Row) -> None:
         """Let no checkpoint have been written since ``before``."""
         checkpoint = before.innodb["LSN_checkpoint"]
@@ -165,7 +170,9 @@ class RowFault(Injector):
         """Change ``row`` in place, if the moment allows it; ``before`` is the row before it."""
         raise NotImplementedError
 
-    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
         """Tamper with the first row that allows it."""
         row = Row.of(instance, body)
         if row is None:

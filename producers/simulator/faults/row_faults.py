@@ -1,4 +1,4 @@
-"""Faults F1 to F24: one row of performance_schema.log_status, or what was read beside it, is wrong."""
+"""Faults F1 to F24: one log_status row, or what was read beside it, is wrong."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class SilentlyEmpty(RowFault):
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
         """Leave nothing but the collection's name."""
-        kept = {key: row.body[key] for key in ("collection_id", "requested_at") if key in row.body}
+        kept = row.names()
         row.body.clear()
         row.body.update(kept)
         return True
@@ -255,7 +255,9 @@ class HolePermanent(RowFault):
         row.take_from_executed(hole)
         return True
 
-    def on_row(self, fleet: Fleet, instance: Instance, body: dict[str, Any]) -> dict[str, Any] | None:
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
         """Take the GTID from every further row."""
         row = Row.of(instance, body)
         if self.injected and row is not None and instance.instance_id == self.injected_in:
@@ -316,7 +318,7 @@ class StaleRepublished(RowFault):
         )
         if not has_grown or not is_still:
             return False
-        names = {k: row.body[k] for k in ("collection_id", "requested_at") if k in row.body}
+        names = row.names()
         row.body.clear()
         row.body.update(copy.deepcopy(older.body), **names)
         return True

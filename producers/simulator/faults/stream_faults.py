@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from coordinates.binlog import EventType, log_pos_field
-from coordinates.journal import FLAG_ARTIFICIAL, QueryVerb, RecordType, Stream
+from coordinates.journal import QueryVerb, RecordType, Stream
 from producers.simulator import administration, binary_log
 from producers.simulator.faults.injector import Injector, Row, RowFault
 from producers.simulator.faults.tampered_journal import Event, JournalFault
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance, LoggedGroup
+    from producers.simulator.model import Instance, LoggedGroup
 
 _START_EVENT_V3: Final = 1
 """How a binary log file began before MySQL 5.0."""
@@ -381,9 +381,7 @@ def _unread(fleet: Fleet) -> list[Instance]:
     return [instance for instance in fleet.instances.values() if not instance.subscribers]
 
 
-def _rotate_when_due(
-    fleet: Fleet, instances: Iterable[Instance], delay_us: int = 0
-) -> None:
+def _rotate_when_due(fleet: Fleet, instances: Iterable[Instance], delay_us: int = 0) -> None:
     """FLUSH BINARY LOGS as soon as the fault is due."""
     for instance in instances:
         fleet.clock.schedule(

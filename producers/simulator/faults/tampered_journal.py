@@ -81,7 +81,12 @@ class TamperedJournal(JournalWriter):
             super().log_event(event.stream, event.type, **event.fields)
 
     def server_record(
-        self, record_type: RecordType, body: Mapping[str, Any], *, ts: int, channel: str | None = None
+        self,
+        record_type: RecordType,
+        body: Mapping[str, Any],
+        *,
+        ts: int,
+        channel: str | None = None,
     ) -> None:
         """Add what the fault makes of a fact."""
         told = self._fault.on_fact(self.instance_id, record_type, body)
