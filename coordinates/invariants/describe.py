@@ -1,0 +1,89 @@
+"""Invariants in words: an entry of the registry as text that is also Markdown, and the page of all.
+
+The only place that decides how an entry reads; it knows nothing of how one is judged.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from coordinates.invariants import INVARIANTS
+
+if TYPE_CHECKING:
+    from coordinates.invariants import Invariant, Scope
+
+WIDTH = 96
+
+TIERS: Final = (
+    "readable data",
+    "one log",
+    "one log_status row",
+    "one instance over time",
+    "the fleet",
+)
+"""What each tier is about, by its number."""
+
+SCOPES: Final[dict[Scope, str]] = {
+    "E": "an event",
+    "S": "a log_status row",
+    "T": "one instance over time",
+    "X": "several instances",
+}
+
+_INTRODUCTION = """\
+# Invariants
+
+What tallystick checks: {count} predicates that healthy servers keep. Findings, expectations and
+options use the names below; a number or a name never comes to mean anything else. `tallystick
+invariants NAME` prints one entry.
+
+Tiers run in order. What failed an earlier tier is not used by a later one: a text that cannot be
+read is given to no other check, and a value that broke an invariant is no baseline for the rows
+after it. Each check answers CONSISTENT, INCONSISTENT, or UNDECIDED when the evidence does not
+suffice; each entry says when that is. Whatever is observed only later is decided later.
+
+| tier | about |
+|---|---|
+{tiers}
+
+| no. | invariant | tier | looks at | severity |
+|---|---|---|---|---|
+{index}
+"""
+
+
+def describe(invariant: Invariant) -> str:
+    """Everything the registry says of an invariant, for a terminal and for a page."""
+    paragraphs = (
+        (
+            f"Tier {invariant.tier} ({TIERS[invariant.tier]});"
+            f" looks at {SCOPES[invariant.scope]}; severity {invariant.severity.value}."
+        ),
+        f"**Claim:** {invariant.claim}",
+        f"**Why it holds:** {invariant.why}",
+        f"**Undecided when:** {invariant.undecided_when}.",
+        f"**Sources:** {'; '.join(invariant.sources)}.",
+        f"**Remedy:** {invariant.remedy}",
+    )
+    heading = f"## {invariant.number} {invariant.name}"
+    return "\n\n".join((heading, *map(_wrap, paragraphs))) + "\n"
+
+
+def page() -> str:
+    """The page `docs/invariants.md`: an index and every entry, in number order."""
+    index = (
+        f"| {one.number} | [{one.name}](#{one.number}-{one.name}) | {one.tier}"
+        f" | {SCOPES[one.scope]} | {one.severity.value} |"
+        for one in INVARIANTS.values()
+    )
+    tiers = (f"| {number} | {about} |" for number, about in enumerate(TIERS))
+    introduction = _INTRODUCTION.format(
+        count=len(INVARIANTS), tiers="\n".join(tiers), index="\n".join(index)
+    )
+    return "\n".join((introduction, *map(describe, INVARIANTS.values())))
+
+
+def _wrap(paragraph: str) -> str:
+    # Names with hyphens stay whole, so that a reader can search for them.
+    return textwrap.fill(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False)
