@@ -268,7 +268,12 @@ class BlockBuilder:
         )
 
     def server_record(
-        self, record_type: RecordType, body: Mapping[str, Any], *, ts: int, channel: str | None = None
+        self,
+        record_type: RecordType,
+        body: Mapping[str, Any],
+        *,
+        ts: int,
+        channel: str | None = None,
     ) -> None:
         """Add one fact about the server; ``body`` must be JSON."""
         self._texts[len(self._rows)] = json.dumps(body, separators=(",", ":"), sort_keys=True)

@@ -36,9 +36,7 @@ def pack(
     return b"".join((_HEAD.pack(magic, version, len(head)), head, *raw))
 
 
-def unpack(
-    magic: bytes, version: int, data: bytes
-) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
+def unpack(magic: bytes, version: int, data: bytes) -> tuple[Any, dict[str, npt.NDArray[Any]]]:
     """Inverse of ``pack``.
 
     Raises:

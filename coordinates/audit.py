@@ -1,0 +1,553 @@
+"""The audit of one instance: a pure step from state and block to state, findings, cuts and facts.
+
+`InstanceAudit` reads an instance's journal in order. Events go to the readers of their log; facts
+about the server change what is expected; a log_status row is judged against everything read so
+far, at the place where the journal has reached the row's coordinates. No clock, no I/O: the same
+blocks give the same answers wherever and however they are cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coordinates.binlog import LogCoordinates
+from coordinates.binlog_reader import BinlogReader
+from coordinates.errors import GtidSetParseError, JournalError
+from coordinates.facts import FactKind
+from coordinates.gtid import GtidSet
+from coordinates.history import History
+from coordinates.invariants.snapshot import INFO_REPOSITORY_UNAMBIGUOUS
+from coordinates.journal import RecordType, Stream
+from coordinates.judging.backup_protocol import BackupProtocol
+from coordinates.judging.clone_protocol import CloneProtocol
+from coordinates.judging.collection_protocol import CollectionProtocol
+from coordinates.judging.status import WaitingRow, judge_answer
+from coordinates.log_reader import Columns
+from coordinates.packing import pack, unpack
+from coordinates.relay_reader import RelayReader
+from coordinates.reporter import Reporter
+from coordinates.server import Server
+from coordinates.verdict import ObservationCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
+
+    from coordinates.cut import Cut
+    from coordinates.facts import Fact
+    from coordinates.journal import Block
+    from coordinates.verdict import Finding, Observation
+
+_MAGIC = b"TSIA"
+_VERSION = 1
+LINEAGE_ACTIONS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
+WAITING_MAX = 32
+
+
+@dataclass(slots=True)
+class AuditOutput:
+    """What one step of an instance's audit brought, in journal order."""
+
+    findings: list[Finding] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+
+
+class InstanceAudit:
+    """The audit of one instance.
+
+    Args:
+        instance_id: The instance.
+        disabled: Names of invariants that are not judged.
+    """
+
+    def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
+        self.instance_id = instance_id
+        self.reporter = Reporter(instance_id, disabled)
+        self.server = Server()
+        self.history = History()
+        self.binlog = BinlogReader(self.reporter, self.server)
+        self.relays: dict[str, RelayReader] = {}
+        self.collections = CollectionProtocol(self.reporter)
+        self.backups = BackupProtocol(self.reporter)
+        self.clones = CloneProtocol(self.reporter)
+        self.waiting: list[WaitingRow] = []
+        self.cuts: list[Cut] = []
+        self.epoch = -1
+        self.next_sequence = 0
+        self.ts = 0
+        self.event_findings = 0
+        self.data_lineage = 0
+        self._handlers: dict[int, Callable[[dict[str, Any], int], None]] = {
+            RecordType.START: self._started,
+            RecordType.STOP: self._stopped,
+            RecordType.VARIABLES: self._variables_changed,
+            RecordType.LOG_STATUS: self._answered,
+            RecordType.BINLOG_PURGE: self._purged,
+            RecordType.BINLOG_RESET: self._reset,
+            RecordType.CHANNEL: self._channel_administered,
+            RecordType.GTID_PURGED: self._gtids_assigned,
+            RecordType.COLLECTION: self._collection_stepped,
+            RecordType.INFO_WRITE: self._info_written,
+            RecordType.ZONE: self.backups.zone,
+            RecordType.BACKUP_LOCK: self._backup_locked,
+            RecordType.ENGINE_LOCK: self.backups.engine_lock,
+            RecordType.CLONE: self._clone_stepped,
+            RecordType.GTID_PERSISTER: self.clones.persister,
+            RecordType.HEARTBEAT: self._heartbeat,
+            RecordType.GAP: self._gap,
+            RecordType.STATEMENT: self.backups.statement,
+        }
+
+    # The step
+
+    def absorb(self, block: Block) -> AuditOutput:
+        """Read the next block of the journal; repeated and missing records are noticed here.
+
+        Raises:
+            JournalError: A record of the block cannot be read; the state is then of no more use.
+        """
+        if block.instance_id != self.instance_id:
+            raise JournalError(
+                f"expected a block of instance {self.instance_id!r}, got {block.instance_id!r}"
+            )
+        if len(block):
+            fresh = self._admit(block)
+            if fresh is not None:
+                self._read(fresh)
+        return self._output()
+
+    def note_unreadable(self, reason: str, ts: int | None = None) -> AuditOutput:
+        """A block of this instance could not be read: what it held counts as a gap."""
+        self.reporter.look_at(self.epoch, self.next_sequence, self.ts if ts is None else ts)
+        self.reporter.note(
+            ObservationCode.BLOCK_UNREADABLE,
+            f"a block could not be read and went to the dead letters: {reason}",
+            at=f"{self.epoch}:{self.next_sequence}",
+            is_undecided=True,
+        )
+        self._lose_records()
+        return self._output()
+
+    def finish(self) -> AuditOutput:
+        """The end of a finished journal: rows that still wait are judged by what there is."""
+        self._settle_rows(force=True)
+        return self._output()
+
+    def _output(self) -> AuditOutput:
+        output = AuditOutput(
+            self.reporter.findings, self.reporter.observations, self.cuts, self.reporter.facts
+        )
+        self.reporter.findings = []
+        self.reporter.observations = []
+        self.reporter.facts = []
+        self.cuts = []
+        return output
+
+    # Transport
+
+    def _admit(self, block: Block) -> Block | None:
+        """The part of the block that is new; gaps and repeats are told."""
+        self.reporter.look_at(
+            block.epoch, block.first_sequence, max(self.ts, int(block.columns["ts"][0]))
+        )
+        at = f"{block.epoch}:{block.first_sequence}"
+        if block.epoch < self.epoch:
+            self.reporter.note(
+                ObservationCode.JOURNAL_STALE_EPOCH,
+                f"a block of epoch {block.epoch} came after epoch {self.epoch}: dropped",
+                at=at,
+            )
+            return None
+        if block.epoch > self.epoch:
+            is_first = self.epoch < 0
+            self.epoch = block.epoch
+            self.next_sequence = block.first_sequence if is_first else 0
+            if not is_first:
+                self.reporter.note(
+                    ObservationCode.JOURNAL_GAP,
+                    f"the producer began epoch {block.epoch}: what happened in between is unknown",
+                    at=at,
+                    is_undecided=True,
+                )
+                self._lose_records()
+        if block.first_sequence > self.next_sequence:
+            self.reporter.note(
+                ObservationCode.JOURNAL_GAP,
+                f"records {self.next_sequence} to {block.first_sequence - 1} are missing",
+                at=f"{block.epoch}:{self.next_sequence}",
+                is_undecided=True,
+            )
+            self._lose_records()
+        known = max(0, self.next_sequence - block.first_sequence)
+        if known >= len(block):
+            self.reporter.note(
+                ObservationCode.JOURNAL_REPEATED,
+                f"records {block.first_sequence} to {block.next_sequence - 1} came again: dropped",
+                at=at,
+            )
+            return None
+        self.next_sequence = block.next_sequence
+        return block.take(known, len(block)) if known else block
+
+    def _lose_records(self) -> None:
+        """Part of the journal is missing: everything is anchored anew."""
+        self.reporter.fact(FactKind.GAP, {})
+        self.binlog.mark_gap()
+        for relay in self.relays.values():
+            relay.mark_gap()
+        # A RESET may have gone unseen: no baseline of before is comparable any more.
+        self.history.begin_data_lineage()
+        self.collections.interrupted()
+        self.backups.interrupted()
+        self.clones.interrupted(records_lost=True)
+        # Whether the journal reached the rows that wait is now unknowable: they are undecided.
+        self._settle_rows(force=True)
+
+    # Reading
+
+    def _read(self, block: Block) -> None:
+        streams = block.columns["stream"]
+        lists = Columns(block)
+        server_records = np.flatnonzero(streams == Stream.SERVER)
+        at = 0
+        for stop in [*server_records.tolist(), len(block)]:
+            if stop > at:
+                self._read_events(block, streams, at, stop, lists)
+            if stop < len(block):
+                self._read_server_record(block, stop)
+            at = stop + 1
+        self.ts = max(self.ts, int(block.columns["ts"][-1]))
+
+    def _read_events(
+        self, block: Block, streams: npt.NDArray[np.uint8], first: int, last: int, lists: Columns
+    ) -> None:
+        # A waiting row is judged right behind the event that reaches it, so one by one.
+        while self.waiting and first < last:
+            self._read_slice(block, streams, first, first + 1, lists)
+            self.ts = int(block.columns["ts"][first])
+            self._settle_rows()
+            first += 1
+        if first < last:
+            self._read_slice(block, streams, first, last, lists)
+            self.ts = int(block.columns["ts"][last - 1])
+
+    def _read_slice(
+        self, block: Block, streams: npt.NDArray[np.uint8], first: int, last: int, lists: Columns
+    ) -> None:
+        before = len(self.reporter.findings)
+        logs = streams[first:last]
+        is_binlog = logs == Stream.BINLOG
+        if is_binlog.any():
+            indices = np.flatnonzero(is_binlog) + first
+            self.reporter.look_at(
+                block.epoch, block.first_sequence + first, int(block.columns["ts"][first])
+            )
+            if self.collections.is_open:
+                self.collections.progress("A binary log event was written")
+            self._check_backup_locks(block, indices)
+            self.binlog.read(block, indices, lists)
+        if not is_binlog.all():
+            channels = block.columns["channel"][first:last]
+            for number in np.unique(channels[~is_binlog]).tolist():
+                name = block.channels[number].lower() if 0 <= number < len(block.channels) else ""
+                indices = np.flatnonzero(~is_binlog & (channels == number)) + first
+                self._relay(name).read(block, indices, lists)
+        self.event_findings += len(self.reporter.findings) - before
+
+    def _check_backup_locks(self, block: Block, indices: npt.NDArray[np.int64]) -> None:
+        if not (self.backups.freezes_coordinates or self.backups.freezes_tables):
+            return
+        first = int(indices[0])
+        file = int(block.columns["file"][first])
+        at = f"{block.files[file] if file >= 0 else ''}:{int(block.columns['start'][first])}"
+        self.backups.coordinates_moved("the binary log grew", at)
+
+    def _relay(self, name: str) -> RelayReader:
+        relay = self.relays.get(name)
+        if relay is None:
+            relay = self.relays[name] = RelayReader(self.reporter, self.server, name)
+        return relay
+
+    def _read_server_record(self, block: Block, index: int) -> None:
+        ts = int(block.columns["ts"][index])
+        self.ts = max(self.ts, ts)
+        if self.waiting:
+            self._settle_rows()
+        self.reporter.look_at(block.epoch, block.first_sequence + index, ts)
+        body = block.body(index)
+        number = int(block.columns["channel"][index])
+        if 0 <= number < len(block.channels):
+            body.setdefault("channel", block.channels[number])
+        handler = self._handlers.get(int(block.columns["type"][index]))
+        if handler is None:
+            raise JournalError(
+                f"record {block.first_sequence + index} of instance {self.instance_id!r} has the "
+                f"unknown type {int(block.columns['type'][index])}"
+            )
+        handler(body, ts)
+
+    # Facts about the server
+
+    def _started(self, body: dict[str, Any], ts: int) -> None:
+        was_known = self.server.server_uuid is not None
+        log_bin = self.server.log_bin
+        self.server.started(body)
+        if was_known and self.server.log_bin != log_bin:
+            self.history.log_bin_changed = True
+        if body.get("data_lineage") in ("restored", "cloned"):
+            self._begin_data_lineage(str(body["data_lineage"]))
+        recovered = body.get("recovered")
+        place = None
+        if isinstance(recovered, dict) and recovered.get("file"):
+            place = (str(recovered["file"]), int(recovered.get("position", 0)))
+        if was_known:
+            self.binlog.server_started(bool(body.get("crashed")), place)
+        self.collections.interrupted()
+        self.backups.interrupted()
+        self.clones.interrupted(records_lost=False)
+        for relay in self.relays.values():
+            relay.reconnected()
+        self._expect_recovered(body, was_known)
+        for repository in body.get("repositories") or ():
+            self._judge_repository(repository, ts)
+        self.reporter.fact(
+            FactKind.BOOT,
+            {
+                "server_uuid": self.server.server_uuid,
+                "server_id": self.server.server_id,
+                "version": self.server.version,
+                "variables": self.server.variables,
+                "data_lineage": self.data_lineage,
+                "binlog_lineage": self.binlog.lineage,
+            },
+        )
+
+    def _expect_recovered(self, body: Mapping[str, Any], was_known: bool) -> None:
+        """What recovery found must be in the first row of the boot."""
+        found = GtidSet.EMPTY
+        if was_known and self.binlog.logged_is_complete:
+            found = self.binlog.logged.freeze()
+        for key in ("gtid_executed_table", "undo_gtids"):
+            if isinstance(body.get(key), str):
+                try:
+                    found = found | GtidSet.parse(body[key], tags=self.server.knows_tags)
+                except GtidSetParseError:
+                    continue
+        self.history.must_recover = found
+
+    def _judge_repository(self, repository: Mapping[str, Any], ts: int) -> None:
+        if not (repository.get("file") and repository.get("table") and repository.get("started")):
+            return
+        name, channel = repository.get("repository"), str(repository.get("channel", ""))
+        self.reporter.broken(
+            INFO_REPOSITORY_UNAMBIGUOUS,
+            at=f"{name} at start {ts}",
+            channel=channel,
+            sentence=f"At the start both the file and the table of {name} held data, and "
+            "replication started all the same.",
+            observed="file and table hold data, replication started",
+            observed_in="start of the server",
+            expected="an error that refuses the start of replication",
+            expected_in="WL#2775, REQ-6",
+            witness=str(name),
+        )
+
+    def _begin_data_lineage(self, reason: str) -> None:
+        self.data_lineage += 1
+        self.history.begin_data_lineage()
+        self.binlog.begin_lineage(reason)
+        self.relays = {}
+
+    def _stopped(self, body: dict[str, Any], ts: int) -> None:
+        self.collections.interrupted()
+        self.backups.interrupted()
+
+    def _variables_changed(self, body: dict[str, Any], ts: int) -> None:
+        variables = body.get("variables")
+        self.server.changed(variables if isinstance(variables, dict) else {})
+
+    def _purged(self, body: dict[str, Any], ts: int) -> None:
+        self.binlog.purge(str(body.get("to_file", "")))
+
+    def _reset(self, body: dict[str, Any], ts: int) -> None:
+        self.collections.progress("The binary log was reset")
+        self.history.begin_binlog_lineage()
+        self.binlog.begin_lineage("reset")
+
+    def _gtids_assigned(self, body: dict[str, Any], ts: int) -> None:
+        self.collections.progress("gtid_purged was assigned")
+        text = str(body.get("added", ""))
+        try:
+            added = GtidSet.parse(text.removeprefix("+"), tags=self.server.knows_tags)
+        except GtidSetParseError as error:
+            raise JournalError(f"gtid_purged of {self.instance_id!r}: {error}") from error
+        self.history.assigned = self.history.assigned | added
+        self.reporter.fact(FactKind.GTID_PURGED, {"added": str(added)})
+
+    def _channel_administered(self, body: dict[str, Any], ts: int) -> None:
+        name = str(body.get("channel", "")).lower()
+        action = body.get("action")
+        if action not in ("reconnect", "relay_purge"):
+            self.collections.progress(f"Channel {name!r} was administered ({action})")
+        channel = self.history.channel(name)
+        relay = self._relay(name)
+        if action in LINEAGE_ACTIONS:
+            relay.begin_lineage()
+            self.history.begin_channel_lineage(name, relay.lineage)
+        if action in ("reset", "reset_all"):
+            relay.forget_files()
+        if action == "reset_all":
+            del self.history.channels[name]
+        elif action == "change_source":
+            channel.source_uuid = body.get("source_uuid", channel.source_uuid)
+            channel.source_instance = body.get("source_instance")
+            channel.auto_position = bool(body.get("auto_position", True))
+            channel.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
+        if action in ("reconnect", "start_receiver"):
+            relay.reconnected()
+        if action in ("start_receiver", "stop_receiver", *LINEAGE_ACTIONS):
+            channel.receiver_stopped = action == "stop_receiver"
+        self.reporter.fact(FactKind.CHANNEL, {**body, "channel_lineage": relay.lineage})
+
+    def _collection_stepped(self, body: dict[str, Any], ts: int) -> None:
+        self.collections.step(body, ts)
+
+    def _info_written(self, body: dict[str, Any], ts: int) -> None:
+        if body.get("table") == "slave_master_info":
+            self.collections.progress("The receiver flushed its positions")
+
+    def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
+        self.backups.backup_lock(body, self._end_of_binlog())
+
+    def _end_of_binlog(self) -> LogCoordinates | None:
+        if self.binlog.base_name is None or self.binlog.end < 0:
+            return None
+        return LogCoordinates(self.binlog.base_name, self.binlog.file_number, self.binlog.end)
+
+    def _clone_stepped(self, body: dict[str, Any], ts: int) -> None:
+        self.clones.clone(body, ts)
+        self.reporter.fact(FactKind.CLONE, dict(body))
+
+    def _heartbeat(self, body: dict[str, Any], ts: int) -> None:
+        self.reporter.fact(FactKind.TIME, {})
+
+    def _gap(self, body: dict[str, Any], ts: int) -> None:
+        self.reporter.note(
+            ObservationCode.JOURNAL_GAP,
+            "the observer lost records here",
+            at=f"{self.reporter.epoch}:{self.reporter.sequence}",
+            is_undecided=True,
+        )
+        self._lose_records()
+
+    # Rows
+
+    def _answered(self, body: dict[str, Any], ts: int) -> None:
+        self.waiting.append(
+            WaitingRow(
+                body, self.reporter.epoch, self.reporter.sequence, ts, self.server.knows_tags
+            )
+        )
+        self._settle_rows()
+
+    def _settle_rows(self, *, force: bool = False) -> None:
+        """Judge the rows whose coordinates the journal has reached, or never will."""
+        while self.waiting:
+            row = self.waiting[0]
+            is_late = self.ts > row.ts or len(self.waiting) > WAITING_MAX
+            if not (force or is_late or self._has_reached(row)):
+                return
+            del self.waiting[0]
+            self.cuts += judge_answer(row, self)
+            self.event_findings = 0
+
+    def _has_reached(self, row: WaitingRow) -> bool:
+        state = row.state
+        if state is None:
+            return True
+        here = self._end_of_binlog()
+        position = state.position
+        if (
+            position is not None
+            and here is not None
+            and here.base_name == position.base_name
+            and here < position
+        ):
+            return False
+        for name, channel in state.channels.items():
+            relay = self.relays.get(name)
+            flushed = channel.relay
+            if relay is None or flushed is None or relay.end < 0:
+                continue
+            if relay.base_name == flushed.base_name and (relay.file_number, relay.end) < (
+                flushed.file_number,
+                flushed.position,
+            ):
+                return False
+        return True
+
+    # State
+
+    def to_bytes(self) -> bytes:
+        """The whole state, compact and versioned."""
+        arrays: dict[str, Any] = {}
+        binlog, more = self.binlog.dump("binlog")
+        arrays |= more
+        relays = []
+        for number, (name, relay) in enumerate(self.relays.items()):
+            document, more = relay.dump(f"relay{number}")
+            relays.append([name, document])
+            arrays |= more
+        return pack(
+            _MAGIC,
+            _VERSION,
+            {
+                "instance_id": self.instance_id,
+                "disabled": sorted(self.reporter.disabled),
+                "epoch": self.epoch,
+                "next_sequence": self.next_sequence,
+                "ts": self.ts,
+                "event_findings": self.event_findings,
+                "data_lineage": self.data_lineage,
+                "server": self.server.dump(),
+                "history": self.history.dump(),
+                "binlog": binlog,
+                "relays": relays,
+                "collections": self.collections.dump(),
+                "backups": self.backups.dump(),
+                "clones": self.clones.dump(),
+                "waiting": [row.dump() for row in self.waiting],
+            },
+            arrays,
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> InstanceAudit:
+        """Inverse of ``to_bytes``.
+
+        Raises:
+            StateVersionError: The bytes are no state of this version.
+        """
+        document, arrays = unpack(_MAGIC, _VERSION, data)
+        audit = cls(document["instance_id"], frozenset(document["disabled"]))
+        audit.epoch = document["epoch"]
+        audit.next_sequence = document["next_sequence"]
+        audit.ts = document["ts"]
+        audit.event_findings = document["event_findings"]
+        audit.data_lineage = document["data_lineage"]
+        audit.server.load(document["server"])
+        audit.history.load(document["history"])
+        audit.binlog.load(document["binlog"], arrays, "binlog")
+        for number, (name, relay) in enumerate(document["relays"]):
+            audit._relay(name).load(relay, arrays, f"relay{number}")
+        audit.collections.load(document["collections"])
+        audit.backups.load(document["backups"])
+        audit.clones.load(document["clones"])
+        audit.waiting = [WaitingRow.load(row) for row in document["waiting"]]
+        return audit

@@ -1,0 +1,763 @@
+"""Reading an instance's binary log: framing, positions, GTIDs, and the set L that it has logged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coordinates.binlog import EventType, parse_log_file_name
+from coordinates.errors import CoordinateError, GtidSetParseError
+from coordinates.event_window import END, FILE, GNO, MARK, SID, Mark
+from coordinates.facts import FactKind
+from coordinates.growing_set import GrowingGtidSet
+from coordinates.gtid import GtidSet
+from coordinates.invariants.history import BINLOG_FILES_FORM_RANGE
+from coordinates.invariants.log_stream import (
+    BINLOG_FILE_FRAMING,
+    BINLOG_LOG_POS_FIELD_AGREES,
+    BINLOG_ROTATE_SUCCESSOR,
+    GTID_LOGGED_ONCE,
+    GTID_MODE_RESPECTED,
+    OWN_GNO_DENSE,
+    PREVIOUS_GTIDS_CONTINUITY,
+    SEQUENCE_NUMBERS_VALID,
+)
+from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
+from coordinates.journal import FLAG_ARTIFICIAL
+from coordinates.log_reader import EventClass, GroupState, LogReader
+from coordinates.verdict import ObservationCode
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from coordinates.log_reader import Event, GroupScan
+    from coordinates.reporter import Reporter
+    from coordinates.server import Server
+
+    Array = npt.NDArray[Any]
+
+FIRST_POSITION = 4
+XID_GROUPS_REMEMBERED = 64
+ABSENT = -1
+FIELD_MASK = 2**32 - 1
+
+
+class BinlogReader(LogReader):
+    """The binary log.
+
+    Attributes:
+        lineage: How many times the binary log began anew; 0 for the first.
+        logged: L so far: Previous_gtids of all files and the GTIDs of all complete groups.
+        logged_is_complete: False while part of the log was missed and no PREVIOUS_GTIDS has closed
+            the gap; then `logged` is a lower bound.
+        grouped: GTIDs of the groups alone, without what only a PREVIOUS_GTIDS told.
+        local: GTIDs of other servers' UUIDs that this server logged under its own server id.
+        previous: Previous_gtids of each file seen and still kept, by file number.
+        oldest_file: Number of the oldest file kept as far as the journal told, None unknown.
+        table_only: GTIDs that a PREVIOUS_GTIDS added without a group: they must be purged ones.
+        xid_groups: The first groups that ended in XID since the last log_status row.
+    """
+
+    window_limit = 1024
+    log_name = "binary log"
+
+    def __init__(self, reporter: Reporter, server: Server) -> None:
+        super().__init__(reporter, None)
+        self.server = server
+        self.lineage = 0
+        self.logged = GrowingGtidSet()
+        self.logged_is_complete = True
+        self.grouped = GrowingGtidSet()
+        self.file_set = GrowingGtidSet()
+        self.local = GrowingGtidSet()
+        self.previous: dict[int, GtidSet] = {}
+        self.oldest_file: int | None = None
+        self.table_only = GtidSet.EMPTY
+        self.xid_groups: list[tuple[int, int]] = []
+        self.dense_watch: dict[str, tuple[int, GtidSet]] = {}
+        self.file_events = 0
+        self.is_closed = False
+        self.rotate_target: int | None = None
+        self.must_open_file = False
+        self.last_sequence_number = 0
+        self.base_has_past = False
+        self._untold_start = 0
+        self._untold_ends: list[int] = []
+        self._untold_groups: list[tuple[int, ...]] = []
+
+    # Files
+
+    def _switch_file(self, event: Event, base_name: str, file_number: int) -> bool:
+        is_known = self.base_name == base_name and self.end >= 0
+        if self.base_name == base_name and file_number < self.file_number:
+            self._judge_old_file(event, file_number)
+            return False
+        if is_known:
+            self._judge_next_number(base_name, file_number)
+            self._file_ended(self.file_number, self.end)
+        if self.group_state in (GroupState.OPENED, GroupState.BODY):
+            if is_known and not self.must_open_file:
+                self._malformed_group(event, f"it goes on in file number {file_number}")
+            else:
+                self.group_state = GroupState.IDLE
+        if self.base_name is None and self.oldest_file is None:
+            self.oldest_file = file_number
+        self.base_name = base_name
+        self.file_number = file_number
+        self.is_closed = False
+        self.must_open_file = False
+        self.rotate_target = None
+        self.offsets_doubtful = False
+        if event.start == FIRST_POSITION or is_known:
+            self.end = FIRST_POSITION
+            self.file_events = 0
+            self.last_sequence_number = 0
+        else:
+            self.end = event.start
+            self.file_events = 2
+            self.last_sequence_number = ABSENT
+            self.logged_is_complete = False
+        return True
+
+    def _judge_old_file(self, event: Event, file_number: int) -> None:
+        """An event of a file before the present one can only be a second delivery."""
+        present, self.file_number = self.file_number, file_number
+        if not self._is_redelivery(event):
+            self.reporter.note(
+                ObservationCode.EVENT_REDELIVERED,
+                f"an event of the older file {self.file_name} came late; it was dropped",
+                at=f"{self.file_name}:{event.start}",
+                is_undecided=True,
+            )
+        self.file_number = present
+
+    def _judge_next_number(self, base_name: str, file_number: int) -> None:
+        if file_number <= self.file_number + 1:
+            return
+        self.reporter.broken(
+            BINLOG_FILES_FORM_RANGE,
+            at=f"{base_name}#{file_number}",
+            sentence=f"Binary log file number {file_number} follows number {self.file_number}.",
+            observed=file_number,
+            observed_in="number of the file that was opened",
+            expected=self.file_number + 1,
+            expected_in="number after the file before",
+            witness=f"{base_name}#{self.file_number + 1}",
+        )
+
+    def _file_ended(self, file_number: int, end: int) -> None:
+        self.tell()
+        self.reporter.fact(
+            FactKind.FILE_END,
+            {
+                "binlog_lineage": self.lineage,
+                "base_name": self.base_name,
+                "file_number": file_number,
+                "end": end,
+            },
+        )
+
+    # One event in its file
+
+    def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
+        if self.must_open_file:
+            self._judge_appended(event)
+        self._judge_framing(event)
+        self._judge_log_pos(event, end)
+        self.file_events += 1
+        mark = Mark.FRAMING
+        if event_class == EventClass.FRAMING:
+            if event.type == EventType.PREVIOUS_GTIDS:
+                self._read_previous_gtids(event, text or "")
+                mark = Mark.HEADER
+            elif event.type in (EventType.ROTATE, EventType.STOP):
+                if self.group_state in (GroupState.OPENED, GroupState.BODY):
+                    self._malformed_group(event, "the file ends inside the group")
+                if event.type == EventType.ROTATE:
+                    self._judge_rotate(event, text or "")
+                self.is_closed = True
+                mark = Mark.FILE
+            elif self.group_state in (GroupState.OPENED, GroupState.BODY):
+                self._malformed_group(event, "a format description stands inside the group")
+        elif self.file_events == 1:
+            # Another type where FORMAT_DESCRIPTION belongs was judged by its framing alone.
+            mark = Mark.FRAMING
+        else:
+            if event_class == EventClass.OPENER:
+                self._judge_gtid_text(event, text)
+                self._judge_sequence_number(event)
+                self._judge_gtid_mode(event)
+            mark = self._read_group_event(event, event_class, end)
+        if not self._untold_ends:
+            self._untold_start = event.start
+        self._untold_ends.append(end)
+        if mark is Mark.GROUP:
+            group = self.group
+            self._untold_groups.append(
+                (
+                    len(self._untold_ends) - 1,
+                    group.sid,
+                    group.gno,
+                    group.server_id,
+                    group.commit_ts,
+                )
+            )
+        return mark
+
+    def tell(self) -> None:
+        """Hand what the event-by-event path has gathered to the fleet."""
+        if not self._untold_ends:
+            return
+        groups = np.array(self._untold_groups, dtype=np.int64).reshape(-1, 5)
+        ends = np.array(self._untold_ends, dtype=np.int64)
+        self._untold_ends = []
+        self._untold_groups = []
+        self._tell_logged(self._untold_start, ends, *(groups[:, i] for i in range(5)))
+
+    def _judge_appended(self, event: Event) -> None:
+        self.must_open_file = False
+        self.reporter.broken(
+            BINLOG_FILES_FORM_RANGE,
+            at=f"{self.file_name}:{event.start}",
+            sentence=f"After a start the binary log goes on in the old file {self.file_name}; a "
+            "start opens the next one.",
+            observed=f"{self.file_name}:{event.start}",
+            observed_in="first event after the start",
+            expected=f"file number {self.file_number + 1}",
+            expected_in="every start opens a file",
+            witness=f"{self.file_name}:{event.start}",
+        )
+
+    def _judge_framing(self, event: Event) -> None:
+        place = self.file_events
+        wanted = (EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS)
+        if self.is_closed:
+            expected = "nothing"
+            where = "after ROTATE or STOP"
+            self.is_closed = False
+        elif place < len(wanted) and event.type != wanted[place]:
+            expected = wanted[place].name
+            where = "first event of a file" if place == 0 else "second event of a file"
+        else:
+            return
+        at = f"{self.file_name}:{event.start}"
+        self.reporter.broken(
+            BINLOG_FILE_FRAMING,
+            at=at,
+            sentence=f"The event at {at} has type {event.type} where {expected} belongs.",
+            observed=f"event type {event.type}",
+            observed_in=f"binary log at {at}",
+            expected=expected,
+            expected_in=where,
+            witness=at,
+        )
+
+    def _judge_log_pos(self, event: Event, end: int) -> None:
+        if event.log_pos in (0, ABSENT) or event.flags & FLAG_ARTIFICIAL:
+            return
+        if event.log_pos == end & FIELD_MASK or self.offsets_doubtful:
+            return
+        at = f"{self.file_name}:{event.start}"
+        self.reporter.broken(
+            BINLOG_LOG_POS_FIELD_AGREES,
+            at=at,
+            sentence=f"The event at {at} ends at {end}, but its header says {event.log_pos}.",
+            observed=event.log_pos,
+            observed_in="field log_pos of the event's header",
+            expected=end & FIELD_MASK,
+            expected_in="end of the event modulo 2^32",
+            witness=at,
+        )
+
+    def _judge_rotate(self, event: Event, next_file: str) -> None:
+        if event.flags & FLAG_ARTIFICIAL:
+            return
+        try:
+            base_name, number = parse_log_file_name(next_file)
+        except CoordinateError:
+            base_name, number = next_file, -1
+        position = FIRST_POSITION if event.value == ABSENT else event.value
+        self.rotate_target = number if number > 0 else None
+        expected = (self.base_name, self.file_number + 1, FIRST_POSITION)
+        if (base_name, number, position) == expected:
+            return
+        at = f"{self.file_name}:{event.start}"
+        self.reporter.broken(
+            BINLOG_ROTATE_SUCCESSOR,
+            at=at,
+            sentence=f"The ROTATE at {at} does not name the next file at position 4.",
+            observed=f"{next_file!r} position {position}",
+            observed_in=f"ROTATE at {at}",
+            expected=f"file number {self.file_number + 1} position {FIRST_POSITION}",
+            expected_in="next file of the binary log",
+            witness=at,
+        )
+
+    def _judge_sequence_number(self, event: Event) -> None:
+        number, parent = event.sequence_number, event.last_committed
+        if ABSENT in (number, parent) or (number, parent) == (0, 0):
+            self.last_sequence_number = ABSENT
+            return
+        last, self.last_sequence_number = self.last_sequence_number, number
+        is_next = last == ABSENT or number == last + 1
+        if is_next and 0 <= parent < number:
+            return
+        at = f"{self.file_name}:{event.start}"
+        if is_next:
+            expected: object = f"from 0 to {number - 1}"
+            observed: object = parent
+            field = "last_committed"
+        else:
+            expected, observed, field = last + 1, number, "sequence_number"
+        self.reporter.broken(
+            SEQUENCE_NUMBERS_VALID,
+            at=at,
+            sentence=f"The group at {at} has {field} {observed} where {expected} belongs.",
+            observed=observed,
+            observed_in=f"{field} of the group at {at}",
+            expected=expected,
+            expected_in="sequence of the groups of the file",
+            witness=at,
+        )
+
+    def _judge_gtid_mode(self, event: Event) -> None:
+        mode = self.server.gtid_mode
+        is_anonymous = event.type == EventType.ANONYMOUS_GTID
+        if mode != ("ON" if is_anonymous else "OFF"):
+            return
+        at = f"{self.file_name}:{event.start}"
+        kind = "an anonymous group" if is_anonymous else "a group with a GTID"
+        self.reporter.broken(
+            GTID_MODE_RESPECTED,
+            at=at,
+            sentence=f"Under gtid_mode={mode} {kind} was logged at {at}.",
+            observed=kind,
+            observed_in=f"binary log at {at}",
+            expected="a GTID" if is_anonymous else "no GTID",
+            expected_in=f"gtid_mode={mode}",
+            witness=at,
+        )
+
+    def _read_previous_gtids(self, event: Event, text: str) -> None:
+        at = f"{self.file_name}:{event.start}"
+        try:
+            previous = GtidSet.parse(text, tags=self.server.knows_tags)
+        except GtidSetParseError as error:
+            self.reporter.broken(
+                GTID_TEXT_WELLFORMED,
+                at=at,
+                sentence=f"The Previous_gtids of {self.file_name} cannot be read: {error}",
+                observed=repr(text),
+                observed_in=f"PREVIOUS_GTIDS at {at}",
+                expected="a GTID set",
+                expected_in="MySQL manual: GTID sets",
+                witness=repr(text[:60]),
+            )
+            self.logged_is_complete = False
+            return
+        if self.logged_is_complete and self.base_has_past:
+            before = self.file_set.freeze()
+            missing = before - previous
+            if missing:
+                self._report_discontinuity(at, missing, before, previous)
+            extra = previous - before - self.logged.freeze()
+            if extra:
+                self.table_only = self.table_only | extra
+        self.base_has_past = True
+        self.logged.add_set(previous)
+        self.logged_is_complete = True
+        self.file_set = GrowingGtidSet(previous)
+        self.previous[self.file_number] = previous
+        self.tell()
+        self.reporter.fact(
+            FactKind.PREVIOUS,
+            {
+                "binlog_lineage": self.lineage,
+                "base_name": self.base_name,
+                "file_number": self.file_number,
+                "gtid_set": str(previous),
+            },
+        )
+
+    def _report_discontinuity(
+        self, at: str, missing: GtidSet, before: GtidSet, previous: GtidSet
+    ) -> None:
+        self.reporter.broken(
+            PREVIOUS_GTIDS_CONTINUITY,
+            at=at,
+            sentence=f"Previous_gtids of {self.file_name} lacks {missing.first(3)}, which the "
+            "file before holds.",
+            observed=previous,
+            observed_in=f"PREVIOUS_GTIDS at {at}",
+            expected=before,
+            expected_in="Previous_gtids and groups of the file before",
+            witness=missing.first(10),
+        )
+
+    # Groups
+
+    def _group_complete(self, event: Event, end: int) -> None:
+        group = self.group
+        if event.type == EventType.XID and len(self.xid_groups) < XID_GROUPS_REMEMBERED:
+            self.xid_groups.append((group.sid, group.gno))
+        if group.sid < 0:
+            return
+        sid = self.sids[group.sid]
+        at = f"{self.file_name}:{group.start}"
+        if self.logged.contains(sid, group.gno):
+            self.reporter.broken(
+                GTID_LOGGED_ONCE,
+                at=at,
+                sentence=f"The group at {at} has the GTID {sid}:{group.gno}, which the binary log "
+                "holds already.",
+                observed=f"{sid}:{group.gno}",
+                observed_in=f"group at {at}",
+                expected="a GTID not logged before",
+                expected_in="binary log before this group",
+                witness=f"{sid}:{group.gno}",
+            )
+        self._judge_density(sid, group.gno, at)
+        for gtids in (self.logged, self.grouped, self.file_set):
+            gtids.add(sid, group.gno)
+        if self._is_local(sid, group.server_id):
+            self.local.add(sid, group.gno)
+
+    def _is_local(self, sid: str, server_id: int) -> bool:
+        own = self.server.server_uuid
+        return (
+            server_id == self.server.server_id
+            and server_id != ABSENT
+            and own is not None
+            and not sid.startswith(own)
+        )
+
+    def _judge_density(self, sid: str, gno: int, at: str) -> None:
+        watch = self.dense_watch.get(sid)
+        if watch is None:
+            return
+        free, owned = watch
+        if owned.contains_gnos(sid, np.array([gno], dtype=np.int64))[0]:
+            return
+        del self.dense_watch[sid]
+        if gno <= free or self.logged.contains(sid, gno):
+            return
+        self.reporter.broken(
+            OWN_GNO_DENSE,
+            at=f"{sid}:{free}",
+            sentence=f"The group at {at} took {sid}:{gno} although {sid}:{free} was free.",
+            observed=f"{sid}:{gno}",
+            observed_in=f"group at {at}",
+            expected=f"{sid}:{free}",
+            expected_in="smallest free GNO of the server's own UUID",
+            witness=f"{sid}:{free}",
+        )
+
+    def watch_density(self, used: GtidSet, owned: GtidSet) -> None:
+        """At a row: the smallest free own GNO below the last one must be the next one taken.
+
+        Args:
+            used: Everything executed, purged or owned by a session at the row.
+            owned: The owned part of it.
+        """
+        own = self.server.server_uuid
+        if own is None or not self.logged_is_complete:
+            return
+        taken = GrowingGtidSet(used | self.logged.freeze())
+        for sid in self.sids:
+            if sid.startswith(own):
+                free = taken.first_free(sid)
+                if free < self.logged.last(sid):
+                    self.dense_watch.setdefault(sid, (free, owned))
+
+    def _tell_logged(
+        self,
+        start: int,
+        event_ends: Array,
+        group_event: Array,
+        sid: Array,
+        gno: Array,
+        server_id: Array,
+        commit_ts: Array,
+    ) -> None:
+        used = np.unique(sid[sid >= 0])
+        local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
+        local[used] = np.arange(len(used), dtype=np.int32)
+        self.reporter.fact(
+            FactKind.LOGGED,
+            {
+                "binlog_lineage": self.lineage,
+                "base_name": self.base_name,
+                "file_number": self.file_number,
+                "start": start,
+                "sids": [self.sids[i] for i in used.tolist()],
+            },
+            {
+                "event_ends": event_ends,
+                "group_event": group_event.astype(np.int32),
+                "group_sid": local[sid],
+                "group_gno": gno.astype(np.int64),
+                "group_server_id": server_id.astype(np.int64),
+                "group_commit_ts": commit_ts.astype(np.int64),
+            },
+        )
+
+    # Whole columns
+
+    def _run_is_regular(self, run: dict[str, Array], scan: GroupScan) -> bool:
+        if self.is_closed or self.must_open_file or self.file_events < 2 or self.dense_watch:
+            return False
+        fields = run["log_pos"]
+        wrong = fields != (run["end"] & FIELD_MASK)
+        if wrong.any() and not ((fields[wrong] <= 0) | self._artificial(run, wrong)).all():
+            return False
+        openers = scan.openers
+        numbers = run["sequence_number"][openers]
+        parents = run["last_committed"][openers]
+        if len(openers):
+            first = self.last_sequence_number + 1
+            if self.last_sequence_number == ABSENT or not (
+                np.array_equal(numbers, np.arange(first, first + len(openers)))
+                and (parents >= 0).all()
+                and (parents < numbers).all()
+            ):
+                return False
+        anonymous = run["type"][openers] == EventType.ANONYMOUS_GTID
+        if (run["gno"][openers][~anonymous] < 1).any() or (
+            run["sid"][openers][~anonymous] < 0
+        ).any():
+            return False
+        mode = self.server.gtid_mode
+        if (mode == "ON" and anonymous.any()) or (mode == "OFF" and not anonymous.all()):
+            return False
+        return self._gtids_are_new(scan)
+
+    def _artificial(self, run: dict[str, Array], wrong: Array) -> Array:
+        return np.asarray((run["flags"][wrong] & FLAG_ARTIFICIAL) != 0)
+
+    def _gtids_are_new(self, scan: GroupScan) -> bool:
+        for number, gnos in _by_sid(scan):
+            if self.logged.contains_any(self.sids[number], gnos):
+                return False
+            if len(gnos) > 1 and not (gnos[1:] > gnos[:-1]).all():
+                if len(np.unique(gnos)) < len(gnos):
+                    return False
+        return True
+
+    def _take_run(self, run: dict[str, Array], scan: GroupScan, mapping: Array) -> None:
+        self.tell()
+        if len(scan.openers):
+            self.last_sequence_number = int(run["sequence_number"][scan.openers[-1]])
+        self.file_events += len(run["start"])
+        for number, gnos in _by_sid(scan):
+            sid = self.sids[number]
+            for gtids in (self.logged, self.grouped, self.file_set):
+                gtids.add_gnos(sid, gnos)
+            own = self.server.server_uuid
+            if own is not None and not sid.startswith(own) and self.server.server_id is not None:
+                mine = (scan.sid == number) & (scan.server_id == self.server.server_id)
+                if mine.any():
+                    self.local.add_gnos(sid, scan.gno[mine])
+        if len(self.xid_groups) < XID_GROUPS_REMEMBERED:
+            xids = np.flatnonzero(run["type"][scan.ends] == EventType.XID)
+            xids = xids[: XID_GROUPS_REMEMBERED - len(self.xid_groups)]
+            self.xid_groups += zip(scan.sid[xids].tolist(), scan.gno[xids].tolist(), strict=True)
+        self._remember_run(run, scan, mapping, None)
+        self._tell_logged(
+            int(run["start"][0]),
+            run["end"],
+            scan.ends,
+            scan.sid,
+            scan.gno,
+            scan.server_id,
+            scan.commit_ts,
+        )
+
+    # What happens to the log as a whole
+
+    def server_started(self, crashed: bool, recovered: tuple[str, int] | None) -> None:
+        """A boot: the next event opens a file; after a crash what was torn or lost leaves L."""
+        self.must_open_file = self.base_name is not None
+        self.dense_watch = {}
+        if self.group_state in (GroupState.OPENED, GroupState.BODY):
+            self.group_state = GroupState.IDLE
+        elif self.group_state is GroupState.RESYNC:
+            self.group_state = GroupState.IDLE
+        if not crashed or self.base_name is None:
+            return
+        if recovered is None:
+            self.forget_logged()
+            return
+        try:
+            base_name, file_number = parse_log_file_name(recovered[0])
+        except CoordinateError:
+            base_name, file_number = recovered[0], -1
+        if base_name != self.base_name or not self.window.covers(file_number, recovered[1]):
+            self.forget_logged()
+            return
+        gone = self.window.truncate(file_number, recovered[1])
+        lost = gone[(gone[:, MARK] == Mark.GROUP) & (gone[:, SID] >= 0)]
+        if len(lost):
+            gtids = GtidSet.from_groups(self.sids, lost[:, SID], lost[:, GNO])
+            self.logged = GrowingGtidSet(self.logged.freeze() - gtids)
+            self.grouped = GrowingGtidSet(self.grouped.freeze() - gtids)
+            self.file_set = GrowingGtidSet(self.file_set.freeze() - gtids)
+            self.local = GrowingGtidSet(self.local.freeze() - gtids)
+        if file_number == self.file_number:
+            self.end = min(self.end, recovered[1])
+        elif len(gone) and (gone[:, FILE] > file_number).any():
+            self.file_number = file_number
+            self.end = recovered[1]
+
+    def forget_logged(self) -> None:
+        """What was logged is uncertain until the next PREVIOUS_GTIDS."""
+        self.logged_is_complete = False
+        self.logged = GrowingGtidSet()
+        self.grouped = GrowingGtidSet()
+        self.file_set = GrowingGtidSet()
+        self.window.clear()
+
+    def lose_continuity(self) -> None:
+        """Part of the file is missing: L is a lower bound until the next PREVIOUS_GTIDS."""
+        super().lose_continuity()
+        self.logged_is_complete = False
+        self.last_sequence_number = ABSENT
+        self.dense_watch = {}
+        self.tell()
+        self.reporter.fact(FactKind.GAP, {})
+
+    def begin_lineage(self, reason: str) -> None:
+        """The binary log begins anew: RESET, clone or restore."""
+        self.lineage += 1
+        self.base_name = None
+        self.end = -1
+        self.group_state = GroupState.IDLE
+        self.logged = GrowingGtidSet()
+        self.grouped = GrowingGtidSet()
+        self.file_set = GrowingGtidSet()
+        self.local = GrowingGtidSet()
+        self.logged_is_complete = True
+        self.base_has_past = False
+        self.previous = {}
+        self.oldest_file = None
+        self.table_only = GtidSet.EMPTY
+        self.xid_groups = []
+        self.dense_watch = {}
+        self.is_closed = False
+        self.must_open_file = False
+        self.window.clear()
+        self.window.has_forgotten = False
+        self.reporter.fact(FactKind.LINEAGE, {"binlog_lineage": self.lineage, "reason": reason})
+
+    def purge(self, to_file: str) -> None:
+        """PURGE: `to_file` is the oldest file now."""
+        try:
+            base_name, number = parse_log_file_name(to_file)
+        except CoordinateError:
+            self.oldest_file = None
+            return
+        at = f"purge to {to_file}"
+        if base_name == self.base_name and number > self.file_number:
+            self.reporter.broken(
+                BINLOG_FILES_FORM_RANGE,
+                at=at,
+                sentence=f"The purge to {to_file} removed the active file {self.file_name}.",
+                observed=to_file,
+                observed_in="oldest file after the purge",
+                expected=f"at most {self.file_name}",
+                expected_in="file being written",
+                witness=to_file,
+            )
+        self.oldest_file = number
+        self.previous = {n: gtids for n, gtids in self.previous.items() if n >= number}
+        self.reporter.fact(
+            FactKind.PURGED,
+            {"binlog_lineage": self.lineage, "base_name": base_name, "file_number": number},
+        )
+
+    # State
+
+    def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Document and arrays for the state bytes."""
+        document, arrays = super().dump(prefix)
+        document |= {
+            "lineage": self.lineage,
+            "logged": str(self.logged.freeze()),
+            "logged_is_complete": self.logged_is_complete,
+            "grouped": str(self.grouped.freeze()),
+            "file_set": str(self.file_set.freeze()),
+            "local": str(self.local.freeze()),
+            "previous": [[number, str(gtids)] for number, gtids in self.previous.items()],
+            "oldest_file": self.oldest_file,
+            "table_only": str(self.table_only),
+            "xid_groups": self.xid_groups,
+            "dense_watch": [[s, free, str(o)] for s, (free, o) in self.dense_watch.items()],
+            "file_events": self.file_events,
+            "is_closed": self.is_closed,
+            "rotate_target": self.rotate_target,
+            "must_open_file": self.must_open_file,
+            "last_sequence_number": self.last_sequence_number,
+            "base_has_past": self.base_has_past,
+        }
+        return document, arrays
+
+    def load(self, document: dict[str, Any], arrays: dict[str, Array], prefix: str) -> None:
+        """Inverse of ``dump``."""
+        super().load(document, arrays, prefix)
+        for name in ("logged", "grouped", "file_set", "local"):
+            setattr(self, name, GrowingGtidSet(GtidSet.parse(document[name])))
+        self.lineage = document["lineage"]
+        self.logged_is_complete = document["logged_is_complete"]
+        self.previous = {number: GtidSet.parse(text) for number, text in document["previous"]}
+        self.oldest_file = document["oldest_file"]
+        self.table_only = GtidSet.parse(document["table_only"])
+        self.xid_groups = [(sid, gno) for sid, gno in document["xid_groups"]]
+        self.dense_watch = {
+            sid: (free, GtidSet.parse(owned)) for sid, free, owned in document["dense_watch"]
+        }
+        self.file_events = document["file_events"]
+        self.is_closed = document["is_closed"]
+        self.rotate_target = document["rotate_target"]
+        self.must_open_file = document["must_open_file"]
+        self.last_sequence_number = document["last_sequence_number"]
+        self.base_has_past = document["base_has_past"]
+
+    # Questions of the judges
+
+    def logged_at(self, file_number: int, position: int) -> GtidSet | None:
+        """L(P), None when the place is older than what is remembered or L is incomplete."""
+        if not self.logged_is_complete:
+            return None
+        logged = self.logged.freeze()
+        if (file_number, position) >= (self.file_number, self.end):
+            return logged
+        if not self.window.covers(file_number, position):
+            return None
+        later = self.groups_after(file_number, position)
+        if not len(later):
+            return logged
+        return logged - GtidSet.from_groups(self.sids, later[:, SID], later[:, GNO])
+
+    def groups_after(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
+        """Remembered groups with a GTID that end beyond the place."""
+        rows = self.window.after(file_number, position)
+        return rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0)]
+
+    def groups_up_to(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
+        """Remembered groups with a GTID that end at or before the place, oldest first."""
+        rows = self.window.rows()
+        rows = rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0)]
+        earlier = (rows[:, FILE] < file_number) | (
+            (rows[:, FILE] == file_number) & (rows[:, END] <= position)
+        )
+        return rows[earlier]
+
+
+def _by_sid(scan: GroupScan) -> list[tuple[int, Array]]:
+    """(index of a sid, its GNOs in log order) for each sid of the run."""
+    sid, gno = scan.sid, scan.gno
+    if not len(sid):
+        return []
+    if sid[0] == sid[-1] and (sid == sid[0]).all():
+        return [] if sid[0] < 0 else [(int(sid[0]), gno)]
+    return [(int(n), gno[sid == n]) for n in np.unique(sid) if n >= 0]

@@ -1,0 +1,68 @@
+"""The judgement of one row: which invariants held, which were broken, which stay undecided, why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coordinates.invariants._registry import Invariant
+    from coordinates.reporter import Reporter
+
+
+class Judgement:
+    """Collects the answers of the judges for one log_status row.
+
+    Answers are kept per scope: None for the instance, else the channel.
+    """
+
+    def __init__(self, reporter: Reporter, collection_id: str) -> None:
+        self.reporter = reporter
+        self.collection_id = collection_id
+        self._held: dict[str | None, set[str]] = {}
+        self._broken: dict[str | None, list[str]] = {}
+        self._undecided: dict[str | None, dict[str, str]] = {}
+
+    def wants(self, invariant: Invariant) -> bool:
+        """Whether the invariant is switched on."""
+        return invariant.name not in self.reporter.disabled
+
+    def holds(self, invariant: Invariant, channel: str | None = None) -> None:
+        """The row keeps the invariant."""
+        if self.wants(invariant):
+            self._held.setdefault(channel, set()).add(invariant.name)
+
+    def undecided(self, invariant: Invariant, reason: str, channel: str | None = None) -> None:
+        """The evidence does not suffice."""
+        if self.wants(invariant):
+            self._undecided.setdefault(channel, {}).setdefault(invariant.name, reason)
+
+    def broken(self, invariant: Invariant, *, channel: str | None = None, **finding: Any) -> None:
+        """The row breaks the invariant; ``finding`` as in ``Reporter.broken``."""
+        if not self.wants(invariant):
+            return
+        names = self._broken.setdefault(channel, [])
+        if invariant.name not in names:
+            names.append(invariant.name)
+        finding.setdefault("at", self.collection_id)
+        self.reporter.broken(
+            invariant, channel=channel, collection_id=self.collection_id, **finding
+        )
+
+    def is_broken(self, *invariants: Invariant, channel: str | None = None) -> bool:
+        """Whether any of them was broken so far."""
+        names = self._broken.get(channel, [])
+        return any(invariant.name in names for invariant in invariants)
+
+    def broken_names(self, channel: str | None) -> list[str]:
+        """Broken invariants of one scope, in order of judging."""
+        return list(self._broken.get(channel, []))
+
+    def undecided_reasons(self, channel: str | None) -> dict[str, str]:
+        """Undecided invariants of one scope with their reasons, without those that broke."""
+        broken = self._broken.get(channel, [])
+        return {n: r for n, r in self._undecided.get(channel, {}).items() if n not in broken}
+
+    def evaluated(self, channel: str | None) -> int:
+        """How many invariants were judged in one scope."""
+        decided = self._held.get(channel, set()) | set(self._broken.get(channel, []))
+        return len(decided - self.undecided_reasons(channel).keys())

@@ -1,0 +1,54 @@
+"""What every judge of a row looks at, and how a value may fall against the row before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coordinates.binlog import LogCoordinates
+    from coordinates.binlog_reader import BinlogReader
+    from coordinates.history import History
+    from coordinates.judging.judgement import Judgement
+    from coordinates.log_status import ServerState
+    from coordinates.relay_reader import RelayReader
+    from coordinates.server import Server
+
+
+@dataclass(slots=True)
+class Row:
+    """One log_status row and the instance's accounts at its place."""
+
+    collection_id: str
+    ts: int
+    body: Mapping[str, Any]
+    state: ServerState
+    server: Server
+    binlog: BinlogReader
+    relays: Mapping[str, RelayReader]
+    history: History
+    judgement: Judgement
+
+
+def same_family(left: LogCoordinates | None, right: LogCoordinates | None) -> bool:
+    """Whether two coordinates are both known and comparable."""
+    return left is not None and right is not None and left.base_name == right.base_name
+
+
+def falls(fallen: dict[str, Any], name: str, value: Any, before: Any) -> bool:
+    """Whether ``value`` fell against ``before`` and nobody has said so yet (reading rule R3).
+
+    A fall is told once: when the next value goes on from the fallen one, history has changed, and
+    the new line is accepted. ``fallen`` remembers the fallen value by ``name``.
+    """
+    if before is None or before <= value:
+        fallen.pop(name, None)
+        return False
+    last = fallen.get(name)
+    if last is not None and last <= value:
+        del fallen[name]
+        return False
+    fallen[name] = value
+    return True

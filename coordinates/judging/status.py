@@ -1,0 +1,347 @@
+"""Judging one instance's answer to a collection: the row becomes cuts, findings and a fact."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinates.cut import Cut
+from coordinates.facts import FactKind
+from coordinates.invariants.readable import (
+    CHANNEL_ROWS_UNIQUE,
+    GTID_TEXT_CANONICAL,
+    GTID_TEXT_WELLFORMED,
+    LOG_STATUS_ROW_COMPLETE,
+    SNAPSHOT_NEVER_SILENTLY_EMPTY,
+)
+from coordinates.invariants.snapshot import (
+    EXECUTED_WITHIN_LOGGED,
+    SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
+)
+from coordinates.judging.binlog_row import judge_binlog_row
+from coordinates.judging.channel_row import judge_channel_rows
+from coordinates.judging.judgement import Judgement
+from coordinates.judging.redo_row import judge_redo_row
+from coordinates.judging.row import Row
+from coordinates.log_status import ServerState, read_log_status
+from coordinates.verdict import ObservationCode, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coordinates.audit import InstanceAudit
+    from coordinates.binlog import LogCoordinates
+    from coordinates.judging.channel_row import RelayView
+
+REFUSED_CODES = frozenset({1142, 1227})
+"""ER_TABLEACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR."""
+FAILED_CODE = 3722
+"""ER_UNABLE_TO_COLLECT_LOG_STATUS."""
+TIER_0 = (
+    GTID_TEXT_WELLFORMED,
+    GTID_TEXT_CANONICAL,
+    LOG_STATUS_ROW_COMPLETE,
+    CHANNEL_ROWS_UNIQUE,
+    SNAPSHOT_NEVER_SILENTLY_EMPTY,
+)
+HEART = (EXECUTED_WITHIN_LOGGED, SNAPSHOT_POSITION_ON_GROUP_BOUNDARY)
+"""Without these two a row cannot be called consistent; others undecided are told beside it."""
+
+
+class WaitingRow:
+    """One ``log_status`` record at its journal place, read once; it may wait for the journal."""
+
+    __slots__ = ("body", "epoch", "sequence", "state", "tags", "ts")
+
+    def __init__(
+        self, body: dict[str, Any], epoch: int, sequence: int, ts: int, tags: bool
+    ) -> None:
+        self.body = body
+        self.epoch = epoch
+        self.sequence = sequence
+        self.ts = ts
+        self.tags = tags
+        has_row = body.get("row") is not None
+        self.state: ServerState | None = read_log_status(body, tags=tags) if has_row else None
+
+    def dump(self) -> list[Any]:
+        """For the state bytes."""
+        return [self.body, self.epoch, self.sequence, self.ts, self.tags]
+
+    @classmethod
+    def load(cls, document: list[Any]) -> WaitingRow:
+        """Inverse of ``dump``."""
+        return cls(*document)
+
+
+def judge_answer(waiting: WaitingRow, audit: InstanceAudit) -> list[Cut]:
+    """Judge one answer and return its rows of the cut table."""
+    reporter = audit.reporter
+    reporter.look_at(waiting.epoch, waiting.sequence, waiting.ts)
+    collection_id = str(waiting.body.get("collection_id"))
+    judgement = Judgement(reporter, collection_id)
+    if waiting.state is None:
+        return [_judge_no_row(waiting, audit, judgement, collection_id)]
+    state = waiting.state
+    _judge_readable(state, judgement, waiting.body)
+    audit.server.server_uuid = audit.server.server_uuid or state.server_uuid
+    base = _server_half(waiting, audit, collection_id)
+    channels = {name: _channel_half(base, state, name) for name in state.channels}
+    row = Row(
+        collection_id=collection_id,
+        ts=waiting.ts,
+        body=waiting.body,
+        state=state,
+        server=audit.server,
+        binlog=audit.binlog,
+        relays=audit.relays,
+        history=audit.history,
+        judgement=judgement,
+    )
+    previous = _previous_half(audit)
+    view = judge_binlog_row(row)
+    judge_redo_row(row)
+    views = judge_channel_rows(row)
+    audit.backups.judge_row(state, audit.server.is_backup_safe, judgement)
+    audit.history.has_row = True
+    _tell_status(waiting, audit, collection_id)
+    instance = base | previous
+    instance |= {
+        "scope": "instance",
+        "journal_gtid_set": None if view.logged is None else str(view.logged),
+        "commit_lag": view.lag,
+        "commit_lag_max": audit.server.commit_lag_max,
+        "commits_are_ordered": audit.server.commits_are_ordered,
+        "event_findings": audit.event_findings,
+    }
+    if view.boundary is not None:
+        instance["journal_binary_log_file"], instance["journal_binary_log_position"] = view.boundary
+    cuts = [Cut(**instance, **_answers(judgement, None))]
+    cuts += [
+        Cut(**channels[name], **_journal_half(views.get(name)), **_answers(judgement, name))
+        for name in sorted(channels)
+    ]
+    return cuts
+
+
+# Answers without a row
+
+
+def _judge_no_row(
+    waiting: WaitingRow, audit: InstanceAudit, judgement: Judgement, collection_id: str
+) -> Cut:
+    reporter, error = audit.reporter, waiting.body.get("error")
+    values: dict[str, Any] = {
+        "collection_id": collection_id,
+        "instance_id": audit.instance_id,
+        "scope": "instance",
+        "ts": waiting.ts,
+        "epoch": waiting.epoch,
+        "sequence": waiting.sequence,
+        "profile": audit.server.profile,
+        "server_uuid": audit.server.server_uuid,
+        "event_findings": audit.event_findings,
+    }
+    if not isinstance(error, dict) or not error:
+        values["answer"] = "empty"
+        judgement.broken(
+            SNAPSHOT_NEVER_SILENTLY_EMPTY,
+            sentence=f"Collection {collection_id} brought no row and no error.",
+            observed="zero rows, no error",
+            observed_in="query of performance_schema.log_status",
+            expected="one row, or error 1142, 1227 or 3722",
+            expected_in="WL#9452, I-2 and I-3",
+            witness=collection_id,
+        )
+    else:
+        values |= _refusal(error)
+        judgement.holds(SNAPSHOT_NEVER_SILENTLY_EMPTY)
+        reporter.note(
+            {
+                "refused": ObservationCode.LOG_STATUS_REFUSED,
+                "failed": ObservationCode.LOG_STATUS_FAILED,
+            }.get(values["answer"], ObservationCode.LOG_STATUS_MISSING),
+            f"collection {collection_id} brought no row: {values['error_text']}",
+            at=collection_id,
+            is_undecided=True,
+            collection_id=collection_id,
+        )
+    reporter.fact(FactKind.NO_STATUS, {"collection_id": collection_id, "reason": values["answer"]})
+    answers = _answers(judgement, None)
+    if not answers["broken"]:
+        answers["verdict"] = Verdict.UNDECIDED.value
+        answers["undecided"] = f"log_status: {values['answer']}"
+    return Cut(**values, **answers)
+
+
+def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
+    code = error.get("code")
+    code = code if isinstance(code, int) and not isinstance(code, bool) else None
+    if error.get("timed_out"):
+        answer, text = "missing", "the query timed out"
+    elif error.get("unreachable"):
+        answer, text = "missing", "the server was not reachable"
+    elif code in REFUSED_CODES:
+        answer, text = "refused", "access denied"
+    else:
+        answer, text = "failed", f"error {code}"
+    if error.get("message"):
+        text = f"{text}: {error['message']}"
+    if error.get("column"):
+        text = f"{text} (column {error['column']})"
+    return {"answer": answer, "error_code": code, "error_text": text}
+
+
+# Tier 0
+
+
+def _judge_readable(state: ServerState, judgement: Judgement, body: Mapping[str, Any]) -> None:
+    for rule in TIER_0:
+        judgement.holds(rule)
+    seen: set[tuple[str, str]] = set()
+    for problem in state.problems:
+        if (problem.invariant.name, problem.datum) in seen:
+            continue
+        seen.add((problem.invariant.name, problem.datum))
+        judgement.broken(
+            problem.invariant,
+            at=f"{judgement.collection_id} {problem.datum}",
+            sentence=problem.sentence,
+            observed=problem.observed,
+            observed_in=f"{problem.datum} of the answer to {body.get('collection_id')}",
+            expected=problem.expected,
+            expected_in="MySQL manual: performance_schema.log_status",
+            witness=problem.observed,
+        )
+
+
+# Halves of the cut
+
+
+def _server_half(waiting: WaitingRow, audit: InstanceAudit, collection_id: str) -> dict[str, Any]:
+    state = waiting.state or ServerState()
+    return {
+        "collection_id": collection_id,
+        "instance_id": audit.instance_id,
+        "ts": waiting.ts,
+        "epoch": waiting.epoch,
+        "sequence": waiting.sequence,
+        "server_uuid": state.server_uuid,
+        "profile": audit.server.profile,
+        "gtid_executed": _text(state.executed),
+        "gtid_purged": _text(state.purged),
+        "gtid_owned": _text(state.owned),
+        "lsn": state.lsn,
+        "lsn_checkpoint": state.lsn_checkpoint,
+        **_place("binary_log_file", "binary_log_position", state.position),
+    }
+
+
+def _channel_half(base: Mapping[str, Any], state: ServerState, name: str) -> dict[str, Any]:
+    channel = state.channels[name]
+    kept = ("collection_id", "instance_id", "ts", "epoch", "sequence", "server_uuid", "profile")
+    return {
+        **{key: base[key] for key in kept},
+        "scope": "channel",
+        "channel": name,
+        "source_uuid": channel.source_uuid,
+        "retrieved_gtid_set": _text(channel.retrieved),
+        **_place("relay_log_file", "relay_log_position", channel.relay),
+        **_place("applied_relay_log_file", "applied_relay_log_position", channel.applied),
+        **_place("read_source_log_file", "read_source_log_pos", channel.read),
+        **_place("exec_source_log_file", "exec_source_log_pos", channel.executed),
+    }
+
+
+def _journal_half(view: RelayView | None) -> dict[str, Any]:
+    if view is None:
+        return {}
+    file, position = view.end if view.end is not None else (None, None)
+    return {
+        "journal_relay_log_file": file,
+        "journal_relay_log_position": position,
+        "journal_retrieved_gtid_set": _text(view.received),
+    }
+
+
+def _previous_half(audit: InstanceAudit) -> dict[str, Any]:
+    history = audit.history
+    return {
+        "previous_gtid_executed": _text(history.executed),
+        "previous_gtid_purged": _text(history.purged),
+        "previous_lsn": history.numbers.get("LSN"),
+        **_place("previous_binary_log_file", "previous_binary_log_position", history.position),
+    }
+
+
+def _answers(judgement: Judgement, channel: str | None) -> dict[str, Any]:
+    broken = judgement.broken_names(channel)
+    undecided = judgement.undecided_reasons(channel)
+    evaluated = judgement.evaluated(channel)
+    verdict = Verdict.CONSISTENT
+    if broken:
+        verdict = Verdict.INCONSISTENT
+    elif not evaluated or any(rule.name in undecided for rule in HEART):
+        verdict = Verdict.UNDECIDED
+    return {
+        "verdict": verdict.value,
+        "broken": ",".join(broken),
+        "undecided": "; ".join(f"{name}: {reason}" for name, reason in undecided.items()),
+        "evaluated": evaluated,
+    }
+
+
+def _place(file: str, position: str, coordinates: LogCoordinates | None) -> dict[str, Any]:
+    if coordinates is None:
+        return {}
+    return {file: coordinates.file_name, position: coordinates.position}
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+# For the fleet
+
+
+def _tell_status(waiting: WaitingRow, audit: InstanceAudit, collection_id: str) -> None:
+    """Hand the accepted values of the row to the fleet; the judges have taken out the others."""
+    state = waiting.state
+    assert state is not None
+    position = state.position
+    channels = []
+    for name, channel in state.channels.items():
+        history = audit.history.channel(name)
+        read = channel.read if not channel.is_gtid_only else None
+        executed = channel.executed if not channel.is_gtid_only else None
+        channels.append(
+            {
+                "channel": name,
+                "channel_lineage": history.lineage,
+                "source_uuid": channel.source_uuid or history.source_uuid,
+                "auto_position": bool(history.auto_position),
+                "filtered": history.is_filtered,
+                "retrieved_gtid_set": _text(channel.retrieved),
+                "read_source_log_file": read.file_name if read else None,
+                "read_source_log_pos": read.position if read else None,
+                "exec_source_log_file": executed.file_name if executed else None,
+                "exec_source_log_pos": executed.position if executed else None,
+            }
+        )
+    audit.reporter.fact(
+        FactKind.STATUS,
+        {
+            "collection_id": collection_id,
+            "requested_at": waiting.body.get("requested_at"),
+            "server_uuid": state.server_uuid,
+            "server_id": audit.server.server_id,
+            "binlog_lineage": audit.binlog.lineage,
+            "binary_log_file": position.file_name if position else None,
+            "binary_log_position": position.position if position else None,
+            "gtid_executed": _text(state.executed),
+            "gtid_purged": _text(state.purged),
+            "purged_complete": state.purged is not None,
+            "clone_status": state.clone_status,
+            "logs_everything": audit.server.logs_everything,
+            "channels": channels,
+        },
+    )

@@ -1,0 +1,714 @@
+"""Reading one log of one instance event by event, or whole columns at a time when all is regular.
+
+`LogReader` knows what binary logs and relay logs share: files of contiguous events, groups, and
+deliveries that repeat. `binlog_reader` and `relay_reader` add what is theirs. A run of events that
+is regular in every respect is taken in one vectorised step; any doubt sends it through the
+event-by-event path, which alone decides what is wrong. So both paths leave equal state behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from coordinates.binlog import EventType, format_log_file_name, parse_log_file_name
+from coordinates.errors import CoordinateError
+from coordinates.event_window import CHECKSUM, END, FILE, GNO, SID, START, TYPE, EventWindow, Mark
+from coordinates.invariants.log_stream import (
+    BINLOG_GROUP_WELLFORMED,
+    LOG_EVENTS_CONTIGUOUS,
+    LOG_REDELIVERY_IDENTICAL,
+    TRANSACTION_LENGTH_AGREES,
+)
+from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
+from coordinates.journal import QueryVerb
+from coordinates.verdict import ObservationCode
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from coordinates.journal import Block
+    from coordinates.reporter import Reporter
+
+    Array = npt.NDArray[Any]
+
+FAST_MIN = 48
+"""Below this many events the event-by-event path is as quick as the vectorised one."""
+
+
+class EventClass(IntEnum):
+    """What an event means to its group."""
+
+    PART = 0
+    OPENER = 1
+    BEGIN = 2
+    TERMINATOR = 3
+    XA_END_OF_GROUP = 4
+    STATEMENT = 5
+    PAYLOAD = 6
+    PREAMBLE = 7
+    FRAMING = 8
+    HEARTBEAT = 9
+
+
+def _class_table() -> npt.NDArray[np.uint8]:
+    table = np.zeros((256, len(QueryVerb)), dtype=np.uint8)
+    for event_type, event_class in {
+        EventType.GTID: EventClass.OPENER,
+        EventType.ANONYMOUS_GTID: EventClass.OPENER,
+        EventType.GTID_TAGGED: EventClass.OPENER,
+        EventType.XID: EventClass.TERMINATOR,
+        EventType.XA_PREPARE: EventClass.TERMINATOR,
+        EventType.TRANSACTION_PAYLOAD: EventClass.PAYLOAD,
+        EventType.INCIDENT: EventClass.PAYLOAD,
+        EventType.INTVAR: EventClass.PREAMBLE,
+        EventType.RAND: EventClass.PREAMBLE,
+        EventType.USER_VAR: EventClass.PREAMBLE,
+        EventType.ROWS_QUERY: EventClass.PREAMBLE,
+        EventType.IGNORABLE: EventClass.PREAMBLE,
+        EventType.FORMAT_DESCRIPTION: EventClass.FRAMING,
+        EventType.PREVIOUS_GTIDS: EventClass.FRAMING,
+        EventType.ROTATE: EventClass.FRAMING,
+        EventType.STOP: EventClass.FRAMING,
+        EventType.HEARTBEAT: EventClass.HEARTBEAT,
+        EventType.HEARTBEAT_V2: EventClass.HEARTBEAT,
+    }.items():
+        table[event_type, :] = event_class
+    for verb, event_class in {
+        QueryVerb.NONE: EventClass.STATEMENT,
+        QueryVerb.BEGIN: EventClass.BEGIN,
+        QueryVerb.XA_START: EventClass.BEGIN,
+        QueryVerb.COMMIT: EventClass.TERMINATOR,
+        QueryVerb.ROLLBACK: EventClass.TERMINATOR,
+        QueryVerb.XA_COMMIT: EventClass.XA_END_OF_GROUP,
+        QueryVerb.XA_ROLLBACK: EventClass.XA_END_OF_GROUP,
+        QueryVerb.XA_END: EventClass.PART,
+        QueryVerb.STATEMENT: EventClass.STATEMENT,
+    }.items():
+        table[EventType.QUERY, verb] = event_class
+    return table
+
+
+_CLASS = _class_table()
+_CLASS_ROWS: list[list[int]] = _CLASS.tolist()
+_SPECIAL = (_CLASS[:, 0] == EventClass.FRAMING) | (_CLASS[:, 0] == EventClass.HEARTBEAT)
+_ENDS_AFTER_OPENER = np.zeros(10, dtype=bool)
+_ENDS_AFTER_OPENER[[EventClass.XA_END_OF_GROUP, EventClass.STATEMENT, EventClass.PAYLOAD]] = True
+_FOLLOWS_OPENER = _ENDS_AFTER_OPENER.copy()
+_FOLLOWS_OPENER[EventClass.BEGIN] = True
+_ENDS_BODY = np.zeros(10, dtype=bool)
+_ENDS_BODY[[EventClass.TERMINATOR, EventClass.XA_END_OF_GROUP]] = True
+_BODY = np.ones(10, dtype=bool)
+_BODY[[EventClass.OPENER, EventClass.BEGIN, EventClass.FRAMING, EventClass.HEARTBEAT]] = False
+
+EVENT_COLUMNS = (
+    "type",
+    "flags",
+    "query",
+    "file",
+    "start",
+    "length",
+    "log_pos",
+    "server_id",
+    "checksum",
+    "sid",
+    "gno",
+    "last_committed",
+    "sequence_number",
+    "transaction_length",
+    "original_commit_timestamp",
+    "value",
+)
+
+
+class Event(NamedTuple):
+    """One event on the event-by-event path."""
+
+    type: int
+    flags: int
+    query: int
+    file: int
+    start: int
+    length: int
+    log_pos: int
+    server_id: int
+    checksum: int
+    sid: int
+    gno: int
+    last_committed: int
+    sequence_number: int
+    transaction_length: int
+    original_commit_timestamp: int
+    value: int
+
+
+class GroupState(IntEnum):
+    """Where the reader stands between groups."""
+
+    IDLE = 0
+    OPENED = 1
+    BODY = 2
+    RESYNC = 3
+    """After a break: everything up to the next opening event is passed over."""
+
+
+@dataclass(slots=True)
+class OpenGroup:
+    """What the opening event told of the group being read. ``sid`` indexes the reader's table."""
+
+    start: int = -1
+    size: int = 0
+    event_type: int = 0
+    sid: int = -1
+    gno: int = -1
+    transaction_length: int = -1
+    server_id: int = -1
+    commit_ts: int = -1
+
+    def to_list(self) -> list[int]:
+        """For the state bytes."""
+        return [getattr(self, name) for name in self.__slots__]  # type: ignore[misc]
+
+
+@dataclass(slots=True, eq=False)
+class GroupScan:
+    """The groups of a regular run of events.
+
+    Attributes:
+        openers: Index in the run of each opening event.
+        ends: Index in the run of each event that ends a group.
+        sid, gno, server_id, commit_ts, size, transaction_length: One value for each end.
+        is_open: Whether the run ends inside a group, whose opener is then the last one.
+        tail: What the reader must remember of that group.
+        state: The group state behind the run.
+    """
+
+    openers: Array
+    ends: Array
+    sid: Array
+    gno: Array
+    server_id: Array
+    commit_ts: Array
+    tail: OpenGroup
+    state: GroupState
+
+
+class LogReader:
+    """One log (a binary log, or a channel's relay log) as the journal has shown it so far.
+
+    ``base_name`` is None until the first event. ``end`` is the offset behind the last event, -1
+    after part of the log was missed. ``sids`` is the table that every sid index refers to.
+    """
+
+    window_limit = 1024
+    log_name = "log"
+
+    def __init__(self, reporter: Reporter, channel: str | None) -> None:
+        self.reporter = reporter
+        self.channel = channel
+        self.base_name: str | None = None
+        self.file_number = 0
+        self.end = -1
+        self.offsets_doubtful = False
+        self.group_state = GroupState.IDLE
+        self.group = OpenGroup()
+        self.window = EventWindow(self.window_limit)
+        self.sids: list[str] = []
+        self._sid_index: dict[str, int] = {}
+        self._redelivering = False
+
+    # Names
+
+    @property
+    def file_name(self) -> str:
+        """Name of the file being read."""
+        if self.base_name is None:
+            return "(no file)"
+        return format_log_file_name(self.base_name, self.file_number)
+
+    def sid_number(self, sid: str) -> int:
+        """Index of ``sid`` in the reader's table, entered if new."""
+        number = self._sid_index.get(sid)
+        if number is None:
+            number = self._sid_index[sid] = len(self.sids)
+            self.sids.append(sid)
+        return number
+
+    def _sid_mapping(self, block: Block) -> npt.NDArray[np.int32]:
+        return np.array([*(self.sid_number(s) for s in block.sids), -1], dtype=np.int32)
+
+    # Reading
+
+    def read(self, block: Block, indices: Array, lists: Columns) -> None:
+        """Read the events of ``block`` at ``indices``, which belong to this log, in order."""
+        types = block.columns["type"][indices]
+        files = block.columns["file"][indices]
+        special = _SPECIAL[types]
+        special[1:] |= files[1:] != files[:-1]
+        stops = np.flatnonzero(special)
+        mapping = self._sid_mapping(block)
+        at = 0
+        for stop in [*stops.tolist(), len(indices)]:
+            if stop - at >= FAST_MIN and self._read_run(block, indices[at:stop], mapping):
+                at = stop
+            while at < min(stop + 1, len(indices)):
+                self.read_event(block, int(indices[at]), lists)
+                at += 1
+        self.tell()
+
+    def read_event(self, block: Block, index: int, lists: Columns) -> None:
+        """Read one event on the event-by-event path."""
+        event = Event(*[column[index] for column in lists.events])
+        event_class = _CLASS_ROWS[event.type][event.query]
+        if event_class == EventClass.HEARTBEAT:
+            return
+        self.reporter.look_at(block.epoch, block.first_sequence + index, lists.ts[index])
+        base_name, file_number = lists.file_names[event.file] if event.file >= 0 else ("", 0)
+        if not base_name:
+            self._unreadable_file_name(block, event)
+            return
+        if event.sid >= 0:
+            event = event._replace(sid=self.sid_number(block.sids[event.sid]))
+        if (base_name, file_number) != (self.base_name, self.file_number):
+            if not self._switch_file(event, base_name, file_number):
+                return
+        elif 0 <= event.start < self.end and self._is_redelivery(event):
+            return
+        self._redelivering = False
+        self._judge_contiguity(event)
+        end = event.start + event.length
+        mark = self._read_in_file(event, event_class, end, block.texts.get(index))
+        self.end = end
+        carried = self.group if mark is Mark.GROUP else event
+        self.window.append(
+            (
+                self.file_number,
+                event.start,
+                end,
+                mark,
+                event.type,
+                event.checksum,
+                carried.sid,
+                carried.gno,
+                *self._source_place(),
+            )
+        )
+
+    def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
+        """Judge an event that stands at its place in the file; returns what it ends."""
+        raise NotImplementedError
+
+    def _switch_file(self, event: Event, base_name: str, file_number: int) -> bool:
+        """Begin another file; False when the event is to be dropped."""
+        raise NotImplementedError
+
+    def tell(self) -> None:
+        """Hand what the event-by-event path has gathered to the fleet."""
+        raise NotImplementedError
+
+    def _source_place(self) -> tuple[int, int]:
+        """Source file number and position behind the event just read (relay logs)."""
+        return -1, -1
+
+    def _unreadable_file_name(self, block: Block, event: Event) -> None:
+        name = block.files[event.file] if 0 <= event.file < len(block.files) else ""
+        self.reporter.note(
+            ObservationCode.BLOCK_UNREADABLE,
+            f"an event of the {self.log_name} names the file {name!r}: expected base.NNNNNN "
+            "without a directory",
+            at=f"{name}:{event.start}",
+            is_undecided=True,
+            channel=self.channel,
+        )
+        self.mark_gap()
+
+    # Contiguity and delivery
+
+    def _judge_contiguity(self, event: Event) -> None:
+        if self.end < 0 or event.start == self.end:
+            return
+        file_name = self.file_name
+        self.reporter.broken(
+            LOG_EVENTS_CONTIGUOUS,
+            at=f"{file_name}:{event.start}",
+            channel=self.channel,
+            sentence=f"In {self.log_name} file {file_name} the event at {event.start} does not "
+            f"start where the event before it ends, at {self.end}.",
+            observed=event.start,
+            observed_in=f"start of the event in {file_name}",
+            expected=self.end,
+            expected_in="end of the event before",
+            witness=f"{file_name}:{self.end}",
+        )
+        self.offsets_doubtful = self.offsets_doubtful or event.start < self.end
+        self.lose_continuity()
+
+    def lose_continuity(self) -> None:
+        """Part of the present file is missing: resume at the next group (reading rule R2)."""
+        self.group_state = GroupState.RESYNC
+        self.window.clear()
+
+    def mark_gap(self) -> None:
+        """Part of the journal is missing: nothing is known of where the log stands now."""
+        self.lose_continuity()
+        self.end = -1
+
+    def _is_redelivery(self, event: Event) -> bool:
+        """Whether an event behind the log's end is a second delivery; if so it is judged here."""
+        first = self.window.find_event(self.file_number, event.start)
+        at = f"{self.file_name}:{event.start}"
+        if first is None:
+            wrapped = self.end >= 2**32 and event.start == self.end % 2**32
+            rows = self.window.rows()
+            is_remembered = len(rows) > 0 and (
+                (int(rows[0, FILE]), int(rows[0, START])) <= (self.file_number, event.start)
+            )
+            if wrapped or is_remembered:
+                return False
+            if not self._redelivering:
+                self.reporter.note(
+                    ObservationCode.EVENT_REDELIVERED,
+                    f"events of {self.file_name} from {event.start} on came again; they are older "
+                    "than what is remembered, so the two deliveries were not compared",
+                    at=at,
+                    is_undecided=True,
+                    channel=self.channel,
+                )
+            self._redelivering = True
+            return True
+        is_opener = _CLASS_ROWS[event.type][event.query] == EventClass.OPENER
+        before = (
+            int(first[END]) - event.start,
+            int(first[TYPE]),
+            *((int(first[SID]), int(first[GNO])) if is_opener else (-1, -1)),
+        )
+        again = (event.length, event.type, event.sid, event.gno)
+        sums = (int(first[CHECKSUM]), event.checksum)
+        if before != again or (-1 not in sums and sums[0] != sums[1]):
+            self.reporter.broken(
+                LOG_REDELIVERY_IDENTICAL,
+                at=at,
+                channel=self.channel,
+                sentence=f"The event at {at} was delivered twice with different content.",
+                observed=_content(*again, sums[1]),
+                observed_in="second delivery",
+                expected=_content(*before, sums[0]),
+                expected_in="first delivery",
+                witness=at,
+            )
+        elif not self._redelivering:
+            self.reporter.note(
+                ObservationCode.EVENT_REDELIVERED,
+                f"events of {self.file_name} from {event.start} on came again, unchanged; the "
+                "second delivery was dropped",
+                at=at,
+                channel=self.channel,
+            )
+        self._redelivering = True
+        return True
+
+    # Groups, event by event
+
+    def _read_group_event(self, event: Event, event_class: int, end: int) -> Mark:
+        state = self.group_state
+        if event_class == EventClass.OPENER:
+            if state in (GroupState.OPENED, GroupState.BODY):
+                self._malformed_group(event, "another group opens inside it")
+            self._open_group(event)
+            return Mark.NOTHING
+        if state is GroupState.RESYNC:
+            return Mark.NOTHING
+        if state is GroupState.IDLE:
+            self._malformed_group(event, "it stands outside any group")
+            return Mark.NOTHING
+        self.group.size += event.length
+        if state is GroupState.OPENED:
+            if event_class == EventClass.BEGIN:
+                self.group_state = GroupState.BODY
+            elif _ENDS_AFTER_OPENER[event_class]:
+                return self._close_group(event, end)
+            elif event_class != EventClass.PREAMBLE:
+                self._malformed_group(event, "nothing began the group's body")
+        elif _ENDS_BODY[event_class]:
+            return self._close_group(event, end)
+        elif event_class == EventClass.BEGIN:
+            self._malformed_group(event, "the group's body begins twice")
+        return Mark.NOTHING
+
+    def _open_group(self, event: Event) -> None:
+        self.group = OpenGroup(
+            start=event.start,
+            size=event.length,
+            event_type=event.type,
+            sid=event.sid if event.gno > 0 else -1,
+            gno=event.gno if event.gno > 0 else -1,
+            transaction_length=event.transaction_length,
+            server_id=event.server_id,
+            commit_ts=event.original_commit_timestamp,
+        )
+        self.group_state = GroupState.OPENED
+
+    def _judge_gtid_text(self, event: Event, text: str | None) -> None:
+        if event.type == EventType.ANONYMOUS_GTID or event.gno > 0:
+            return
+        at = f"{self.file_name}:{event.start}"
+        self.reporter.broken(
+            GTID_TEXT_WELLFORMED,
+            at=at,
+            channel=self.channel,
+            sentence=f"The GTID of the group at {at} cannot be read.",
+            observed=repr(text or ""),
+            observed_in=f"GTID event at {at}",
+            expected="UUID:GNO or UUID:TAG:GNO, GNO from 1 to 9223372036854775806",
+            expected_in="MySQL manual: GTID format",
+            witness=repr(text or ""),
+        )
+
+    def _close_group(self, event: Event, end: int) -> Mark:
+        group = self.group
+        if group.transaction_length > 0 and group.size != group.transaction_length:
+            at = f"{self.file_name}:{group.start}"
+            self.reporter.broken(
+                TRANSACTION_LENGTH_AGREES,
+                at=at,
+                channel=self.channel,
+                sentence=f"The group at {at} announces {group.transaction_length} bytes, but its "
+                f"events take {group.size}.",
+                observed=group.size,
+                observed_in="sum of the lengths of the group's events",
+                expected=group.transaction_length,
+                expected_in="transaction_length of its GTID event",
+                witness=at,
+            )
+        self.group_state = GroupState.IDLE
+        self._group_complete(event, end)
+        return Mark.GROUP
+
+    def _group_complete(self, event: Event, end: int) -> None:
+        """Take a complete group into account."""
+        raise NotImplementedError
+
+    def _malformed_group(self, event: Event, why: str) -> None:
+        at = f"{self.file_name}:{event.start}"
+        self.reporter.broken(
+            BINLOG_GROUP_WELLFORMED,
+            at=at,
+            channel=self.channel,
+            sentence=f"The event at {at} does not fit its group: {why}.",
+            observed=f"event type {event.type} in state {self.group_state.name.lower()}",
+            observed_in=f"{self.log_name} at {at}",
+            expected="GTID, BEGIN … XID, COMMIT, ROLLBACK or XA PREPARE, or GTID and one statement",
+            expected_in="form of a group",
+            witness=at,
+        )
+        self.group_state = GroupState.RESYNC
+
+    def drop_open_group(self) -> None:
+        """Forget an incomplete group without judging it (crash, reconnect)."""
+        if self.group_state is not GroupState.IDLE:
+            self.group_state = GroupState.RESYNC
+
+    # Groups, whole columns
+
+    def _read_run(self, block: Block, indices: Array, mapping: Array) -> bool:
+        """Take a regular run of events in one step; False (and nothing changed) in any doubt."""
+        columns = block.columns
+        if self.end < 0 or self.group_state is GroupState.RESYNC:
+            return False
+        try:
+            name = block.files[int(columns["file"][indices[0]])]
+            if parse_log_file_name(name) != (self.base_name, self.file_number):
+                return False
+        except (CoordinateError, IndexError):
+            return False
+        first, last = int(indices[0]), int(indices[-1])
+        place: Any = slice(first, last + 1) if last - first + 1 == len(indices) else indices
+        run = {name: columns[name][place] for name in EVENT_COLUMNS}
+        starts = run["start"]
+        ends = starts + run["length"]
+        if int(starts[0]) != self.end or not np.array_equal(starts[1:], ends[:-1]):
+            return False
+        run["end"] = ends
+        scan = self._scan_groups(run, mapping)
+        if scan is None or not self._run_is_regular(run, scan):
+            return False
+        self.reporter.look_at(block.epoch, block.first_sequence + last, int(columns["ts"][last]))
+        self._take_run(run, scan, mapping)
+        self.group = scan.tail
+        self.group_state = scan.state
+        self.end = int(ends[-1])
+        self._redelivering = False
+        return True
+
+    def _scan_groups(self, run: dict[str, Array], mapping: Array) -> GroupScan | None:
+        classes = _CLASS[run["type"], run["query"]]
+        is_open = self.group_state is not GroupState.IDLE
+        is_opener = classes == EventClass.OPENER
+        after_opener = np.empty(len(classes), dtype=bool)
+        after_opener[0] = self.group_state is GroupState.OPENED
+        after_opener[1:] = is_opener[:-1]
+        is_end = np.where(after_opener, _ENDS_AFTER_OPENER[classes], _ENDS_BODY[classes])
+        is_end &= ~is_opener
+        after_end = np.empty(len(classes), dtype=bool)
+        after_end[0] = not is_open
+        after_end[1:] = is_end[:-1]
+        fits = np.where(
+            after_end,
+            is_opener,
+            np.where(after_opener, _FOLLOWS_OPENER[classes], _BODY[classes]),
+        )
+        if not fits.all():
+            return None
+        openers = np.flatnonzero(is_opener)
+        ends = np.flatnonzero(is_end)
+        carry = self.group
+
+        def grouped(column: Array, carried: int) -> Array:
+            values = column[openers]
+            if is_open:
+                values = np.concatenate((np.array([carried], dtype=values.dtype), values))
+            return values
+
+        sid = grouped(mapping[run["sid"]], carry.sid)
+        gno = grouped(run["gno"], carry.gno)
+        server_id = grouped(run["server_id"], carry.server_id)
+        commit_ts = grouped(run["original_commit_timestamp"], carry.commit_ts)
+        lengths = grouped(run["transaction_length"], carry.transaction_length)
+        starts = grouped(run["start"], int(run["start"][0]) - carry.size)
+        count = len(ends)
+        sizes = run["end"][ends] - starts[:count]
+        announced = lengths[:count]
+        if ((announced > 0) & (announced != sizes)).any():
+            return None
+        tail = OpenGroup()
+        state = GroupState.IDLE
+        if len(starts) > count:
+            if len(openers) and (not count or openers[-1] > ends[-1]):
+                event_type = int(run["type"][openers[-1]])
+                start = int(run["start"][openers[-1]])
+                state = GroupState.OPENED if openers[-1] == len(classes) - 1 else GroupState.BODY
+            else:
+                event_type, start = carry.event_type, carry.start
+                state = GroupState.BODY
+            tail = OpenGroup(
+                start=start,
+                size=int(run["end"][-1] - starts[-1]),
+                event_type=event_type,
+                sid=int(sid[-1]),
+                gno=int(gno[-1]),
+                transaction_length=int(lengths[-1]),
+                server_id=int(server_id[-1]),
+                commit_ts=int(commit_ts[-1]),
+            )
+        return GroupScan(
+            openers=openers,
+            ends=ends,
+            sid=sid[:count],
+            gno=gno[:count],
+            server_id=server_id[:count],
+            commit_ts=commit_ts[:count],
+            tail=tail,
+            state=state,
+        )
+
+    def _run_is_regular(self, run: dict[str, Array], scan: GroupScan) -> bool:
+        """Whether every rule of this log holds for the run; must change nothing."""
+        raise NotImplementedError
+
+    def _take_run(self, run: dict[str, Array], scan: GroupScan, mapping: Array) -> None:
+        """Take a regular run into account; the common state follows behind."""
+        raise NotImplementedError
+
+    def _remember_run(
+        self, run: dict[str, Array], scan: GroupScan, mapping: Array, source: Array | None
+    ) -> None:
+        """Put the last events of a run into the window; ``source``: source position of each."""
+        count = len(run["start"])
+        kept = min(count, self.window_limit)
+        skipped = count - kept
+        rows = np.empty((kept, 10), dtype=np.int64)
+        rows[:, 0] = self.file_number
+        rows[:, 1] = run["start"][skipped:]
+        rows[:, 2] = run["end"][skipped:]
+        rows[:, 3] = Mark.NOTHING
+        ends = scan.ends[np.searchsorted(scan.ends, skipped) :]
+        rows[ends - skipped, 3] = Mark.GROUP
+        rows[:, 4] = run["type"][skipped:]
+        rows[:, 5] = run["checksum"][skipped:]
+        rows[:, 6] = mapping[run["sid"][skipped:]]
+        rows[:, 7] = run["gno"][skipped:]
+        rows[:, 8] = self._source_place()[0]
+        rows[:, 9] = -1 if source is None else source[skipped:]
+        # The event that ends a group carries the group's GTID, as on the event-by-event path.
+        first_group = len(scan.ends) - len(ends)
+        rows[ends - skipped, 6] = scan.sid[first_group:]
+        rows[ends - skipped, 7] = scan.gno[first_group:]
+        if skipped:
+            self.window.has_forgotten = True
+        self.window.extend(rows)
+
+    # State
+
+    def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Document and arrays for the state bytes; arrays are named with ``prefix``."""
+        window, arrays = self.window.to_arrays(f"{prefix}.window")
+        document = {
+            "base_name": self.base_name,
+            "file_number": self.file_number,
+            "end": self.end,
+            "offsets_doubtful": self.offsets_doubtful,
+            "group_state": int(self.group_state),
+            "group": self.group.to_list(),
+            "sids": self.sids,
+            "redelivering": self._redelivering,
+            "window": window,
+        }
+        return document, dict(arrays)
+
+    def load(self, document: dict[str, Any], arrays: dict[str, Array], prefix: str) -> None:
+        """Inverse of ``dump``."""
+        self.base_name = document["base_name"]
+        self.file_number = document["file_number"]
+        self.end = document["end"]
+        self.offsets_doubtful = document["offsets_doubtful"]
+        self.group_state = GroupState(document["group_state"])
+        self.group = OpenGroup(*document["group"])
+        for sid in document["sids"]:
+            self.sid_number(sid)
+        self._redelivering = document["redelivering"]
+        self.window.load(document["window"], arrays[f"{prefix}.window"])
+
+
+class Columns:
+    """A block's columns as plain lists, made when the event-by-event path first needs them."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self.file_names = [_file_name(name) for name in block.files]
+
+    @cached_property
+    def events(self) -> list[list[int]]:
+        """One list a column of ``EVENT_COLUMNS``."""
+        return [self._block.columns[name].tolist() for name in EVENT_COLUMNS]
+
+    @cached_property
+    def ts(self) -> list[int]:
+        """Microseconds, one a record."""
+        times: list[int] = self._block.columns["ts"].tolist()
+        return times
+
+
+def _file_name(name: str) -> tuple[str, int]:
+    try:
+        return parse_log_file_name(name)
+    except CoordinateError:
+        return ("", 0)
+
+
+def _content(length: int, event_type: int, sid: int, gno: int, checksum: int) -> str:
+    gtid = f", GNO {gno}" if sid >= 0 else ""
+    return f"type {event_type}, {length} bytes{gtid}, checksum {checksum}"

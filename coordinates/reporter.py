@@ -1,0 +1,125 @@
+"""Where the audit of one instance writes down what it sees, at the journal place it is looking at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinates.facts import Fact, FactKind
+from coordinates.verdict import Finding, Observation, ObservationCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from coordinates.invariants._registry import Invariant
+
+TEXT_MAX = 400
+
+
+def shorten(text: str) -> str:
+    """Findings quote values; a set of megabytes is cut with its length."""
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}… ({len(text)} characters)"
+
+
+class Reporter:
+    """Findings, observations and facts of one instance; ``disabled`` invariants stay silent."""
+
+    def __init__(self, instance_id: str, disabled: frozenset[str]) -> None:
+        self.instance_id = instance_id
+        self.disabled = disabled
+        self.findings: list[Finding] = []
+        self.observations: list[Observation] = []
+        self.facts: list[Fact] = []
+        self.epoch = 0
+        self.sequence = 0
+        self.ts = 0
+
+    def look_at(self, epoch: int, sequence: int, ts: int) -> None:
+        """The journal place that what follows is about."""
+        self.epoch = epoch
+        self.sequence = sequence
+        self.ts = ts
+
+    def broken(
+        self,
+        invariant: Invariant,
+        *,
+        at: str,
+        sentence: str,
+        observed: object,
+        observed_in: str,
+        expected: object,
+        expected_in: str,
+        witness: object,
+        channel: str | None = None,
+        collection_id: str | None = None,
+    ) -> None:
+        """Write down a finding."""
+        if invariant.name in self.disabled:
+            return
+        self.findings.append(
+            Finding(
+                invariant=invariant.name,
+                severity=invariant.severity,
+                instance_id=self.instance_id,
+                channel=channel,
+                at=at,
+                sentence=sentence,
+                observed=shorten(str(observed)),
+                observed_in=observed_in,
+                expected=shorten(str(expected)),
+                expected_in=expected_in,
+                witness=shorten(str(witness)),
+                collection_id=collection_id,
+                epoch=self.epoch,
+                sequence=self.sequence,
+                ts=self.ts,
+            )
+        )
+
+    def note(
+        self,
+        code: ObservationCode,
+        text: str,
+        *,
+        at: str,
+        is_undecided: bool = False,
+        channel: str | None = None,
+        collection_id: str | None = None,
+    ) -> None:
+        """Write down an observation."""
+        self.observations.append(
+            Observation(
+                code=code,
+                instance_id=self.instance_id,
+                channel=channel,
+                at=at,
+                text=shorten(text),
+                is_undecided=is_undecided,
+                collection_id=collection_id,
+                epoch=self.epoch,
+                sequence=self.sequence,
+                ts=self.ts,
+            )
+        )
+
+    def fact(
+        self,
+        kind: FactKind,
+        body: dict[str, Any],
+        arrays: Mapping[str, npt.NDArray[np.generic]] | None = None,
+    ) -> None:
+        """Hand a fact to the fleet."""
+        self.facts.append(
+            Fact(
+                kind,
+                self.instance_id,
+                self.epoch,
+                self.sequence,
+                self.ts,
+                body,
+                dict(arrays) if arrays else {},
+            )
+        )
