@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from producers.simulator.model import Channel, Instance
 
 RECONNECT_US = (20_000, 120_000)
-DOWN_US = (300_000, 900_000)
+DOWN_US = (150_000, 500_000)
 
 
 def flush_binary_logs(fleet: Fleet, instance: Instance) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Channel
 
-_EXECUTION_US = (300, 4_000)
 _CHECKPOINT_US = 30_000
 """Period in which a coordinator moves its low-water mark."""
 _REASONS = {
@@ -58,7 +57,7 @@ def stop(fleet: Fleet, channel: Channel) -> None:
 def wake(fleet: Fleet, channel: Channel) -> None:
     """There is something to apply."""
     if channel.applier_runs and not channel.apply_is_scheduled and channel.pending:
-        _schedule(fleet, channel, fleet.rng.randrange(*_EXECUTION_US))
+        _schedule(fleet, channel, fleet.rng.randrange(*fleet.apply_us))
 
 
 def is_out_of_order(channel: Channel) -> bool:
@@ -166,7 +165,7 @@ def _apply_in_parallel(fleet: Fleet, channel: Channel, workers: int) -> None:
         if channel.group_end != before:
             persist_positions(fleet, channel, "xid")
     if any(isinstance(i, QueuedFraming) or i.is_complete for i in channel.pending):
-        pace = fleet.rng.randrange(*_EXECUTION_US) if len(waiting) > 1 else 2_000
+        pace = fleet.rng.randrange(*fleet.apply_us) if len(waiting) > 1 else 2_000
         _schedule(fleet, channel, pace)
 
 

@@ -24,12 +24,23 @@ if TYPE_CHECKING:
     from producers.simulator.gtid_intervals import GtidIntervals
     from producers.simulator.model import Group, Instance
 
-FORMAT_DESCRIPTION_LENGTH = 122
+_FORMAT_DESCRIPTION_LENGTH = 122
+_FORMAT_DESCRIPTION_LENGTH_TAGS = 123
+"""From 8.3: one more event type has its header length in it."""
+_TAGS_SINCE = (8, 3)
 FLAG_IGNORABLE = 0x80
 GTID_LENGTH_REPLICATED = 7
 """A GTID event with an original commit time of its own is longer by this."""
 _GTID_LENGTH_WITHOUT_LENGTH_FIELD = 76
 _UUID_LENGTH = 36
+
+
+def format_description_length(instance: Instance) -> int:
+    """Length of the FORMAT_DESCRIPTION event that the version of a server writes."""
+    major, minor, *_ = instance.version.split(".")
+    if (int(major), int(minor)) >= _TAGS_SINCE:
+        return _FORMAT_DESCRIPTION_LENGTH_TAGS
+    return _FORMAT_DESCRIPTION_LENGTH
 
 
 def gtid_event_length(group: Group, instance: Instance) -> int:
@@ -66,7 +77,13 @@ def open_file(fleet: Fleet, instance: Instance, number: int, previous: GtidInter
     previous = fleet.hooks.on_previous_gtids(fleet, instance, previous)
     file = BinlogFile(instance.binlog.base_name, number, previous)
     instance.binlog.files.append(file)
-    _frame(fleet, instance, EventType.FORMAT_DESCRIPTION, FORMAT_DESCRIPTION_LENGTH, FLAG_IN_USE)
+    _frame(
+        fleet,
+        instance,
+        EventType.FORMAT_DESCRIPTION,
+        format_description_length(instance),
+        FLAG_IN_USE,
+    )
     _frame(
         fleet,
         instance,

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Channel, Group, Instance, QueuedGroup
 
-_STAGE_US = (150, 2_500)
-"""Least and most time from flush to commit stage."""
 _SEMI_SYNC_US = (1_500, 6_000)
-"""The same while a semi-sync source waits for the acknowledgement."""
+"""Least and most time for which a semi-sync source waits for the acknowledgement."""
 
 
 def assign_gtid(instance: Instance, group: Group) -> None:
@@ -66,7 +64,8 @@ def commit(
     if fleet.scenario.profile == "wl9452":
         finish_all(fleet, instance)
         return logged
-    least, most = _SEMI_SYNC_US if channel is None and _is_semi_sync(instance) else _STAGE_US
+    waits = channel is None and _is_semi_sync(instance)
+    least, most = _SEMI_SYNC_US if waits else fleet.commit_stage_us
     fleet.clock.schedule(
         fleet.now + fleet.rng.randrange(least, most),
         instance,

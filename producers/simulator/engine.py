@@ -76,6 +76,7 @@ class Fleet:
         fault_at: Virtual time from which the fault may be injected.
         kinds: What clients write; one of them at random.
         partial_chance: How often a receiver gets a group in pieces.
+        apply_us: Least and most time that an applier takes for a group.
         commit_stage_us: Least and most time from flush to commit stage.
     """
 
@@ -90,6 +91,7 @@ class Fleet:
     fault_at: int = field(init=False)
     kinds: tuple[GroupKind, ...] = workload.USUAL_KINDS
     partial_chance: float = 0.07
+    apply_us: tuple[int, int] = (300, 4_000)
     commit_stage_us: tuple[int, int] = (150, 2_500)
 
     def __post_init__(self) -> None:

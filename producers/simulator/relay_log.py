@@ -20,7 +20,7 @@ from coordinates.journal import (
 )
 from producers.simulator.binary_log import (
     FLAG_IGNORABLE,
-    FORMAT_DESCRIPTION_LENGTH,
+    format_description_length,
     gtid_event_type,
     previous_gtids_length,
 )
@@ -43,7 +43,7 @@ def open_file(fleet: Fleet, channel: Channel, number: int) -> None:
         fleet,
         channel,
         EventType.FORMAT_DESCRIPTION,
-        FORMAT_DESCRIPTION_LENGTH,
+        format_description_length(channel.replica),
         flags=FLAG_RELAY_LOG,
         server_id=server_id,
     )
@@ -102,7 +102,7 @@ def write_source_format(fleet: Fleet, channel: Channel, log_pos: int) -> None:
         fleet,
         channel,
         EventType.FORMAT_DESCRIPTION,
-        FORMAT_DESCRIPTION_LENGTH,
+        format_description_length(channel.source),
         flags=0 if log_pos else FLAG_ARTIFICIAL,
         server_id=channel.source.server_id,
         log_pos=log_pos,

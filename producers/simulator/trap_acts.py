@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000
 _UPGRADED_VERSION = "8.4.3"
-_HUGE_ROWS_LENGTH = (1 << 30) - 4_096
+_HUGE_ROWS_LENGTH = (1 << 30) - 256
 _HUGE_ROWS_COUNT = 4
 _GNO_BLOCK = 1_000_000
 
@@ -27,10 +27,20 @@ def nothing(fleet: Fleet) -> None:
     """The trap is made by the options of its scenario alone."""
 
 
+def commit_slowly(fleet: Fleet) -> None:
+    """Much time passes between flush and commit stage, as it does on a busy disk."""
+    fleet.commit_stage_us = (2_000, 80_000)
+
+
 def semi_sync(fleet: Fleet) -> None:
     """Sources wait for the acknowledgement of their replicas before the commit stage."""
     for channel in _channels(fleet):
         channel.semi_sync = True
+
+
+def apply_slowly(fleet: Fleet) -> None:
+    """Groups pile up in front of the appliers."""
+    fleet.apply_us = (10_000, 50_000)
 
 
 def receive_in_pieces(fleet: Fleet) -> None:
@@ -81,8 +91,8 @@ def switch_binlog_off_and_on(fleet: Fleet) -> None:
     """Restart with --skip-log-bin, and again with a binary log."""
     for replica in _replicas(fleet):
         if not replica.subscribers:
-            _at(fleet, 0.3, replica, _restart_without_log, replica)
-            _at(fleet, 0.7, replica, _restart_with_log, replica)
+            _at(fleet, 0.2, replica, _restart_without_log, replica)
+            _at(fleet, 0.8, replica, _restart_with_log, replica)
 
 
 def change_gtid_mode(fleet: Fleet) -> None:

@@ -61,13 +61,15 @@ _TRAPS = (
         "commit_holes",
         "T1",
         "gtid_executed trails the position with holes: commits are not ordered",
-        {"order_commits": False, "profile": "mysql-8.0", "writes_per_second": 40.0},
+        {"order_commits": False, "profile": "mysql-8.0", "writes_per_second": 20.0},
+        trap_acts.commit_slowly,
     ),
     Trap(
         "commit_lag",
         "T1",
         "gtid_executed trails the position by a suffix: groups are between flush and commit",
-        {"profile": "mysql-8.0", "writes_per_second": 40.0},
+        {"profile": "mysql-8.0", "writes_per_second": 20.0},
+        trap_acts.commit_slowly,
     ),
     Trap(
         "semi_sync",
@@ -127,8 +129,9 @@ _TRAPS = (
             "topology": "pair",
             "applier_workers": 4,
             "preserve_commit_order": False,
-            "writes_per_second": 30.0,
+            "writes_per_second": 20.0,
         },
+        trap_acts.apply_slowly,
     ),
     Trap(
         "binlog_off",

@@ -1,0 +1,169 @@
+"""The collection protocol: lock order, errors, what is frozen, what is read when."""
+
+import pytest
+
+from coordinates.gtid import GtidSet
+from coordinates.journal import RecordType
+from producers.simulator.engine import Fleet, simulate
+from producers.simulator.scenario import Scenario
+from tests.support.simulated_journal import Record, facts, records
+
+
+def steps(journal: list[Record], collection_id: str) -> list[tuple[str, str | None]]:
+    return [
+        (body["step"], body.get("resource"))
+        for body in facts(journal, RecordType.COLLECTION)
+        if body["collection_id"] == collection_id
+    ]
+
+
+def hub_journal(**options: object) -> list[Record]:
+    return records(simulate(Scenario(seed=1, topology="multi_source", **options)).journals["hub"])
+
+
+def test_locks_are_taken_in_order_and_released_in_reverse() -> None:
+    """The steps are those of WL#9452, with LOCK_plugin held only while engines are listed."""
+    resources = ["channel:a", "channel:b", "binlog", "gtid_state", "engine:InnoDB"]
+    expected = [
+        ("enter", None),
+        ("lock", "LOCK_collect_instance_log"),
+        ("lock", "channel_map"),
+        ("lock", "LOCK_plugin"),
+        ("unlock", "LOCK_plugin"),
+        *(("lock", r) for r in resources),
+        *(("collect", r) for r in resources),
+        *(("unlock", r) for r in reversed(resources)),
+        ("unlock", "channel_map"),
+        ("unlock", "LOCK_collect_instance_log"),
+        ("leave", None),
+    ]
+    assert steps(hub_journal(), "collection-0001") == expected
+
+
+def test_lock_steps_can_be_left_out() -> None:
+    """Without lock steps a collection is its row alone."""
+    journal = hub_journal(lock_steps=False)
+    assert not facts(journal, RecordType.COLLECTION)
+    assert facts(journal, RecordType.LOG_STATUS)
+
+
+def test_nothing_moves_while_locks_are_held() -> None:
+    """Between enter and leave the journal has steps and the row, nothing else."""
+    journal = records(
+        simulate(Scenario(seed=1, topology="demo", writes_per_second=60.0)).journals["hub"]
+    )
+    inside = False
+    seen = 0
+    for record in journal:
+        if record.is_fact(RecordType.COLLECTION):
+            inside = record.body["step"] != "leave"
+            seen += 1
+        elif inside:
+            assert record.is_fact(RecordType.LOG_STATUS)
+    assert seen > 20
+
+
+def test_state_is_short() -> None:
+    """From enter to leave less than a millisecond of virtual time passes."""
+    journal = hub_journal()
+    entered = {}
+    for record in journal:
+        if record.is_fact(RecordType.COLLECTION):
+            key = record.body["collection_id"]
+            entered.setdefault(key, record.ts)
+            assert record.ts - entered[key] < 1_000
+
+
+@pytest.mark.parametrize(
+    ("column", "failing"),
+    [("LOCAL", "binlog"), ("REPLICATION", "channel:a"), ("STORAGE_ENGINES", "engine:InnoDB")],
+)
+def test_a_failing_column_ends_the_collection_and_releases_all(column: str, failing: str) -> None:
+    """3722 names the column; the locks are released in reverse all the same; no row."""
+    fleet = Fleet(Scenario(seed=1, topology="multi_source"))
+    fleet.instances["hub"].fail_column = column
+    fleet.collect("c", 1)
+    journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
+    answer = facts(journal, RecordType.LOG_STATUS)[0]
+    assert "row" not in answer
+    assert (answer["error"]["code"], answer["error"]["column"]) == (3722, column)
+    assert f"'{column}'" in answer["error"]["message"]
+    taken = [resource for step, resource in steps(journal, "c") if step == "lock"]
+    released = [resource for step, resource in steps(journal, "c") if step == "unlock"]
+    assert sorted(taken, key=str) == sorted(released, key=str)
+    assert released[1:] == [r for r in reversed(taken) if r != "LOCK_plugin"]
+    collected = [resource for step, resource in steps(journal, "c") if step == "collect"]
+    assert failing not in collected
+    fleet.collect("d", 2)
+    again = records(fleet.advance(fleet.start_ts + 2_000_000)["hub"])
+    assert "row" in facts(again, RecordType.LOG_STATUS)[0]
+
+
+@pytest.mark.parametrize(("privileges", "code"), [("no_select", 1142), ("no_backup_admin", 1227)])
+def test_without_privilege_nothing_is_locked(privileges: str, code: int) -> None:
+    """The privilege is checked first: an error, no lock, no row."""
+    fleet = Fleet(Scenario(seed=1, topology="single"))
+    fleet.instances["source-a"].privileges = privileges
+    fleet.collect("c", 1)
+    journal = records(fleet.advance(fleet.start_ts + 1_000_000)["source-a"])
+    assert [b["error"]["code"] for b in facts(journal, RecordType.LOG_STATUS)] == [code]
+    assert not facts(journal, RecordType.COLLECTION)
+
+
+def test_a_stopped_server_is_unreachable() -> None:
+    """While an instance is down its answer says so."""
+    fleet = Fleet(Scenario(seed=1, topology="single"))
+    fleet.restart(fleet.instances["source-a"])
+    fleet.collect("c", 1)
+    journal = records(fleet.advance(fleet.start_ts + 200_000)["source-a"])
+    assert [b["error"] for b in facts(journal, RecordType.LOG_STATUS)] == [{"unreachable": True}]
+
+
+def test_everything_that_can_be_read_is_read() -> None:
+    """The record has the row and all inputs beside it, none of them a password."""
+    body = facts(hub_journal(), RecordType.LOG_STATUS)[-1]
+    assert {
+        "row",
+        "gtid_executed_first",
+        "gtid_executed_table",
+        "slave_master_info",
+        "slave_relay_log_info",
+        "binary_logs",
+        "binary_logs_again",
+        "gtid_purged",
+        "replica_status",
+        "gtid_owned",
+        "prepared_xa",
+        "innodb",
+        "trx_sys",
+    } <= body.keys()
+    assert [row["Channel_Name"] for row in body["replica_status"]] == ["a", "b"]
+    for row in (*body["slave_master_info"], *body["slave_relay_log_info"]):
+        assert not any("password" in column.lower() for column in row)
+
+
+def test_what_is_read_earlier_is_never_ahead() -> None:
+    """gtid_executed read first is within the row's, the table within both."""
+    for seed in range(5):
+        history = simulate(Scenario(seed=seed, writes_per_second=60.0, duration_ms=3_000))
+        for block in history.journals.values():
+            for body in facts(records(block), RecordType.LOG_STATUS):
+                executed = GtidSet.parse(body["row"]["LOCAL"]["gtid_executed"])
+                first = GtidSet.parse(body["gtid_executed_first"])
+                assert GtidSet.parse(body["gtid_executed_table"]) <= first <= executed
+                assert GtidSet.parse(body["gtid_purged"]) <= executed
+
+
+def test_gtid_executed_contains_what_the_applied_position_passed() -> None:
+    """Replica status is read before log_status: its groups are in the row's set."""
+    journal = records(
+        simulate(Scenario(seed=3, topology="pair", writes_per_second=40.0)).journals["replica-a1"]
+    )
+    received = {r.gtid: (r.file, r.end) for r in journal if r.channel == "" and r.gtid}
+    for body in facts(journal, RecordType.LOG_STATUS):
+        executed = GtidSet.parse(body["row"]["LOCAL"]["gtid_executed"])
+        status = body["replica_status"][0]
+        applied = (status["Relay_Log_File"], status["Relay_Log_Pos"])
+        for (sid, gno), place in received.items():
+            if place < applied:
+                assert f"{sid}:{gno}" in executed

@@ -1,0 +1,250 @@
+"""Traps: each is arranged, shows what it says, and its fleet agrees in the end."""
+
+import itertools
+
+import pytest
+
+from coordinates.binlog import EventType
+from coordinates.gtid import GtidSet
+from coordinates.journal import QueryVerb, RecordType, Stream
+from producers.simulator.engine import History, simulate
+from producers.simulator.scenario import Scenario
+from producers.simulator.traps import CATALOGUE
+from tests.support.simulated_journal import Record, facts, files, records
+
+SEEDS = range(3)
+WITHOUT_CONVERGENCE = {"ignored_server_id", "reset_replica_all", "gtid_mode_off"}
+"""After these a replica rightly has less than its sources, or there is no set to compare."""
+
+
+def run(name: str, seed: int = 0, **options: object) -> History:
+    return simulate(Scenario(seed=seed, traps=(name,), **options))
+
+
+def journal_of(history: History, instance_id: str) -> list[Record]:
+    return records(history.journals[instance_id])
+
+
+def rows(journal: list[Record]) -> list[dict]:
+    return [body for body in facts(journal, RecordType.LOG_STATUS) if "row" in body]
+
+
+def actions(journal: list[Record]) -> list[str]:
+    return [body["action"] for body in facts(journal, RecordType.CHANNEL)]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_fleet_agrees_in_the_end(name: str, seed: int) -> None:
+    """All replicas end with what their sources executed, none with more."""
+    history = run(name, seed)
+    last = {i: rows(records(b))[-1] for i, b in history.journals.items()}
+    executed = {i: GtidSet.parse(b["row"]["LOCAL"]["gtid_executed"]) for i, b in last.items()}
+    uuids = {b["row"]["SERVER_UUID"]: i for i, b in last.items()}
+    for instance_id, body in last.items():
+        sources = [uuids[r["Source_UUID"]] for r in body["replica_status"]]
+        union = GtidSet()
+        for source in sources:
+            union |= executed[source]
+        if sources and name not in WITHOUT_CONVERGENCE:
+            assert executed[instance_id] == union, instance_id
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_trap_is_described(name: str) -> None:
+    """Name, number and one sentence."""
+    trap = CATALOGUE[name]
+    assert trap.name == name
+    assert trap.number.startswith("T")
+    assert len(trap.text) > 20
+
+
+def test_unknown_trap_is_refused() -> None:
+    """The error names the trap and those that there are."""
+    with pytest.raises(ValueError, match="'earthquake'"):
+        run("earthquake")
+
+
+def test_traps_that_contradict_each_other_are_refused() -> None:
+    """Two traps with different topologies cannot share a scenario."""
+    with pytest.raises(ValueError, match="topology"):
+        simulate(Scenario(traps=("reset_binary_logs", "two_paths")))
+
+
+def test_reset_replica_empties_the_channel() -> None:
+    """While replication is reset the relay coordinate is ('', 0) and nothing is retrieved."""
+    journal = journal_of(run("reset_replica"), "replica-a1")
+    empty = [
+        body
+        for body in rows(journal)
+        if body["row"]["REPLICATION"]["channels"][0]["relay_log_file"] == ""
+    ]
+    assert empty
+    for body in empty:
+        assert body["row"]["REPLICATION"]["channels"][0]["relay_log_position"] == 0
+        assert body["replica_status"][0]["Retrieved_Gtid_Set"] == ""
+
+
+def test_reset_replica_all_removes_the_channel() -> None:
+    """The channel disappears from the list."""
+    journal = journal_of(run("reset_replica_all"), "hub")
+    counts = [len(body["row"]["REPLICATION"]["channels"]) for body in rows(journal)]
+    assert (counts[0], counts[-1]) == (2, 1)
+
+
+def test_idle_rotation_leaves_the_flushed_place_behind() -> None:
+    """F_c is in the old relay file, A_c in the new one."""
+    body = rows(journal_of(run("flush_relay_logs"), "replica-a1"))[-1]
+    flushed = body["row"]["REPLICATION"]["channels"][0]["relay_log_file"]
+    assert flushed < body["replica_status"][0]["Relay_Log_File"]
+
+
+def test_reconnect_receives_a_partial_group_again() -> None:
+    """A group whose end never arrived stands a second time in the relay log."""
+    again = 0
+    for seed in range(5):
+        journal = journal_of(run("auto_position_reconnect", seed), "replica-a1")
+        gtids = [r.gtid for r in journal if r.stream is Stream.RELAY and r.gtid]
+        again += len(gtids) - len(set(gtids))
+        assert "reconnect" in actions(journal)
+    assert again > 0
+
+
+def test_relay_log_recovery_falls_back_to_the_applied_place() -> None:
+    """A new relay file with an empty set follows the recovery."""
+    journal = journal_of(run("relay_log_recovery"), "replica-a1")
+    at = next(
+        r.index
+        for r in journal
+        if r.is_fact(RecordType.CHANNEL) and r.body["action"] == "relay_log_recovery"
+    )
+    opened = [r for r in journal[at:] if r.stream is Stream.RELAY][:2]
+    assert opened[1].type == EventType.PREVIOUS_GTIDS
+    assert opened[1].text == ""
+
+
+def test_binlog_off_has_no_file_keys() -> None:
+    """Without a binary log purged equals executed; later the hole stays out of PREVIOUS_GTIDS."""
+    journal = journal_of(run("binlog_off", writes_per_second=15.0), "replica-a1")
+    silent = [b for b in rows(journal) if "binary_log_file" not in b["row"]["LOCAL"]]
+    assert silent
+    for body in silent:
+        purged = GtidSet.parse(body["gtid_purged"])
+        assert purged <= GtidSet.parse(body["row"]["LOCAL"]["gtid_executed"])
+        assert GtidSet.parse(body["gtid_executed_first"]) <= purged
+    last = rows(journal)[-1]
+    newest = files(journal, Stream.BINLOG)[last["row"]["LOCAL"]["binary_log_file"]]
+    missing = GtidSet.parse(last["gtid_purged"]) - GtidSet.parse(newest[1].text or "")
+    assert missing
+
+
+def test_semi_sync_replica_is_ahead_of_its_source() -> None:
+    """Some GTID is executed on the replica before the source shows it."""
+    waiting = 0
+    for seed in range(10):
+        history = run("semi_sync", seed)
+        for body in rows(journal_of(history, "source-a")):
+            waiting += body["gtid_owned"] != ""
+    assert waiting > 0
+
+
+def test_low_water_mark_is_behind_what_is_executed() -> None:
+    """Groups above the applied position are executed already."""
+    ahead = 0
+    for seed in range(5):
+        journal = journal_of(run("low_water_mark", seed), "replica-a1")
+        ends = {r.gtid: (r.file, r.end) for r in journal if r.channel == "" and r.gtid}
+        for body in rows(journal):
+            status = body["replica_status"][0]
+            applied = (status["Relay_Log_File"], status["Relay_Log_Pos"])
+            first = GtidSet.parse(body["gtid_executed_first"])
+            ahead += any(
+                f"{sid}:{gno}" in first for (sid, gno), place in ends.items() if place > applied
+            )
+    assert ahead > 0
+
+
+def test_permissive_modes_write_both_kinds() -> None:
+    """The source writes GTIDs, then anonymous groups, then GTIDs."""
+    journal = journal_of(run("gtid_mode_permissive", writes_per_second=15.0), "source-a")
+    kinds = [
+        r.type
+        for r in journal
+        if r.stream is Stream.BINLOG and r.type in (EventType.GTID, EventType.ANONYMOUS_GTID)
+    ]
+    changes = [k for k, before in zip(kinds, [None, *kinds], strict=False) if k != before]
+    assert changes == [EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID]
+
+
+def test_two_groups_of_an_xa_transaction() -> None:
+    """XA_PREPARE ends one group, XA COMMIT is another, each with its GTID."""
+    journal = journal_of(run("xa", topology="pair"), "source-a")
+    events = [r for r in journal if r.stream is Stream.BINLOG]
+    assert sum(r.type == EventType.XA_PREPARE for r in events) >= 2
+    assert sum(r.query is QueryVerb.XA_COMMIT for r in events) >= 2
+
+
+def test_compressed_groups_are_one_payload() -> None:
+    """Between two GTID events stands one TRANSACTION_PAYLOAD."""
+    journal = journal_of(run("compressed", topology="single"), "source-a")
+    types = {r.type for r in journal if r.stream is Stream.BINLOG and r.start > 200}
+    assert types <= {
+        EventType.GTID,
+        EventType.TRANSACTION_PAYLOAD,
+        EventType.FORMAT_DESCRIPTION,
+        EventType.PREVIOUS_GTIDS,
+        EventType.ROTATE,
+    }
+
+
+def test_a_gno_given_back_is_taken_later() -> None:
+    """In the log a higher GNO stands before the one that was given back."""
+    journal = journal_of(run("flush_failure", topology="single"), "source-a")
+    gnos = [r.gtid[1] for r in journal if r.stream is Stream.BINLOG and r.gtid]
+    assert gnos != sorted(gnos)
+    assert sorted(gnos) == list(range(1, len(gnos) + 1))
+
+
+def test_upgrade_brings_tags_and_other_sizes() -> None:
+    """After the upgrade FORMAT_DESCRIPTION is longer and GTIDs are tagged."""
+    journal = journal_of(run("upgrade", writes_per_second=10.0), "source-a")
+    formats = [r.length for r in journal if r.type == EventType.FORMAT_DESCRIPTION]
+    assert formats[0] < formats[-1]
+    assert any(r.type == EventType.GTID_TAGGED for r in journal if r.stream is Stream.BINLOG)
+
+
+def test_group_replication_leaves_large_holes() -> None:
+    """GNOs come from blocks; a view change stands in the log."""
+    journal = journal_of(run("group_replication", topology="pair"), "source-a")
+    gnos = [r.gtid[1] for r in journal if r.stream is Stream.BINLOG and r.gtid]
+    assert max(b - a for a, b in itertools.pairwise(gnos)) > 1_000_000
+    assert any(r.type == EventType.VIEW_CHANGE for r in journal)
+
+
+def test_ignored_server_leaves_no_relay_events() -> None:
+    """After the filter nothing of the ignored server stands in that relay log."""
+    journal = journal_of(run("ignored_server_id", writes_per_second=10.0), "hub")
+    at = next(r.index for r in journal if r.is_fact(RecordType.CHANNEL) and r.body.get("filtered"))
+    late = [r for r in journal[at:] if r.stream is Stream.RELAY and r.channel == "relayed"]
+    assert late
+    assert not any(r.gtid for r in late)
+
+
+def test_refused_collections_are_answered_with_codes() -> None:
+    """Somewhere in the fleet a collection ends with an error, and later ones with rows."""
+    codes = set()
+    for seed in range(8):
+        history = run("refused_collection", seed)
+        for block in history.journals.values():
+            bodies = facts(records(block), RecordType.LOG_STATUS)
+            codes |= {b["error"]["code"] for b in bodies if "error" in b}
+            assert "row" in bodies[-1]
+    assert codes == {1142, 1227, 3722}
+
+
+def test_no_replica_updates_leaves_the_position() -> None:
+    """The replica's coordinate stands still while its purged set grows."""
+    journal = journal_of(run("log_replica_updates_off"), "replica-a1")
+    bodies = rows(journal)
+    assert not any(r.gtid for r in journal if r.stream is Stream.BINLOG)
+    assert GtidSet.parse(bodies[0]["gtid_purged"]) < GtidSet.parse(bodies[-1]["gtid_purged"])
