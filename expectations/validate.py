@@ -207,7 +207,7 @@ def _cell(cut: Cut, name: str) -> Any:
     return neutralise(value) if isinstance(value, str) else value
 
 
-def _pandas_frame(rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
+def _pandas_frame(rows: Sequence[tuple[Any, ...]]) -> Any:
     columns = zip(*rows, strict=True)
     # Int64 and not int64: with a NULL the latter becomes a float and loses large positions.
     return pd.DataFrame(

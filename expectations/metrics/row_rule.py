@@ -109,7 +109,8 @@ def _spark_aggregate(
     # Typed by hand: the annotations above are text, and read in a module without pandas' types.
     judge.__annotations__ = {"columns": pd.Series, "return": pd.Series}
     # As text, because a column of integers with a NULL reaches pandas as floats.
-    judged = pandas_udf(judge, "string")(*(F.col(_quoted(name)).cast("string") for name in names))
+    as_udf: Any = pandas_udf
+    judged = as_udf(judge, "string")(*(F.col(_quoted(name)).cast("string") for name in names))
     letter = F.substring(judged, 1, 1)
     counts = [F.count(F.when(letter == value, 1)).alias(value) for value in "HBUN"]
     first = [
