@@ -14,7 +14,7 @@ from typing import Literal, final
 from coordinates.verdict import Severity
 
 Scope = Literal["E", "S", "T", "X"]
-"""What a rule looks at: one event, one log_status row, one instance over time, several instances."""
+"""What a rule looks at: an event, a log_status row, one instance over time, several instances."""
 
 TIER_MAX = 4
 
@@ -94,7 +94,7 @@ INVARIANTS: Mapping[str, Invariant] = _registry
 
 
 def register(invariant: Invariant) -> Invariant:
-    """Enter an invariant; use as `RULE = register(Invariant(...))`.
+    """Enter an invariant into the registry and hand it back, to be named as a constant.
 
     Raises:
         ValueError: Its number or its name is taken.

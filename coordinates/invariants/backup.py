@@ -130,18 +130,19 @@ TRX_SYS_COORDS_FRESH_UNDER_LOCK = register(
         scope="S",
         severity=Severity.CRITICAL,
         claim=(
-            "On a server with have_backup_safe_binlog_info the InnoDB system header holds, while"
-            " LOCK TABLES FOR BACKUP is held, the binary log coordinate of the time of the lock."
+            "On a server with have_backup_safe_binlog_info the InnoDB system header is, while LOCK"
+            " TABLES FOR BACKUP is held, not behind the binary log coordinate of the time of the"
+            " lock."
         ),
         why=(
             "InnoDB alone stores the coordinate at its own commits, so a non-transactional write"
             " leaves it stale. Such a server writes and redo-logs the current coordinate as part"
-            " of the lock. Elsewhere, and in MySQL 8.0 unless a clone runs, a stale header is"
-            " normal."
+            " of the lock; InnoDB commits under the lock move it on. Elsewhere, and in MySQL 8.0"
+            " unless a clone runs, a stale header is normal."
         ),
         undecided_when=(
-            "the header was not read under the lock, the lock was not observed, the coordinate at"
-            " lock time is not known, or the variable is not told"
+            "the header was not read under the lock, the lock was not observed, or the coordinate"
+            " at lock time is not known. Nothing is claimed of a server without the variable"
         ),
         sources=("Percona backup-safe binlog information, whiteboard",),
         remedy=(

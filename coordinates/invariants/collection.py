@@ -1,7 +1,7 @@
 """Tier 3: does a collection inside the server keep its protocol? Registry entries.
 
 The steps come from `collection` records (docs/journal.md), which a simulated or an instrumented
-server writes; without them every entry here is undecided.
+server writes; without them none of these is decided.
 """
 
 from __future__ import annotations

@@ -231,9 +231,8 @@ LSN_GROWS_WITH_COMMITS = register(
             " counted."
         ),
         undecided_when=(
-            "one of the two rows has no readable LSN, or no group ending in XID is known to lie"
-            " between them: none was logged, it is not in both executed sets, or the journal has a"
-            " gap"
+            "the row has no readable LSN, there is no accepted row before it, or the LSN stands"
+            " still and the executed set of one of the two rows was not accepted"
         ),
         sources=("WL#9211, Design Summary: Clone GTID", "MySQL manual: Redo Log"),
         remedy=(

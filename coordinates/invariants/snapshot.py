@@ -264,8 +264,9 @@ RELAY_POSITION_ON_WRITTEN_BOUNDARY = register(
             " file."
         ),
         undecided_when=(
-            "the coordinate is not readable, the relay log was not observed or has a gap there, or"
-            " the events around the place are no longer remembered"
+            "the coordinate is not readable, the relay log was not observed or has a gap there, the"
+            " events around the place are no longer remembered, or the channel shows no relay log"
+            " though no RESET REPLICA was observed"
         ),
         sources=(
             "WL#9452, F-1.2.3",
@@ -349,7 +350,8 @@ APPLIED_RELAY_GTIDS_EXECUTED = register(
         ),
         undecided_when=(
             "the replica status was not read, gtid_executed or the applied coordinate is not"
-            " readable, or the relay log up to the coordinate is not known without a gap"
+            " readable, or the relay log up to the coordinate was not observed. The last groups"
+            " before it may still be in commit; the next row decides on them"
         ),
         sources=("WL#2775, REQ-5", "MySQL manual: GTID Life Cycle"),
         remedy=(
@@ -406,8 +408,9 @@ MASTER_INFO_NOT_AHEAD_OF_RELAY = register(
             " go on behind an event that no relay log holds."
         ),
         undecided_when=(
-            "the repository (slave_master_info) was not read, the channel is gtid_only, or the end"
-            " of the relay log is not known: not observed, a gap, or no source file named in it"
+            "the repository (slave_master_info) was not read, the channel is gtid_only, the end of"
+            " the relay log is not known (not observed, a gap, no source file named in it), or the"
+            " receiver may have passed groups that it need not queue"
         ),
         sources=("WL#9452, Step-1", "WL#2775, REQ-3"),
         remedy=(
@@ -463,9 +466,10 @@ RELAY_INFO_UPDATED_WITH_COMMIT = register(
             " after a restart, a newer one loses them."
         ),
         undecided_when=(
-            "the repository was not read or is not transactional, the channel is gtid_only, several"
-            " workers apply and positions are stored at checkpoints only, or the relay log at the"
-            " place is not known without a gap"
+            "the repository was not read or is not transactional, the channel is gtid_only, or the"
+            " applied coordinate is not known. Several workers store positions at checkpoints only:"
+            " then only a row beyond the applied coordinate, or behind that of an earlier row, is a"
+            " breach"
         ),
         sources=("WL#2775, REQ-5", "MySQL manual: Replication Metadata Repositories"),
         remedy=(
@@ -493,8 +497,9 @@ MASTER_INFO_FLUSH_POINTS = register(
             " older than the last such point was not stored."
         ),
         undecided_when=(
-            "the write or the row was not observed, the read coordinate at that point is not known,"
-            " sync_source_info is not told (for the periodic writes), or the channel is gtid_only"
+            "the repository was not read, no such point was observed since the channel began, the"
+            " read coordinate at that point is not known, sync_source_info is not told (for the"
+            " periodic writes), or the channel is gtid_only"
         ),
         sources=("WL#2775, REQ-3", "MySQL manual: sync_source_info"),
         remedy=(
