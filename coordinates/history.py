@@ -31,6 +31,7 @@ class ChannelHistory:
     applied_lost: GtidSet = GtidSet.EMPTY
     """Reported as passed by the applier but never executed."""
     fallen: dict[str, LogCoordinates] = field(default_factory=dict)
+    steps_back: int = 0
     source_uuid: str | None = None
     auto_position: bool | None = None
     is_filtered: bool = False
@@ -135,6 +136,7 @@ class History:
                     "applied_missing": str(c.applied_missing),
                     "applied_lost": str(c.applied_lost),
                     "fallen": {n: _place(v) for n, v in c.fallen.items()},
+                    "steps_back": c.steps_back,
                     "source_uuid": c.source_uuid,
                     "auto_position": c.auto_position,
                     "is_filtered": c.is_filtered,
@@ -180,6 +182,7 @@ class History:
             channel.fallen = {
                 n: place for n, v in c["fallen"].items() if (place := _coordinates(v)) is not None
             }
+            channel.steps_back = c["steps_back"]
             channel.source_uuid = c["source_uuid"]
             channel.auto_position = c["auto_position"]
             channel.is_filtered = c["is_filtered"]

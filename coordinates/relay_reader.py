@@ -15,7 +15,7 @@ from coordinates.gtid import GtidSet
 from coordinates.invariants.log_stream import RELAY_SOURCE_POS_MONOTONE
 from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
 from coordinates.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG
-from coordinates.log_reader import EventClass, GroupState, LogReader
+from coordinates.log_reader import EventClass, LogReader
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -52,6 +52,8 @@ class RelayReader(LogReader):
         source_high: Highest (file number, position) of the source read in this lineage.
         rotation_place: Source place where the present relay file began.
         has_stepped_back: Whether the receiver connected anew since the present relay file began.
+        steps_back: How often a new connection began at an earlier place of the source's log; the
+            applier then executes the source's ROTATE, and Ex steps back as well.
         place_end: Source position behind the very last event, even where it fell.
     """
 
@@ -73,6 +75,7 @@ class RelayReader(LogReader):
         self.has_fallen = False
         self.may_step_back = True
         self.has_stepped_back = False
+        self.steps_back = 0
         self.rotation_place: tuple[int, int] | None = None
         self._queue: npt.NDArray[np.int64] = np.empty((0, QUEUE_COLUMNS), dtype=np.int64)
         self._queue_fresh: list[tuple[int, ...]] = []
@@ -144,10 +147,15 @@ class RelayReader(LogReader):
             self.may_step_back = True
         self.tell()
         self.has_stepped_back |= self.source_base is None or bool(event.flags & FLAG_ARTIFICIAL)
+        position = FIRST_POSITION if event.value == ABSENT else event.value
+        if base_name != self.source_base or (number, position) < (
+            self.source_number,
+            self.source_end,
+        ):
+            self.steps_back += 1
         self.source_base = base_name
         self.source_number = number
-        self.source_end = FIRST_POSITION if event.value == ABSENT else event.value
-        self.place_end = self.source_end
+        self.source_end = self.place_end = position
         self.source_high = max(self.source_high, (self.source_number, self.source_end))
         return Mark.FRAMING
 
@@ -420,6 +428,7 @@ class RelayReader(LogReader):
             "source_end": self.source_end,
             "place_end": self.place_end,
             "has_stepped_back": self.has_stepped_back,
+            "steps_back": self.steps_back,
             "has_fallen": self.has_fallen,
             "source_high": self.source_high,
             "may_step_back": self.may_step_back,
@@ -443,6 +452,7 @@ class RelayReader(LogReader):
             "source_end",
             "place_end",
             "has_stepped_back",
+            "steps_back",
             "has_fallen",
             "may_step_back",
             "queue_is_full",

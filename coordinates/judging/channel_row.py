@@ -269,7 +269,8 @@ def _judge_retrieved(channel: _Channel) -> None:
         return
     received = relay.received.freeze()
     excess = retrieved - received
-    due = received if channel.row.server.is_atomic else channel.history.received
+    # What came in between the reading of the status and the row may be missing from the status.
+    due = channel.history.received
     absent = GtidSet.EMPTY if due is None else due - retrieved
     channel.history.received = received
     if not excess and not absent:
@@ -384,7 +385,7 @@ def _judge_stored_applied(channel: _Channel) -> None:
         before is not None
         and same_family(before, stored)
         and stored < before <= applied
-        and channel.relay is not None
+        and _has_group_between(channel, stored, before)
     )
     committed = _committed_between(channel, stored, applied)
     if not behind and committed is None and stored <= applied:
@@ -404,6 +405,15 @@ def _judge_stored_applied(channel: _Channel) -> None:
     )
 
 
+def _has_group_between(channel: _Channel, first: LogCoordinates, last: LogCoordinates) -> bool:
+    """Whether a remembered group ends beyond the first place and not beyond the last."""
+    relay = channel.relay
+    if relay is None or relay.base_name != first.base_name:
+        return False
+    before_last = relay.applied_groups(last.file_number, last.position)
+    return len(before_last) > len(relay.applied_groups(first.file_number, first.position))
+
+
 def _committed_between(
     channel: _Channel, stored: LogCoordinates, applied: LogCoordinates
 ) -> LogCoordinates | None:
@@ -411,7 +421,7 @@ def _committed_between(
     row, relay, first = channel.row, channel.relay, channel.row.state.executed_first
     if relay is None or first is None or relay.base_name != stored.base_name:
         return None
-    if not (row.server.is_atomic or row.server.workers == 0) or not channel.history.auto_position:
+    if row.server.workers or not channel.history.auto_position:
         return None
     others = GtidSet.EMPTY
     for name, other in row.relays.items():
@@ -479,6 +489,10 @@ def _judge_monotone(channel: _Channel) -> None:
     state, history = channel.state, channel.history
     if state.relay_is_empty:
         history.relay = history.executed = None
+    if channel.relay is not None and channel.relay.steps_back != history.steps_back:
+        # A new connection by GTID set begins at an earlier file; Ex follows it back.
+        history.steps_back = channel.relay.steps_back
+        history.executed = None
     is_known = False
     for name, value, before, account in (
         ("relay", state.relay, history.relay, "log_status, relay log coordinates"),
@@ -487,9 +501,7 @@ def _judge_monotone(channel: _Channel) -> None:
         if value is None or (name == "executed" and state.is_gtid_only):
             continue
         is_known = True
-        if before is not None and before.base_name != value.base_name:
-            before = None
-        if falls(history.fallen, name, value, before):
+        if falls(history.fallen, name, value, before if same_family(before, value) else None):
             channel.broken(
                 rule,
                 sentence=f"{account}: fell from {before} to {value}.",
