@@ -25,15 +25,17 @@ from typing import Any, final
 
 from deploy.errors import BrokerError
 from deploy.jars import broker_classpath
-from deploy.preflight import java_command, java_problem, port_problem
+from deploy.preflight import java_command, java_environment, java_problem, port_problem
 from deploy.processes import ProcessName, dying_with_parent, wait_until
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 19092
+MAX_PORT = 65535
 HEAP_MIB = 512
 START_DEADLINE_S = 90.0
 STOP_DEADLINE_S = 20.0
 LOG_TAIL_LINES = 8
+PROPERTIES = "server.properties"
 LOG4J2_FILE = Path(__file__).with_name("broker_log4j2.properties")
 # A free port found for port 0 can be taken by another process before the broker listens on it.
 FREE_PORT_ATTEMPTS = 3
@@ -92,7 +94,14 @@ class LocalBroker:
             dies_with_owner: whether it ends with the thread that calls `start`.
             is_fresh: whether data of an earlier run is forgotten at the start.
             say: called with a line of progress.
+
+        Raises:
+            BrokerError: the port is none that a broker and its controller can have.
         """
+        if not 0 <= port < MAX_PORT:
+            raise BrokerError(
+                f"The broker's port is {port!r}; expected 1 to {MAX_PORT - 1}, or 0 for a free one."
+            )
         self.directory = directory.absolute()
         self._wanted_port = port
         self._dies_with_owner = dies_with_owner
@@ -179,7 +188,7 @@ class LocalBroker:
         Raises:
             BrokerError: it is still there after it was killed.
         """
-        process = self._process()
+        process = self._own_child() or self._process()
         if process is not None:
             process.send(signal.SIGTERM)
             if not self._wait_for_end(process, deadline_s):
@@ -219,6 +228,12 @@ class LocalBroker:
         except (OSError, ValueError, KeyError, TypeError):
             return {}  # none was started, or its last words were cut short: nothing to find
 
+    def _own_child(self) -> ProcessName | None:
+        # Also in the moment before its note is written.
+        if self._child is None or self._child.poll() is not None:
+            return None
+        return ProcessName.of(self._child.pid)
+
     def _process(self) -> ProcessName | None:
         process: ProcessName | None = self._saved().get("process")
         return process if process is not None and process.is_running() else None
@@ -227,6 +242,7 @@ class LocalBroker:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self.log_file.write_bytes(b"")
+            shutil.copyfile(LOG4J2_FILE, self.directory / LOG4J2_FILE.name)
         except OSError as error:
             raise BrokerError(
                 f"The broker's directory {str(self.directory)!r} cannot be written: "
@@ -246,16 +262,15 @@ class LocalBroker:
     def _start_on(
         self, ports: tuple[int, int], java: str, classpath: str, deadline_s: float
     ) -> None:
-        properties = self.directory / "server.properties"
-        properties.write_text(server_properties(self.directory / "data", *ports), "utf-8")
-        self._format(java, classpath, properties)
+        (self.directory / PROPERTIES).write_text(server_properties(*ports), "ascii")
+        self._format(java, classpath)
         self._say(f"starting the broker on {HOST}:{ports[0]}")
         command = [
             java,
             f"-Xmx{HEAP_MIB}m",
             "-Djava.awt.headless=true",
-            f"-Dlog4j2.configurationFile={LOG4J2_FILE}",
-            *("-cp", classpath, "kafka.Kafka", str(properties)),
+            f"-Dlog4j2.configurationFile={LOG4J2_FILE.name}",
+            *("-cp", classpath, "kafka.Kafka", PROPERTIES),
         ]
         if self._dies_with_owner:
             command = dying_with_parent(command, sys.executable)
@@ -266,6 +281,7 @@ class LocalBroker:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
+                env=java_environment(),
                 # Out of the terminal's process group: Ctrl-C is for the owner, who drains first.
                 start_new_session=True,
             )
@@ -290,7 +306,7 @@ class LocalBroker:
                 f"the end of {str(self.log_file)!r}: {self._log_tail()}"
             )
 
-    def _format(self, java: str, classpath: str, properties: Path) -> None:
+    def _format(self, java: str, classpath: str) -> None:
         if (self.directory / "data" / "meta.properties").exists():
             return
         # What a format that was cut short has left is not worth keeping.
@@ -299,13 +315,19 @@ class LocalBroker:
         command = [
             java,
             "-Xmx256m",
-            f"-Dlog4j2.configurationFile={LOG4J2_FILE}",
+            f"-Dlog4j2.configurationFile={LOG4J2_FILE.name}",
             *("-cp", classpath, "kafka.tools.StorageTool", "format"),
-            *("--cluster-id", new_cluster_id(), "--config", str(properties)),
+            *("--cluster-id", new_cluster_id(), "--config", PROPERTIES),
         ]
         with self.log_file.open("ab") as log:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                env=java_environment(),
+                check=False,
             )
         if done.returncode != 0:
             raise BrokerError(
@@ -332,8 +354,12 @@ class LocalBroker:
         return "\n".join(["", *lines[-LOG_TAIL_LINES:]]) if lines else "it is empty."
 
 
-def server_properties(data: Path, port: int, controller_port: int) -> str:
-    """Writes the broker's configuration: one node that is broker and controller."""
+def server_properties(port: int, controller_port: int) -> str:
+    """Writes the broker's configuration: one node that is broker and controller.
+
+    Its paths are relative to the broker's directory, whose own name may hold what Java reads as
+    an escape, a separator or another encoding.
+    """
     lines = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -343,8 +369,7 @@ def server_properties(data: Path, port: int, controller_port: int) -> str:
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
-        # A properties file reads a backslash as an escape.
-        "log.dirs": str(data).replace("\\", "\\\\"),
+        "log.dirs": "data",
         # A topic has the partitions its owner asked for, or it is not there.
         "auto.create.topics.enable": "false",
         # Kafka's own topics: three replicas and 50 partitions are for clusters.

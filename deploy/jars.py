@@ -23,7 +23,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from deploy.errors import JarError
-from deploy.preflight import java_command, java_problem
+from deploy.preflight import java_command, java_environment, java_problem
 
 LIST_FILE = Path(__file__).with_name("jars.sha256")
 SPARK_KAFKA = "spark-kafka"
@@ -166,7 +166,8 @@ def ivy_fetch(jars: Sequence[Jar], into: Path, repository: str | None = None) ->
             "-jar",
             str(_ivy_jar()),
             *("-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")),
-            *("-retrieve", f"{into}/[artifact]-[revision].[ext]", "-warn"),
+            # Relative: in the directory's own name a bracket would be read as a pattern's.
+            *("-retrieve", "[artifact]-[revision].[ext]", "-warn"),
         ]
         try:
             done = subprocess.run(
@@ -175,6 +176,8 @@ def ivy_fetch(jars: Sequence[Jar], into: Path, repository: str | None = None) ->
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 timeout=FETCH_TIMEOUT_S,
+                cwd=into,
+                env=java_environment(),
                 check=False,
             )
         except subprocess.TimeoutExpired as error:

@@ -79,6 +79,14 @@ def java_command(environ: dict[str, str] | None = None) -> str | None:
     return shutil.which("java", path=env.get("PATH"))
 
 
+def java_environment() -> dict[str, str]:
+    """Returns the environment in which to start Java: this process's, in a UTF-8 locale.
+
+    Java decodes the names of files by the locale; in the C locale it loses what is not ASCII.
+    """
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
+
+
 def parse_java_version(text: str) -> int | None:
     """Reads the major version from what `java -version` prints; None when it is not there.
 

@@ -22,7 +22,7 @@ from deploy.processes import ProcessName, wait_until
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One directory for all brokers of this module; whatever is left in it is stopped."""
-    directory = tmp_path_factory.mktemp("lived in")
+    directory = tmp_path_factory.mktemp("lived in, é")
     yield directory
     LocalBroker(directory).stop()
 
@@ -172,9 +172,35 @@ def test_a_damaged_note_means_that_nothing_runs(tmp_path: Path, text: str) -> No
     assert not LocalBroker(tmp_path).status().is_running
 
 
-def test_everything_listens_on_loopback_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("port", [-1, 65535, 70000])
+def test_a_port_that_cannot_be_is_refused(tmp_path: Path, port: int) -> None:
+    """The controller has the next port, so the last one is no broker's."""
+    with pytest.raises(BrokerError, match=f"{port}; expected 1 to 65534"):
+        LocalBroker(tmp_path, port=port)
+
+
+@pytest.mark.broker
+def test_an_interrupt_right_after_its_start_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut before the note of its process is written, the start takes its child with it."""
+    started: list[int] = []
+
+    def interrupt(pid: int) -> None:
+        started.append(pid)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProcessName, "of", staticmethod(interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        LocalBroker(tmp_path, port=0).start()
+    assert len(started) == 1
+    assert ProcessName.of(started[0]) is None
+
+
+def test_everything_listens_on_loopback_only() -> None:
     """No address of the configuration is another than 127.0.0.1."""
-    lines = server_properties(tmp_path, 19092, 19093).splitlines()
+    lines = server_properties(19092, 19093).splitlines()
     addresses = [line for line in lines if "listeners=" in line or "voters=" in line]
     assert [
         "controller.quorum.voters=1@127.0.0.1:19093",

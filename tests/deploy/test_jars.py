@@ -192,9 +192,10 @@ def test_ivy_fetches_from_a_maven_repository(tmp_path: Path) -> None:
         return jars.ivy_fetch(wanted, into, repository)
 
     wanted = [jar_of("alpha", content)]
-    paths = jars.prepare(wanted, tmp_path / "cache", fetch)
+    cache = tmp_path / "[my] cache (1), é"
+    paths = jars.prepare(wanted, cache, fetch)
     assert content == paths[0].read_bytes()
-    assert ["alpha-1.0.jar"] == names(tmp_path / "cache")
+    assert ["alpha-1.0.jar"] == names(cache)
 
 
 def test_ivy_says_what_it_did_not_find(tmp_path: Path) -> None:
