@@ -125,13 +125,17 @@ def read_cell(value: Any, kind: CellType) -> Any:
     return number
 
 
-def judge_cells(rule: RowRule, scope: str | None, cells: Sequence[Any]) -> Judgement:
-    """Judge one row, given as cells: one for each role, and before them the row's scope if asked.
+def judge_cells(
+    rule: RowRule, scope: str | None, cells: Sequence[Any], heeds_undecided: bool = False
+) -> Judgement:
+    """Judge one row, given as cells: one for each role, and what the arguments ask for before them.
 
     Args:
         rule: The rule.
-        scope: The scope of the rows that it is about; None: the cells begin with the first role.
+        scope: The scope of the rows that it is about; the first cell is then the row's. None: any.
         cells: The values as the engine has them.
+        heeds_undecided: The next cell names what the audit left undecided on this row. The half
+            that the audit itself could not trust is no evidence against the other.
     """
     cells = list(cells)
     row: dict[str, Any] = {}
@@ -143,11 +147,26 @@ def judge_cells(rule: RowRule, scope: str | None, cells: Sequence[Any]) -> Judge
                 return undecided("scope is not known")
             if row_scope != scope:
                 return not_applicable(f"the rule is about rows of scope {scope}")
+        role = "undecided"
+        reasons = undecided_reasons(cells.pop(0)) if heeds_undecided else {}
         for (role, kind), cell in zip(rule.roles.items(), cells, strict=True):
             row[role] = read_cell(cell, kind)
     except UnreadableCellError as error:
         return undecided(f"{role}: {error}")
-    return rule.judge(row)
+    judgement = rule.judge(row)
+    if judgement.outcome is Outcome.BROKEN and rule.invariant in reasons:
+        return undecided(f"the audit could not decide it: {reasons[rule.invariant] or 'no reason'}")
+    return judgement
+
+
+def undecided_reasons(cell: Any) -> dict[str | None, str]:
+    """Read the cut table's column ``undecided``: ``name: reason; name``.
+
+    Raises:
+        UnreadableCellError: The cell is no text.
+    """
+    parts = (part.partition(":") for part in (read_cell(cell, str) or "").split(";"))
+    return {name.strip(): reason.strip() for name, _, reason in parts if name.strip()}
 
 
 def encode_judgement(key: Sequence[Any], judgement: Judgement) -> str:

@@ -15,6 +15,7 @@ from expectations.judgement import (
     broken,
     missing,
     undecided,
+    undecided_reasons,
 )
 from expectations.judges import binlog, gtid, redo, relay
 
@@ -73,8 +74,8 @@ def _agrees(row: Row) -> Judgement:
     """Compare the audit's own columns with each other, then with what the two halves show."""
     if unknown := missing(row, "verdict", "broken", "undecided", "scope"):
         return unknown
-    says_broken = _names(row["broken"], ",")
-    says_undecided = _names(row["undecided"], ";")
+    says_broken = {name.strip() for name in row["broken"].split(",") if name.strip()}
+    says_undecided = undecided_reasons(row["undecided"])
     if says_broken and row["verdict"] != Verdict.INCONSISTENT.value:
         return broken(
             f"the audit names broken invariants and calls the row {row['verdict']}", row["broken"]
@@ -94,10 +95,6 @@ def _agrees(row: Row) -> Judgement:
                 rule.invariant,
             )
     return HELD
-
-
-def _names(text: str, separator: str) -> set[str]:
-    return {part.partition(":")[0].strip() for part in text.split(separator) if part.strip()}
 
 
 def _agreement_roles() -> dict[str, CellType]:

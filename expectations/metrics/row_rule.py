@@ -21,7 +21,15 @@ from expectations.judgement import RowRule, Tally, encode_judgement, judge_cells
 from expectations.judges import RULES
 
 METRIC_NAME = "tallystick.row_rule.tally"
-VALUE_KEYS = ("rule", "columns", "scope_column", "scope", "key_columns", "rows_max")
+VALUE_KEYS = (
+    "rule",
+    "columns",
+    "scope_column",
+    "scope",
+    "undecided_column",
+    "key_columns",
+    "rows_max",
+)
 
 
 class RowRuleTally(TableMetricProvider):
@@ -79,20 +87,24 @@ def read_tally(value: Any) -> Tally:
 
 
 def _columns(kwargs: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    scope_column = [kwargs["scope_column"]] if kwargs["scope"] is not None else []
+    before = [kwargs["scope_column"]] if kwargs["scope"] is not None else []
+    if kwargs["undecided_column"] is not None:
+        before.append(kwargs["undecided_column"])
     roles = RULES[kwargs["rule"]].roles
-    return list(kwargs["key_columns"]), [*scope_column, *(kwargs["columns"][r] for r in roles)]
+    return list(kwargs["key_columns"]), [*before, *(kwargs["columns"][r] for r in roles)]
 
 
 def _encoder(kwargs: Mapping[str, Any]) -> Callable[[Sequence[Any]], str]:
     rule: str = kwargs["rule"]
     scope: str | None = kwargs["scope"]
+    heeds_undecided = kwargs["undecided_column"] is not None
     keys = len(kwargs["key_columns"])
 
     # Only the rule's name travels to Spark's workers; they look the rule up themselves.
     def encode(row: Sequence[Any]) -> str:
         found: RowRule = RULES[rule]
-        return encode_judgement(row[:keys], judge_cells(found, scope, row[keys:]))
+        judgement = judge_cells(found, scope, row[keys:], heeds_undecided)
+        return encode_judgement(row[:keys], judgement)
 
     return encode
 

@@ -35,6 +35,8 @@ class RowRuleExpectation(BatchExpectation):
     """What identifies a row to a reader."""
     scope_column: str | None = "scope"
     """Says whether a row is about an instance or a channel; None: the rule is for every row."""
+    undecided_column: str | None = "undecided"
+    """Says what the audit could not decide on a row, and so cannot be held against it; or None."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -72,6 +74,9 @@ class RowRuleExpectation(BatchExpectation):
                     "columns": self.columns(),
                     "scope_column": self.scope_column,
                     "scope": self.rows_in_scope(),
+                    "undecided_column": (
+                        self.undecided_column if self.rule.invariant is not None else None
+                    ),
                     "key_columns": list(self.row_key_columns),
                     "rows_max": ROWS_MAX_COMPLETE if result_format == "COMPLETE" else ROWS_MAX,
                 },

@@ -283,3 +283,16 @@ def test_a_broken_rule_shows_a_witness_that_can_be_checked_by_hand():
     judged = judge("executed_logged", instance_cut(2, gtid_executed=f"{U}:1-2000"))
     assert judged.witness == f"{U}:1021-1023"
     assert "980 GTIDs" in judged.sentence
+
+
+def test_what_the_audit_could_not_decide_is_not_held_against_a_row():
+    """After a gap the journal's half may be stale: what differs is UNDECIDED, what is equal holds."""
+    cut = instance_cut(2, binary_log_position=110_001)
+    rule = RULES["position_on_boundary"]
+    cells = [getattr(cut, role) for role in rule.roles]
+    reason = "snapshot_position_on_group_boundary: part of the journal is missing; lsn_order"
+    found = judge_cells(rule, "instance", ["instance", reason, *cells], heeds_undecided=True)
+    assert found.outcome is UNDECIDED
+    assert "part of the journal is missing" in found.sentence
+    found = judge_cells(rule, "instance", ["instance", "lsn_order", *cells], heeds_undecided=True)
+    assert found.outcome is BROKEN

@@ -47,6 +47,7 @@ def test_a_stranger_names_his_own_columns(validate):
             gtid_executed_column="executed",
             gtid_purged_column="purged",
             scope_column=None,
+            undecided_column=None,
             row_key_columns=("host",),
         ),
     )
@@ -75,7 +76,10 @@ def test_integers_that_pandas_made_floats_are_read_while_they_are_exact(validate
     result = validate(
         frame,
         rules.ExpectLsnsToBeInOrder(
-            lsn_checkpoint_column="checkpoint", scope_column=None, row_key_columns=("host",)
+            lsn_checkpoint_column="checkpoint",
+            scope_column=None,
+            undecided_column=None,
+            row_key_columns=("host",),
         ),
     )
     details = result.result["details"]
