@@ -110,12 +110,12 @@ def connect(fleet: Fleet, channel: Channel, generation: int) -> None:
         channel.io_errno = ER_SOURCE_FATAL_ERROR
         channel.receiver_runs = False
         _administer(channel, "stop_receiver")
+        persist_position(fleet, channel, "receiver_stop")
         return
     channel.io_errno = 0
     channel.is_connected = True
     channel.cursor_lineage = source.binlog.lineage
     channel.cursor_file = file.number
-    channel.has_skipped = False
     position = 4
     channel.cursor_entry = 0
     if not channel.auto_position and channel.read[0] == file.name and channel.read[1] > 4:
@@ -125,6 +125,7 @@ def connect(fleet: Fleet, channel: Channel, generation: int) -> None:
             len(file.entries),
         )
     _begin_file(fleet, channel, file, position)
+    _skip_what_is_there(fleet, channel, file)
     applier.wake(fleet, channel)
     wake(fleet, channel)
 
@@ -212,9 +213,8 @@ def _receive_group(fleet: Fleet, channel: Channel, file: BinlogFile, logged: Log
     if isinstance(last, QueuedGroup) and last.logged is logged:
         queued = last
     else:
-        if channel.auto_position and group.sid and (group.sid, group.gno) in channel.excluded:
-            channel.cursor_entry += 1
-            channel.has_skipped = True
+        if _is_excluded(channel, logged):
+            _skip_what_is_there(fleet, channel, file)
             return True
         if group.server_id in channel.ignore_server_ids or not fleet.hooks.on_queue(
             fleet, channel, logged
@@ -222,10 +222,6 @@ def _receive_group(fleet: Fleet, channel: Channel, file: BinlogFile, logged: Log
             channel.cursor_entry += 1
             channel.read = (file.name, logged.end)
             return True
-        if channel.has_skipped:
-            channel.read = (file.name, logged.start)
-            relay_log.write_position(fleet, channel, *channel.read)
-            channel.has_skipped = False
         relay_file = channel.relay_files[-1]
         queued = QueuedGroup(logged, file.name, relay_file, relay_file.end)
         relay_file.groups.append(queued)
@@ -250,6 +246,31 @@ def _receive_group(fleet: Fleet, channel: Channel, file: BinlogFile, logged: Log
         flush_position(fleet, channel)
         persist_position(fleet, channel, "relay_rotate")
     return True
+
+
+def _skip_what_is_there(fleet: Fleet, channel: Channel, file: BinlogFile) -> None:
+    """Pass the groups that auto-position excludes, up to the first one that is to be sent."""
+    skipped_to = 0
+    while channel.cursor_entry < len(file.entries):
+        entry = file.entries[channel.cursor_entry]
+        if not isinstance(entry, LoggedGroup) or not _is_excluded(channel, entry):
+            break
+        skipped_to = entry.end
+        channel.cursor_entry += 1
+    if skipped_to:
+        # The source sends a heartbeat so that the replica's position follows.
+        channel.read = (file.name, skipped_to)
+        relay_log.write_position(fleet, channel, *channel.read)
+        flush_position(fleet, channel)
+
+
+def _is_excluded(channel: Channel, logged: LoggedGroup) -> bool:
+    group = logged.group
+    return (
+        channel.auto_position
+        and group.sid is not None
+        and (group.sid, group.gno) in channel.excluded
+    )
 
 
 def _receive_framing(fleet: Fleet, channel: Channel, file: BinlogFile, event: FramingEvent) -> None:

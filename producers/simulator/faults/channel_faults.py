@@ -213,7 +213,9 @@ class RelayPosSavedAsExecPos(_ChannelRowFault):
         row = Row.of(instance, body)
         if channel is None or self._shown is None or row is None or channel.replica is not instance:
             return super().on_row(fleet, instance, body)
-        if _coordinate(*channel.executed) >= _coordinate(*self._shown):
+        shown = _coordinate(*self._shown)
+        # A new connection may have brought Rd_c, and Ex_c after it, back before the wrong place.
+        if shown <= _coordinate(*channel.executed) or shown > _coordinate(*channel.read):
             self._channel = None
             return body
         row = row.copy()
@@ -302,41 +304,59 @@ class MasterInfoAhead(_ChannelRowFault):
 
 
 class _RelayInfoFault(JournalFault):
-    """Tampers with the write to slave_relay_log_info that goes with one transaction."""
+    """Tampers with the writes to one row of slave_relay_log_info until a collection has read it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._true: dict[Channel, tuple[str, int, str, int]] = {}
+        self._torn: list[tuple[Channel, tuple[str, int, str, int], GtidSet]] = []
 
     def torn(
         self, old: tuple[str, int, str, int], new: tuple[str, int, str, int]
     ) -> tuple[str, int, str, int]:
-        """What the row holds after the write."""
+        """What the row holds after a write."""
         raise NotImplementedError
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._before: dict[tuple[str, str], tuple[str, int, str, int]] = {}
 
     def on_fact(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
-        """Change the row of the first transaction that follows another in both files."""
+        """Change what a transaction writes that follows another in both files."""
         is_write = record_type is RecordType.INFO_WRITE and body["table"] == "slave_relay_log_info"
         if self.fleet is None or not is_write:
             return body
-        key = instance_id, body["channel"]
         channel = self.fleet.instances[instance_id].channels[body["channel"]]
-        old, new = self._before.get(key), channel.relay_info
-        self._before[key] = new
-        is_next = old is not None and (old[0], old[2]) == (new[0], new[2])
-        is_one = channel.replica.variables["replica_parallel_workers"] <= 1
-        is_forward = old is not None and old[1] < new[1] and old[3] < new[3]
-        if body["reason"] != "xid" or not is_next or not is_forward or not is_one:
+        old, new = self._true.get(channel), channel.relay_info
+        self._true[channel] = new
+        if old is None or not self.is_due_in(instance_id) or body["reason"] != "xid":
             return body
-        if old is None or not self.is_due_in(instance_id):
+        is_next = (old[0], old[2]) == (new[0], new[2]) and old[1] < new[1] and old[3] < new[3]
+        file = _relay_file(channel, new[0])
+        group = next((g for g in reversed(file.groups) if g.end == new[1]), None) if file else None
+        has_workers = channel.replica.variables["replica_parallel_workers"] > 1
+        if not is_next or group is None or has_workers:
             return body
-        self.mark_in(instance_id)
         channel.relay_info = self.torn(old, new)
+        self._torn.append((channel, channel.relay_info, gtid_of(group.logged)))
         _, relay_pos, _, source_pos = channel.relay_info
         row = {**body["row"], "Relay_log_pos": relay_pos, "Master_log_pos": source_pos}
         return {**body, "row": row}
+
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Once it was read behind the transaction's commit, writes are true again."""
+        if self.injected or "row" not in body:
+            return body
+        executed = GtidSet.parse(body.get("gtid_executed_first", ""))
+        for channel, (relay_name, relay_pos, _, source_pos), gtid in self._torn:
+            stored = Row(instance, body, 0).info("slave_relay_log_info", channel)
+            if channel.replica is not instance or stored is None or not gtid <= executed:
+                continue
+            shown = stored["Relay_log_name"], stored["Relay_log_pos"], stored["Master_log_pos"]
+            if shown == (f"./{relay_name}", relay_pos, source_pos):
+                self.mark(fleet, instance)
+                break
+        return body
 
 
 class RelayInfoTorn(_RelayInfoFault):

@@ -349,13 +349,14 @@ class PurgedShrunk(RowFault):
             fleet.clock.schedule(fleet.fault_at, instance, _purge_all, fleet, instance)
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Take the last GTID of a UUID from U that the row before showed."""
-        intervals = list(before.purged & row.purged)
+        """Take the last GTID from U of those that a purged file held."""
+        if row.instance.subscribers or not row.instance.log_bin:
+            return False
+        held = row.instance.binlog.files[0].previous_gtids.to_gtid_set()
+        intervals = list(before.purged & row.purged & held)
         if not intervals:
             return False
         sid, _, last = intervals[-1]
-        if (GtidSet([(sid, last, last)]) | row.purged) != row.purged or row.instance.subscribers:
-            return False
         row.body["gtid_purged"] = server_text(row.purged - GtidSet([(sid, last, last)]))
         return True
 
