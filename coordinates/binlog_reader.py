@@ -213,7 +213,7 @@ class BinlogReader(LogReader):
         ends = np.array(self._untold_ends, dtype=np.int64)
         self._untold_ends = []
         self._untold_groups = []
-        self._tell_logged(self._untold_start, ends, *(groups[:, i] for i in range(5)))
+        self._tell_logged(self._untold_start, ends, groups)
 
     def _judge_appended(self, event: Event) -> None:
         self.must_open_file = False
@@ -470,16 +470,9 @@ class BinlogReader(LogReader):
                 if free < self.logged.last(sid):
                     self.dense_watch.setdefault(sid, (free, owned))
 
-    def _tell_logged(
-        self,
-        start: int,
-        event_ends: Array,
-        group_event: Array,
-        sid: Array,
-        gno: Array,
-        server_id: Array,
-        commit_ts: Array,
-    ) -> None:
+    def _tell_logged(self, start: int, event_ends: Array, groups: Array) -> None:
+        """Hand a run of events to the fleet; ``groups`` has LOGGED's ``group_…`` as columns."""
+        event, sid, gno, server_id, commit_ts = groups.T
         used = np.unique(sid[sid >= 0])
         local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
         local[used] = np.arange(len(used), dtype=np.int32)
@@ -494,11 +487,11 @@ class BinlogReader(LogReader):
             },
             {
                 "event_ends": event_ends,
-                "group_event": group_event.astype(np.int32),
+                "group_event": event.astype(np.int32),
                 "group_sid": local[sid],
-                "group_gno": gno.astype(np.int64),
-                "group_server_id": server_id.astype(np.int64),
-                "group_commit_ts": commit_ts.astype(np.int64),
+                "group_gno": gno,
+                "group_server_id": server_id,
+                "group_commit_ts": commit_ts,
             },
         )
 
@@ -539,9 +532,9 @@ class BinlogReader(LogReader):
         for number, gnos in _by_sid(scan):
             if self.logged.contains_any(self.sids[number], gnos):
                 return False
-            if len(gnos) > 1 and not (gnos[1:] > gnos[:-1]).all():
-                if len(np.unique(gnos)) < len(gnos):
-                    return False
+            is_ascending = (gnos[1:] > gnos[:-1]).all()
+            if not is_ascending and len(np.unique(gnos)) < len(gnos):
+                return False
         return True
 
     def _take_run(self, run: dict[str, Array], scan: GroupScan, mapping: Array) -> None:
@@ -566,11 +559,7 @@ class BinlogReader(LogReader):
         self._tell_logged(
             int(run["start"][0]),
             run["end"],
-            scan.ends,
-            scan.sid,
-            scan.gno,
-            scan.server_id,
-            scan.commit_ts,
+            np.column_stack((scan.ends, scan.sid, scan.gno, scan.server_id, scan.commit_ts)),
         )
 
     # What happens to the log as a whole
@@ -579,10 +568,7 @@ class BinlogReader(LogReader):
         """A boot: the next event opens a file; after a crash what was torn or lost leaves L."""
         self.must_open_file = self.base_name is not None
         self.dense_watch = {}
-        if self.group_state in (GroupState.OPENED, GroupState.BODY):
-            self.group_state = GroupState.IDLE
-        elif self.group_state is GroupState.RESYNC:
-            self.group_state = GroupState.IDLE
+        self.group_state = GroupState.IDLE
         if not crashed or self.base_name is None:
             return
         if recovered is None:
@@ -741,7 +727,8 @@ class BinlogReader(LogReader):
     def groups_after(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
         """Remembered groups with a GTID that end beyond the place."""
         rows = self.window.after(file_number, position)
-        return rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0)]
+        groups: npt.NDArray[np.int64] = rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0)]
+        return groups
 
     def groups_up_to(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
         """Remembered groups with a GTID that end at or before the place, oldest first."""
@@ -750,7 +737,8 @@ class BinlogReader(LogReader):
         earlier = (rows[:, FILE] < file_number) | (
             (rows[:, FILE] == file_number) & (rows[:, END] <= position)
         )
-        return rows[earlier]
+        found: npt.NDArray[np.int64] = rows[earlier]
+        return found
 
 
 def _by_sid(scan: GroupScan) -> list[tuple[int, Array]]:

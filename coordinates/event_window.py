@@ -77,11 +77,12 @@ class EventWindow:
     def truncate(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
         """Take away, and return, the events of ``file_number`` that end beyond ``position``."""
         rows = self.rows()
-        gone = (rows[:, FILE] > file_number) | (
+        is_gone = (rows[:, FILE] > file_number) | (
             (rows[:, FILE] == file_number) & (rows[:, END] > position)
         )
-        self._rows = rows[~gone]
-        return rows[gone]
+        self._rows = rows[~is_gone]
+        gone: npt.NDArray[np.int64] = rows[is_gone]
+        return gone
 
     def find_end(self, file_number: int, position: int) -> int | None:
         """Index of the event that ends exactly there, None when none is remembered."""
@@ -101,10 +102,11 @@ class EventWindow:
     def after(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
         """The remembered events that end beyond the place."""
         rows = self.rows()
-        later = (rows[:, FILE] > file_number) | (
+        is_later = (rows[:, FILE] > file_number) | (
             (rows[:, FILE] == file_number) & (rows[:, END] > position)
         )
-        return rows[later]
+        later: npt.NDArray[np.int64] = rows[is_later]
+        return later
 
     def find_event(self, file_number: int, start: int) -> npt.NDArray[np.int64] | None:
         """The newest remembered event that starts there."""

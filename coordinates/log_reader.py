@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 
 FAST_MIN = 48
 """Below this many events the event-by-event path is as quick as the vectorised one."""
+SLICE = 256
+"""How many records of a block are made into values at a time."""
 
 
 class EventClass(IntEnum):
@@ -171,7 +172,7 @@ class OpenGroup:
 
     def to_list(self) -> list[int]:
         """For the state bytes."""
-        return [getattr(self, name) for name in self.__slots__]  # type: ignore[misc]
+        return [getattr(self, name) for name in self.__slots__]
 
 
 @dataclass(slots=True, eq=False)
@@ -262,11 +263,11 @@ class LogReader:
 
     def read_event(self, block: Block, index: int, lists: Columns) -> None:
         """Read one event on the event-by-event path."""
-        event = Event(*[column[index] for column in lists.events])
+        event = lists.event(index)
         event_class = _CLASS_ROWS[event.type][event.query]
         if event_class == EventClass.HEARTBEAT:
             return
-        self.reporter.look_at(block.epoch, block.first_sequence + index, lists.ts[index])
+        self.reporter.look_at(block.epoch, block.first_sequence + index, int(lists.ts[index]))
         base_name, file_number = lists.file_names[event.file] if event.file >= 0 else ("", 0)
         if not base_name:
             self._unreadable_file_name(block, event)
@@ -684,22 +685,27 @@ class LogReader:
 
 
 class Columns:
-    """A block's columns as plain lists, made when the event-by-event path first needs them."""
+    """A block's records as values, made in slices when the event-by-event path needs them."""
+
+    __slots__ = ("_block", "_slices", "file_names", "ts")
 
     def __init__(self, block: Block) -> None:
         self._block = block
+        self._slices: dict[int, list[Event]] = {}
         self.file_names = [_file_name(name) for name in block.files]
+        self.ts = block.columns["ts"]
 
-    @cached_property
-    def events(self) -> list[list[int]]:
-        """One list a column of ``EVENT_COLUMNS``."""
-        return [self._block.columns[name].tolist() for name in EVENT_COLUMNS]
-
-    @cached_property
-    def ts(self) -> list[int]:
-        """Microseconds, one a record."""
-        times: list[int] = self._block.columns["ts"].tolist()
-        return times
+    def event(self, index: int) -> Event:
+        """The event at ``index`` of the block."""
+        number = index // SLICE
+        events = self._slices.get(number)
+        if events is None:
+            place = slice(number * SLICE, (number + 1) * SLICE)
+            columns = (self._block.columns[name][place].tolist() for name in EVENT_COLUMNS)
+            events = self._slices[number] = [
+                Event._make(values) for values in zip(*columns, strict=True)
+            ]
+        return events[index % SLICE]
 
 
 def _file_name(name: str) -> tuple[str, int]:

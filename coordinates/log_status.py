@@ -1,4 +1,4 @@
-"""One instance's answer to a collection, read into values: the log_status row and what came with it.
+"""One instance's answer to a collection, read into values: the row and what came with it.
 
 Reading is tier 0 of the audit: a datum that cannot be read becomes None and a `Problem`, and no
 other check gets to see it. Unknown keys are ignored, as servers and versions differ.
@@ -228,13 +228,7 @@ class _Reader:
                 state.owned = GtidSet.parse_owned(owned, tags=self.tags)
             except GtidSetParseError as error:
                 self._unreadable_gtids("gtid_owned", owned, str(error))
-        innodb = body.get("innodb")
-        if isinstance(innodb, dict):
-            for key in ("current", "written", "flushed", "checkpoint"):
-                if innodb.get(key) is not None:
-                    value = self._integer(innodb[key], f"innodb {key}")
-                    if value is not None:
-                        state.innodb[key] = value
+        self._read_innodb(body.get("innodb"))
         state.binary_logs = self._binary_logs(body.get("binary_logs"))
         again = self._binary_logs(body.get("binary_logs_again"))
         state.binary_logs_changed = (
@@ -263,6 +257,15 @@ class _Reader:
             channel.stored_executed = self._stored(row, "source_log_name", "source_log_pos")
         for name in self._doubled:
             state.channels.pop(name, None)
+
+    def _read_innodb(self, innodb: Any) -> None:
+        if not isinstance(innodb, dict):
+            return
+        for key in ("current", "written", "flushed", "checkpoint"):
+            if innodb.get(key) is not None:
+                value = self._integer(innodb[key], f"innodb {key}")
+                if value is not None:
+                    self.state.innodb[key] = value
 
     def _rows(self, body: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
         """Rows of a table with lower-case keys in today's words."""

@@ -25,7 +25,7 @@ _HEAD = struct.Struct("<4sHI")
 def pack(
     magic: bytes, version: int, document: Any, arrays: Mapping[str, npt.NDArray[Any]] | None = None
 ) -> bytes:
-    """``document`` (JSON) and ``arrays`` (one-dimensional) as bytes, headed by a four-byte magic."""
+    """``document`` (JSON) and ``arrays`` (one-dimensional) as bytes behind a four-byte magic."""
     index: list[tuple[str, str, int]] = []
     raw: list[bytes] = []
     for name, array in (arrays or {}).items():

@@ -1,4 +1,4 @@
-"""Reading one channel's relay log: source positions, received GTIDs, groups waiting to be applied."""
+"""Reading one channel's relay log: source positions, received GTIDs, groups to be applied."""
 
 from __future__ import annotations
 
@@ -370,7 +370,8 @@ class RelayReader(LogReader):
         earlier = (queue[:, Q_FILE] < file_number) | (
             (queue[:, Q_FILE] == file_number) & (queue[:, Q_END] <= position)
         )
-        return queue[earlier]
+        applied: npt.NDArray[np.int64] = queue[earlier]
+        return applied
 
     # What happens to the channel as a whole
 

@@ -1,4 +1,4 @@
-"""Where the audit of one instance writes down what it sees, at the journal place it is looking at."""
+"""Where the audit of one instance writes down what it sees, and at which journal place."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Server:
         if isinstance(self.variables.get("server_id"), int):
             self.server_id = self.variables["server_id"]
 
-    def _flag(self, name: str, default: bool) -> bool:
+    def _flag(self, name: str, *, default: bool) -> bool:
         value = self.variables.get(name)
         return default if value is None else str(value).upper() in _TRUE
 
@@ -82,12 +82,12 @@ class Server:
     @property
     def log_bin(self) -> bool:
         """Whether there is a binary log."""
-        return self._flag("log_bin", True)
+        return self._flag("log_bin", default=True)
 
     @property
     def logs_everything(self) -> bool:
         """Whether every executed GTID is also logged."""
-        return self.log_bin and self._flag("log_replica_updates", True)
+        return self.log_bin and self._flag("log_replica_updates", default=True)
 
     @property
     def workers(self) -> int:
@@ -98,8 +98,10 @@ class Server:
     @property
     def commits_are_ordered(self) -> bool:
         """Whether transactions become executed in the order of the binary log."""
-        ordered_appliers = self.workers <= 1 or self._flag("replica_preserve_commit_order", True)
-        return self._flag("binlog_order_commits", True) and ordered_appliers
+        ordered_appliers = self.workers <= 1 or self._flag(
+            "replica_preserve_commit_order", default=True
+        )
+        return self._flag("binlog_order_commits", default=True) and ordered_appliers
 
     @property
     def commit_lag_max(self) -> int:
@@ -113,7 +115,7 @@ class Server:
     @property
     def relay_log_info_is_transactional(self) -> bool:
         """Whether the relay log info repository commits with the transaction it describes."""
-        return self._flag("relay_log_info_transactional", True)
+        return self._flag("relay_log_info_transactional", default=True)
 
     @property
     def group_uuid(self) -> str | None:
@@ -124,7 +126,7 @@ class Server:
     @property
     def is_backup_safe(self) -> bool:
         """have_backup_safe_binlog_info."""
-        return self._flag("have_backup_safe_binlog_info", False)
+        return self._flag("have_backup_safe_binlog_info", default=False)
 
     def dump(self) -> dict[str, Any]:
         """For the state bytes."""

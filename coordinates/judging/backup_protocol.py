@@ -130,7 +130,7 @@ class BackupProtocol:
     # Backup locks
 
     def backup_lock(self, body: Mapping[str, Any], position: LogCoordinates | None) -> None:
-        """Take one ``backup_lock`` record; ``position``: end of the binary log as the journal has it."""
+        """Take one ``backup_lock`` record; ``position``: end of the binary log in the journal."""
         lock = str(body.get("lock"))
         if body.get("step") == "lock":
             self._locks[lock] = None if position is None else str(position)
@@ -215,10 +215,10 @@ class BackupProtocol:
         rule: Invariant,
         at: str,
         sentence: str,
-        observed: str,
-        expected: str,
-        expected_in: str,
+        *halves: str,
     ) -> None:
+        """Tell a finding; ``halves``: observed, expected, and where that is written."""
+        observed, expected, expected_in = halves
         self._reporter.broken(
             rule,
             at=at,

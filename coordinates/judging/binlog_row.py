@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -564,7 +565,7 @@ def _judge_file_list(row: Row) -> None:
         row.judgement.undecided(BINLOG_FILES_FORM_RANGE, "the list of binary logs was not read")
         return
     names = [parse_log_file_name(name) for name, _ in logs]
-    for (base_before, before), (base_name, number) in zip(names, names[1:], strict=False):
+    for (base_before, before), (base_name, number) in pairwise(names):
         if (base_before, before + 1) == (base_name, number):
             continue
         absent = format_log_file_name(base_before, before + 1)

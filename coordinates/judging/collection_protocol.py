@@ -195,11 +195,17 @@ class CollectionProtocol:
         round_: _Round,
         rule: Invariant,
         sentence: str,
-        observed: str,
-        expected: str,
-        expected_in: str,
+        *halves: str,
     ) -> None:
-        """Tell a broken rule once in a collection."""
+        """Tell a broken rule once in a collection.
+
+        Args:
+            round_: The collection.
+            rule: The invariant.
+            sentence: The contradiction.
+            halves: What was observed, what was expected, and where that is written.
+        """
+        observed, expected, expected_in = halves
         if rule.name in round_.broken:
             return
         round_.broken.append(rule.name)

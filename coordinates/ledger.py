@@ -1,0 +1,403 @@
+"""What the fleet's audit remembers of one instance's journal: its binary log, and states of before.
+
+Comparisons ask for the state of a journal *as of* a time, because instances are absorbed in any
+interleaving. So at every fact whose place does not depend on how the journal was cut into blocks
+the ledger takes a `Snapshot`; the one that answers a question about time `t` is the first at or
+behind `t`. Where a journal takes something back (a crash, a new lineage) the snapshot is taken
+before, and what was taken back is kept as a `Loss`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from coordinates.binlog_file import BinlogFile, BinlogGroups
+from coordinates.growing_set import GrowingGtidSet
+from coordinates.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy.typing as npt
+
+    from coordinates.facts import Fact
+
+    IntArray = npt.NDArray[np.int64]
+
+EVENTS_MAX = 2**20
+"""Events remembered of one instance; beyond it whole oldest files are forgotten."""
+SNAPSHOTS_MAX = 512
+LOSSES_MAX = 16
+
+_ts = attrgetter("ts")
+
+
+class Identity(NamedTuple):
+    """Since `ts` the instance reports this `server_uuid`; the last fact under it came at `until`."""
+
+    server_uuid: str
+    ts: int
+    until: int
+    epoch: int
+    sequence: int
+    collection_id: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The journal as it stood at `ts`.
+
+    Attributes:
+        ts: Time of the fact that it was taken at; that fact is part of it.
+        losses: How many times something had been taken back.
+        lineage, lineage_ts: The binlog lineage, and when it began, None if before the journal.
+        base_name, file_number, end: End of the binary log, base name None before its first event.
+        logged: L, the GTIDs that the present lineage has logged.
+        is_complete: Whether `logged` misses nothing.
+        declared: Executed without a group of the present lineage, as far as told since the last loss.
+        beyond: Everything else ever known to have been executed, logged or purged.
+        row_ts: Time of the last log_status row since the last loss, None if there was none.
+        has_row: Whether there was ever a row since the last gap.
+        purged: gtid_purged of the last row.
+        logs_everything: What is executed is also logged.
+        server_id: As last reported.
+        sources: Keys of the sources that the last row named.
+    """
+
+    ts: int
+    losses: int
+    lineage: int
+    lineage_ts: int | None
+    base_name: str | None
+    file_number: int
+    end: int
+    logged: GtidSet
+    is_complete: bool
+    declared: GtidSet
+    beyond: GtidSet
+    row_ts: int | None
+    has_row: bool
+    purged: GtidSet | None
+    logs_everything: bool
+    server_id: int | None
+    sources: tuple[str, ...]
+
+    @property
+    def known(self) -> GtidSet:
+        """Everything ever known to have been executed, logged or purged."""
+        return self.logged | self.beyond
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loss:
+    """Events at the end of a file that a crash took back at `ts`."""
+
+    ts: int
+    lineage: int
+    file_number: int
+    event_ends: IntArray
+
+
+class Ledger:
+    """One instance's journal, as the facts have told it so far."""
+
+    def __init__(self, instance_id: str) -> None:
+        self.instance_id = instance_id
+        self.known_ts = -1
+        self.identities: list[Identity] = []
+        self.group_uuid: str | None = None
+        self.server_id: int | None = None
+        self.sids: list[str] = []
+        self._sid_index: dict[str, int] = {}
+        self.files: dict[tuple[int, int], BinlogFile] = {}
+        self.event_count = 0
+        self.lineage = 0
+        self.lineage_ts: int | None = None
+        self.base_name: str | None = None
+        self.file_number = 0
+        self.grouped = GrowingGtidSet()
+        self.previous = GtidSet.EMPTY
+        self.is_complete = False
+        self.declared = GtidSet.EMPTY
+        self.beyond = GtidSet.EMPTY
+        self.assigned = GtidSet.EMPTY
+        self.row_ts: int | None = None
+        self.has_row = False
+        self.purged: GtidSet | None = None
+        self.logs_everything = True
+        self.sources: tuple[str, ...] = ()
+        self.losses: list[Loss] = []
+        self.loss_count = 0
+        self.snapshots: list[Snapshot] = []
+        self._logged_cache: tuple[GtidSet, GtidSet, GtidSet] | None = None
+
+    # Names
+
+    def sid_number(self, sid: str) -> int:
+        """Index of `sid` in the ledger's table, entered if new."""
+        number = self._sid_index.get(sid)
+        if number is None:
+            number = self._sid_index[sid] = len(self.sids)
+            self.sids.append(sid)
+        return number
+
+    def sid_column(self, names: list[str], local: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        """A fact's sid indexes as indexes of the ledger's table; -1 stays -1."""
+        table = np.array([*(self.sid_number(name) for name in names), -1], dtype=np.int32)
+        return table[local]
+
+    def identify(self, fact: Fact, server_uuid: str | None, server_id: int | None) -> bool:
+        """Take over what the instance said of itself; True when its `server_uuid` is news."""
+        if isinstance(server_id, int):
+            self.server_id = server_id
+        if not server_uuid:
+            return False
+        last = self.identities[-1] if self.identities else None
+        if last is not None and last.server_uuid == server_uuid:
+            return False
+        self.identities.append(
+            Identity(
+                server_uuid,
+                fact.ts,
+                fact.ts,
+                fact.epoch,
+                fact.sequence,
+                fact.body.get("collection_id"),
+            )
+        )
+        return True
+
+    def reached(self, ts: int) -> int:
+        """The journal is known up to `ts`; returns the time, which never falls."""
+        if ts > self.known_ts:
+            self.known_ts = ts
+            if self.identities:
+                self.identities[-1] = self.identities[-1]._replace(until=ts)
+        return self.known_ts
+
+    def uuids_until(self, ts: int) -> list[str]:
+        """Every `server_uuid` reported up to `ts`; the first one if none was yet."""
+        told = [identity.server_uuid for identity in self.identities if identity.ts <= ts]
+        return told or [identity.server_uuid for identity in self.identities[:1]]
+
+    def uuid_at(self, ts: int) -> str | None:
+        """The `server_uuid` at `ts`; before the first report that one."""
+        told = self.uuids_until(ts)
+        return told[-1] if told else None
+
+    # The binary log grows
+
+    def log(self, fact: Fact, columns: BinlogGroups) -> None:
+        """A run of events of one file."""
+        body = fact.body
+        self._enter_lineage(body["binlog_lineage"], fact.ts)
+        file = self._file(body["base_name"], body["file_number"])
+        event_ends = fact.arrays["event_ends"].astype(np.int64, copy=False)
+        file.append(body["start"], event_ends, columns)
+        self.event_count += len(event_ends)
+        if self.event_count > EVENTS_MAX:
+            self._forget_oldest()
+
+    def _file(self, base_name: str, number: int) -> BinlogFile:
+        self.base_name = base_name
+        self.file_number = max(self.file_number, number)
+        key = self.lineage, number
+        file = self.files.get(key)
+        if file is None:
+            file = self.files[key] = BinlogFile(self.lineage, number)
+        return file
+
+    def _enter_lineage(self, lineage: int, ts: int) -> None:
+        if lineage == self.lineage:
+            return
+        if self.lineage == 0 and self.base_name is None and self.lineage_ts is None:
+            self.lineage = lineage
+            return
+        self.begin_lineage(lineage, ts)
+
+    def _forget_oldest(self) -> None:
+        for key in sorted(self.files):
+            if self.event_count <= EVENTS_MAX:
+                return
+            if key == (self.lineage, self.file_number):
+                self.event_count -= self.files[key].forget_front(EVENTS_MAX // 2)
+            else:
+                self.event_count -= len(self.files.pop(key).event_ends())
+
+    def head(self, body: Mapping[str, Any], ts: int) -> None:
+        """PREVIOUS_GTIDS of a file."""
+        self._enter_lineage(body["binlog_lineage"], ts)
+        gtids = GtidSet.parse(body["gtid_set"])
+        self._file(body["base_name"], body["file_number"]).previous = gtids
+        if self.is_complete:
+            self.previous = self.previous | gtids
+            return
+        # Anew after a gap: what was known before may be of a lineage that ended unseen.
+        self.beyond = self.beyond | self.logged()
+        self.previous = gtids
+        self.grouped = GrowingGtidSet()
+        self.is_complete = True
+
+    def logged(self) -> GtidSet:
+        """L as far as known."""
+        grouped = self.grouped.freeze()
+        cache = self._logged_cache
+        if cache is None or cache[0] is not grouped or cache[1] is not self.previous:
+            cache = self._logged_cache = (grouped, self.previous, self.previous | grouped)
+        return cache[2]
+
+    # What is taken back
+
+    def end_file(self, body: Mapping[str, Any], ts: int) -> None:
+        """A file is complete; after a crash what was beyond its recovered end never was."""
+        self._enter_lineage(body["binlog_lineage"], ts)
+        number, end = body["file_number"], body["end"]
+        later = [k for k in self.files if k[0] == self.lineage and k[1] > number]
+        file = self.files.get((self.lineage, number))
+        if file is not None and file.end < end:
+            file.skip_to(end)
+        if not later and (file is None or file.end <= end):
+            return
+        self.take_snapshot(ts)
+        self.loss_count += 1
+        for key in sorted(later):
+            self._lose(self.files[key], 0, ts)
+            del self.files[key]
+        if file is not None and file.end > end:
+            self._lose(file, end, ts)
+        self.file_number = number
+        self.declared = GtidSet.EMPTY
+        self.row_ts = None
+
+    def _lose(self, file: BinlogFile, end: int, ts: int) -> None:
+        ends, groups = file.truncate(end)
+        self.event_count -= len(ends)
+        self.losses = [
+            *self.losses[1 - LOSSES_MAX :],
+            Loss(ts, file.lineage, file.file_number, ends),
+        ]
+        named = groups.sid >= 0
+        gtids = GtidSet.from_groups(self.sids, groups.sid[named], groups.gno[named])
+        if gtids:
+            self.beyond = self.beyond | gtids
+            self.grouped = GrowingGtidSet(self.grouped.freeze() - gtids)
+
+    def begin_lineage(self, lineage: int, ts: int) -> None:
+        """RESET, clone or restore: the binary log begins anew."""
+        self.take_snapshot(ts)
+        self.loss_count += 1
+        self.beyond = self.beyond | self.logged()
+        self.lineage = lineage
+        self.lineage_ts = ts
+        self.base_name = None
+        self.file_number = 0
+        self.grouped = GrowingGtidSet()
+        self.previous = GtidSet.EMPTY
+        self.is_complete = False
+        self.declared = GtidSet.EMPTY
+        self.row_ts = None
+        self.purged = None
+
+    def miss(self, ts: int) -> None:
+        """Part of the journal is missing."""
+        self.take_snapshot(ts)
+        self.loss_count += 1
+        self.is_complete = False
+        self.has_row = False
+        self.row_ts = None
+        file = self.files.get((self.lineage, self.file_number))
+        if file is not None:
+            file.is_open_ended = True
+
+    # What is said beside the log
+
+    def assign(self, gtids: GtidSet) -> None:
+        """SET gtid_purged."""
+        self.assigned = self.assigned | gtids
+        self.declared = self.declared | gtids
+        self.beyond = self.beyond | gtids
+
+    def row(
+        self,
+        executed: GtidSet | None,
+        purged: GtidSet | None,
+        logs_everything: bool,
+        sources: tuple[str, ...],
+        ts: int,
+    ) -> None:
+        """A log_status row."""
+        logged = self.logged()
+        for gtids in (executed, purged):
+            if gtids is not None and not gtids <= logged:
+                extra = gtids - logged
+                self.declared = self.declared | extra
+                self.beyond = self.beyond | extra
+        self.purged = purged
+        self.logs_everything = logs_everything
+        self.sources = sources
+        if executed is not None:
+            self.has_row = True
+            self.row_ts = ts
+
+    # States of before
+
+    def take_snapshot(self, ts: int) -> None:
+        """Remember the journal as it stands."""
+        file = self.files.get((self.lineage, self.file_number))
+        self.snapshots.append(
+            Snapshot(
+                ts=max(ts, self.known_ts),
+                losses=self.loss_count,
+                lineage=self.lineage,
+                lineage_ts=self.lineage_ts,
+                base_name=self.base_name,
+                file_number=self.file_number,
+                end=0 if file is None else file.end,
+                logged=self.logged(),
+                is_complete=self.is_complete,
+                declared=self.declared,
+                beyond=self.beyond,
+                row_ts=self.row_ts,
+                has_row=self.has_row,
+                purged=self.purged,
+                logs_everything=self.logs_everything,
+                server_id=self.server_id,
+                sources=self.sources,
+            )
+        )
+        if len(self.snapshots) > SNAPSHOTS_MAX:
+            del self.snapshots[: SNAPSHOTS_MAX // 4]
+
+    def states_from(self, ts: int) -> Iterator[Snapshot]:
+        """The first snapshot at or behind `ts`, and those behind it up to the next loss."""
+        at = bisect_left(self.snapshots, ts, key=_ts)
+        if at == len(self.snapshots):
+            return
+        losses = self.snapshots[at].losses
+        for snapshot in self.snapshots[at:]:
+            if snapshot.losses != losses:
+                return
+            yield snapshot
+
+    def was_lost_before_answer(self, ts: int) -> bool:
+        """Whether `states_from(ts)` ends at a loss, so that waiting brings nothing."""
+        at = bisect_left(self.snapshots, ts, key=_ts)
+        return at < len(self.snapshots) and self.snapshots[at].losses != self.loss_count
+
+    def state_until(self, ts: int) -> Snapshot | None:
+        """The last snapshot at or before `ts`."""
+        at = bisect_right(self.snapshots, ts, key=_ts)
+        return self.snapshots[at - 1] if at else None
+
+    def was_lost_since(self, ts: int, lineage: int, file_number: int, positions: IntArray) -> Any:
+        """Which of the positions a crash at or behind `ts` took back."""
+        found = np.zeros(len(positions), dtype=np.bool_)
+        for loss in self.losses:
+            if loss.ts >= ts and (loss.lineage, loss.file_number) == (lineage, file_number):
+                found |= np.isin(positions, loss.event_ends)
+        return found
