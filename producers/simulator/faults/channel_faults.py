@@ -30,6 +30,10 @@ _RETRY_US: Final = 100
 _BEYOND: Final = 10_000
 
 
+_RelayInfo = tuple[str, int, str, int]
+"""Relay file and position, source file and position: a row of slave_relay_log_info."""
+
+
 class ReceiverSkipsGroup(Injector):
     """F42: the receiver passes over a group whenever it meets it."""
 
@@ -124,15 +128,18 @@ class RelayPositionRegressed(_ChannelRowFault):
         shown, earlier = row.channel(channel), before.channel(channel)
         if shown is None or earlier is None or channel.applier_runs:
             return False
-        file = _relay_file(channel, earlier["relay_log_file"])
-        applied_file, applied = channel.applied
-        if file is None or file.name != applied_file:
+        applied, flushed = _coordinate(*channel.applied), _flushed(earlier)
+        between = [
+            (file, end)
+            for file in channel.relay_files
+            for end in file.event_ends
+            if applied <= (file.number, end) < flushed
+        ]
+        if not between:
             return False
-        ends = [e for e in file.event_ends if applied <= e < earlier["relay_log_position"]]
-        if not ends:
-            return False
+        file, end = between[-1]
         shown["relay_log_file"] = file.name
-        shown["relay_log_position"] = ends[-1]
+        shown["relay_log_position"] = end
         return True
 
 
@@ -308,12 +315,10 @@ class _RelayInfoFault(JournalFault):
 
     def __init__(self) -> None:
         super().__init__()
-        self._true: dict[Channel, tuple[str, int, str, int]] = {}
-        self._torn: list[tuple[Channel, tuple[str, int, str, int], GtidSet]] = []
+        self._true: dict[Channel, _RelayInfo] = {}
+        self._torn: list[tuple[Channel, _RelayInfo, GtidSet]] = []
 
-    def torn(
-        self, old: tuple[str, int, str, int], new: tuple[str, int, str, int]
-    ) -> tuple[str, int, str, int]:
+    def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
         """What the row holds after a write."""
         raise NotImplementedError
 
@@ -329,7 +334,11 @@ class _RelayInfoFault(JournalFault):
         self._true[channel] = new
         if old is None or not self.is_due_in(instance_id) or body["reason"] != "xid":
             return body
-        is_next = (old[0], old[2]) == (new[0], new[2]) and old[1] < new[1] and old[3] < new[3]
+        is_next = (
+            bool(old[0] and old[2])
+            and _coordinate(old[0], old[1]) < _coordinate(new[0], new[1])
+            and _coordinate(old[2], old[3]) < _coordinate(new[2], new[3])
+        )
         file = _relay_file(channel, new[0])
         group = next((g for g in reversed(file.groups) if g.end == new[1]), None) if file else None
         has_workers = channel.replica.variables["replica_parallel_workers"] > 1
@@ -337,8 +346,14 @@ class _RelayInfoFault(JournalFault):
             return body
         channel.relay_info = self.torn(old, new)
         self._torn.append((channel, channel.relay_info, gtid_of(group.logged)))
-        _, relay_pos, _, source_pos = channel.relay_info
-        row = {**body["row"], "Relay_log_pos": relay_pos, "Master_log_pos": source_pos}
+        relay_name, relay_pos, source_name, source_pos = channel.relay_info
+        row = {
+            **body["row"],
+            "Relay_log_name": f"./{relay_name}",
+            "Relay_log_pos": relay_pos,
+            "Master_log_name": source_name,
+            "Master_log_pos": source_pos,
+        }
         return {**body, "row": row}
 
     def on_row(
@@ -362,9 +377,7 @@ class _RelayInfoFault(JournalFault):
 class RelayInfoTorn(_RelayInfoFault):
     """F53: the relay position is new, the source position old."""
 
-    def torn(
-        self, old: tuple[str, int, str, int], new: tuple[str, int, str, int]
-    ) -> tuple[str, int, str, int]:
+    def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
         """Mix both."""
         return new[0], new[1], old[2], old[3]
 
@@ -372,9 +385,7 @@ class RelayInfoTorn(_RelayInfoFault):
 class RelayInfoNotUpdated(_RelayInfoFault):
     """F54: both positions are old."""
 
-    def torn(
-        self, old: tuple[str, int, str, int], new: tuple[str, int, str, int]
-    ) -> tuple[str, int, str, int]:
+    def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
         """Keep the old row."""
         return old
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 from coordinates.binlog import EventType, log_pos_field
 from coordinates.journal import QueryVerb, RecordType, Stream
 from producers.simulator import administration, binary_log
-from producers.simulator.faults.injector import Injector, Row, RowFault
+from producers.simulator.faults.injector import Injector, Row, RowFault, is_pure_source
 from producers.simulator.faults.tampered_journal import Event, JournalFault
 from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import BinlogFile, Group, GroupKind
+from producers.simulator.model import Group, GroupKind, LoggedGroup
 from producers.simulator.workload import make_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance, LoggedGroup
+    from producers.simulator.model import BinlogFile, Channel, Instance
 
 _START_EVENT_V3: Final = 1
 """How a binary log file began before MySQL 5.0."""
@@ -65,7 +65,7 @@ class RotateWrittenTwice(Injector):
 
 
 class GroupLost(JournalFault):
-    """F27: an offset gap as long as one group of a binary log."""
+    """F27: an offset gap as long as one group of a binary log; another group shows it at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,11 +73,15 @@ class GroupLost(JournalFault):
         self._file = ""
 
     def on_logged(self, fleet: Fleet, instance: Instance, logged: LoggedGroup) -> None:
-        """Choose the group."""
-        if self.is_due(fleet):
+        """Choose the group, and let a client write the next one."""
+        if self.is_due(fleet) and is_pure_source(instance):
             self.mark(fleet, instance)
+            fleet.clock.schedule(fleet.now, None, self._write_another, fleet, instance)
             self._lost = logged
             self._file = instance.binlog.active.name
+
+    def _write_another(self, fleet: Fleet, instance: Instance) -> None:
+        fleet.write(instance)
 
     def on_event(self, instance_id: str, event: Event) -> Iterable[Event]:
         """Leave out the group's events."""
@@ -97,6 +101,15 @@ class RelayGroupLost(JournalFault):
     def __init__(self) -> None:
         super().__init__()
         self._channel: str | None = None
+        self._chosen = ""
+
+    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+        """Choose a group behind which another is waiting, which will show the gap at once."""
+        file = channel.source.binlog.file_of_number(channel.cursor_file)
+        following = file.entries[channel.cursor_entry + 1 :] if file is not None else []
+        if following and isinstance(following[0], LoggedGroup) and self.is_due(fleet):
+            self._chosen = channel.replica.instance_id
+        return True
 
     def on_event(self, instance_id: str, event: Event) -> Iterable[Event]:
         """Leave out the events from one GTID event to the next."""
@@ -104,7 +117,7 @@ class RelayGroupLost(JournalFault):
             return (event,)
         channel = event.fields["channel"]
         is_gtid = event.type in _GTID_EVENTS
-        if is_gtid and self.is_due_in(instance_id):
+        if is_gtid and instance_id == self._chosen and self.is_due_in(instance_id):
             self.mark_in(instance_id)
             self._channel = channel
             return ()
