@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from coordinates.binlog import EventType
@@ -128,6 +130,19 @@ def test_blocks_that_nobody_takes_are_an_error_and_not_lost_in_silence():
         sink.send(make_block(5, first_sequence=45))
     with pytest.raises(DeliveryError):
         sink.close()
+
+
+def test_a_sender_that_never_flushes_learns_of_a_failure():
+    """The next blocks raise, long before the queue is full."""
+    sink = ConfluentSink(KafkaSettings(bootstrap_servers=NOBODY, delivery_timeout_s=0.2))
+    deadline = time.monotonic() + 10
+
+    def send_until_told() -> None:
+        while time.monotonic() < deadline:
+            sink.send(make_block(1))
+
+    with pytest.raises(DeliveryError):
+        send_until_told()
 
 
 def test_a_full_queue_holds_the_sender_back():
