@@ -311,6 +311,7 @@ class _Replica(_Instance):
         self.read = (source.binlog.base_name + ".000001", 4)
         self.executed = self.read
         self.applied = ("", 4)
+        self.stored_read = ("", 4)
         self.fetched: list[_Logged] = []
 
     def _begin_more(self, builder: BlockBuilder, ts: int) -> None:
@@ -401,7 +402,7 @@ class _Replica(_Instance):
         body = {"channel": CHANNEL, "action": "relay_purge", "to_file": self.relay.file.name}
         builder.server_record(RecordType.CHANNEL, body, ts=ts, channel=CHANNEL)
         self.applied = (self.relay.file.name, self.relay.file.end)
-        self.executed = (logged.next_file, 4)
+        self.executed = self.stored_read = (logged.next_file, 4)
         return self._built(builder)
 
     def _row_us(self) -> int:
@@ -425,11 +426,11 @@ class _Replica(_Instance):
                     "Channel_Name": CHANNEL,
                     "Source_UUID": self.source.server_uuid,
                     "Source_Server_Id": self.source.server_id,
-                    "Source_LogLogFile": self.read[0],
+                    "Source_Log_File": self.read[0],
                     "Read_Source_Log_Pos": self.read[1],
-                    "Relay_LogLogFile": self.applied[0],
+                    "Relay_Log_File": self.applied[0],
                     "Relay_Log_Pos": self.applied[1],
-                    "Relay_Source_LogLogFile": self.executed[0],
+                    "Relay_Source_Log_File": self.executed[0],
                     "Exec_Source_Log_Pos": self.executed[1],
                     "Retrieved_Gtid_Set": received,
                     "Executed_Gtid_Set": received,
@@ -437,7 +438,27 @@ class _Replica(_Instance):
                     "Replica_IO_Running": "Yes",
                     "Replica_SQL_Running": "Yes",
                 }
-            ]
+            ],
+            # The first is written when the relay log rotates, the second with each commit.
+            "slave_master_info": [
+                {
+                    "Channel_name": CHANNEL,
+                    "Master_log_name": self.stored_read[0],
+                    "Master_log_pos": self.stored_read[1],
+                    "Uuid": self.source.server_uuid,
+                    "Enabled_auto_position": 1,
+                }
+            ],
+            "slave_relay_log_info": [
+                {
+                    "Channel_name": CHANNEL,
+                    "Relay_log_name": f"./{self.applied[0]}",
+                    "Relay_log_pos": self.applied[1],
+                    "Master_log_name": self.executed[0],
+                    "Master_log_pos": self.executed[1],
+                    "Number_of_workers": _VARIABLES["replica_parallel_workers"],
+                }
+            ],
         }
 
 

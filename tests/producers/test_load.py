@@ -9,6 +9,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from coordinates.audit import InstanceAudit
 from coordinates.binlog import EventType
 from coordinates.block_codec import block_headers, decode_block, encode_block
 from coordinates.gtid import GtidSet
@@ -188,7 +189,7 @@ def test_relay_logs_copy_the_source(journals):
 def test_rows_agree_with_the_journal_before_them(journals):
     """Position, sets, files, channel and redo state are what the journal shows at that place."""
     for name, journal in journals.items():
-        end, relay_end, executed, received = {}, {}, set(), set()
+        end, relay_end, logged, received = {}, {}, set(), set()
         lsn, checkpoint, kept, read, rows = 0, 0, 0, None, 0
         relay_purged_to = 0
         for record in journal:
@@ -197,7 +198,7 @@ def test_rows_agree_with_the_journal_before_them(journals):
                 place = relay_end if is_relay else end
                 place[record["file"]] = record["start"] + record["length"]
                 if "gtid" in record:
-                    (received if is_relay else executed).add(record["gtid"])
+                    (received if is_relay else logged).add(record["gtid"])
                 if is_relay and record["log_pos"] and not record.get("flags", 0):
                     read = record["log_pos"]
             if record["kind"] == "binlog_purge":
@@ -211,7 +212,7 @@ def test_rows_agree_with_the_journal_before_them(journals):
             file = list(end)[-1]
             assert row["LOCAL"]["binary_log_file"] == file
             assert row["LOCAL"]["binary_log_position"] == end[file]
-            assert GtidSet.parse(row["LOCAL"]["gtid_executed"]).count() == len(executed)
+            assert GtidSet.parse(row["LOCAL"]["gtid_executed"]).count() == len(logged)
             assert record["binary_logs"] == [
                 {"name": n, "size": size} for n, size in list(end.items())[kept:]
             ]
@@ -232,6 +233,13 @@ def test_rows_agree_with_the_journal_before_them(journals):
             (status,) = record["replica_status"]
             assert GtidSet.parse(status["Retrieved_Gtid_Set"]).count() == len(received)
             assert status["Read_Source_Log_Pos"] == read
+            applied = (status["Relay_Log_File"], status["Relay_Log_Pos"])
+            executed = (status["Relay_Source_Log_File"], status["Exec_Source_Log_Pos"])
+            assert applied == (relay_file, relay_end[relay_file])
+            assert executed <= (status["Source_Log_File"], status["Read_Source_Log_Pos"])
+            (stored,) = record["slave_relay_log_info"]
+            assert stored["Relay_log_name"] == f"./{applied[0]}"
+            assert (stored["Relay_log_pos"], stored["Master_log_pos"]) == (applied[1], executed[1])
             assert relay_purged_to in (0, int(relay_file[-6:]))
         assert rows > 5
         assert kept > 0
@@ -248,6 +256,24 @@ def test_both_instances_answer_the_same_collections(journals):
     assert len(whole) > 5
     for answers in whole:
         assert answers["source-1-replica-1"] < answers["source-1"]
+
+
+def test_the_audit_finds_a_load_clean():
+    """A million events of sources and replicas: no finding, no doubt, every cut consistent."""
+    plan = LoadPlan(sources=2, replicas=1, status_every=20_000, binlog_bytes_max=4_000_000)
+    audits, cuts, notes = {}, [], []
+    for block in take(plan, 1_000_000):
+        audit = audits.setdefault(block.instance_id, InstanceAudit(block.instance_id))
+        output = audit.absorb(block)
+        cuts += output.cuts
+        notes += [*output.findings, *output.observations]
+    for audit in audits.values():
+        output = audit.finish()
+        cuts += output.cuts
+        notes += [*output.findings, *output.observations]
+    assert notes == []
+    assert len(cuts) > 40
+    assert {cut.verdict for cut in cuts} == {"CONSISTENT"}
 
 
 def test_checksums_differ_between_repetitions():
