@@ -26,8 +26,6 @@ class ChannelHistory:
     applied: LogCoordinates | None = None
     received: GtidSet | None = None
     """Q at the row before."""
-    applied_missing: GtidSet = GtidSet.EMPTY
-    """GTIDs passed by the applier but not executed at the row before."""
     applied_lost: GtidSet = GtidSet.EMPTY
     """Reported as passed by the applier but never executed."""
     fallen: dict[str, LogCoordinates] = field(default_factory=dict)
@@ -99,7 +97,6 @@ class History:
         channel.executed = None
         channel.applied = None
         channel.received = None
-        channel.applied_missing = GtidSet.EMPTY
         channel.applied_lost = GtidSet.EMPTY
         channel.fallen = {}
 
@@ -133,7 +130,6 @@ class History:
                     "executed": _place(c.executed),
                     "applied": _place(c.applied),
                     "received": _text(c.received),
-                    "applied_missing": str(c.applied_missing),
                     "applied_lost": str(c.applied_lost),
                     "fallen": {n: _place(v) for n, v in c.fallen.items()},
                     "steps_back": c.steps_back,
@@ -177,7 +173,6 @@ class History:
             channel.executed = _coordinates(c["executed"])
             channel.applied = _coordinates(c["applied"])
             channel.received = _set(c["received"])
-            channel.applied_missing = GtidSet.parse(c["applied_missing"])
             channel.applied_lost = GtidSet.parse(c["applied_lost"])
             channel.fallen = {
                 n: place for n, v in c["fallen"].items() if (place := _coordinates(v)) is not None

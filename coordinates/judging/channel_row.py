@@ -215,7 +215,7 @@ def _judge_exec_within_read(channel: _Channel) -> None:
 
 
 def _judge_applied_executed(channel: _Channel, executed: GtidSet | None) -> None:
-    """Groups before the applied place are executed; those in commit may take one row more."""
+    """Groups before the applied place are executed: the place moves under the same lock."""
     rule = APPLIED_RELAY_GTIDS_EXECUTED
     row, relay, applied = channel.row, channel.relay, channel.state.applied
     if relay is None or applied is None or relay.base_name != applied.base_name:
@@ -224,20 +224,10 @@ def _judge_applied_executed(channel: _Channel, executed: GtidSet | None) -> None
     if executed is None:
         channel.undecided(rule, "gtid_executed is missing, or not accepted")
         return
-    known = executed | row.binlog.logged.freeze()
-    stuck = channel.history.applied_missing - known
-    channel.history.applied_missing = GtidSet.EMPTY
     groups = relay.applied_groups(applied.file_number, applied.position)
     named = groups[groups[:, Q_SID] >= 0]
     passed = GtidSet.from_groups(relay.sids, named[:, Q_SID], named[:, Q_GNO])
-    missing = passed - known - channel.history.applied_lost
-    if missing and not row.server.is_atomic:
-        # The applied place moves just before the commit that adds the GTID.
-        last = named[-max(1, row.server.workers) :]
-        in_commit = missing & GtidSet.from_groups(relay.sids, last[:, Q_SID], last[:, Q_GNO])
-        in_commit = in_commit - stuck
-        missing = missing - in_commit
-        channel.history.applied_missing = in_commit
+    missing = passed - executed - row.binlog.logged.freeze() - channel.history.applied_lost
     if missing:
         channel.history.applied_lost = channel.history.applied_lost | missing
         channel.broken(
@@ -251,8 +241,6 @@ def _judge_applied_executed(channel: _Channel, executed: GtidSet | None) -> None
             expected_in=f"relay log before {applied}",
             witness=missing.first(10),
         )
-    elif channel.history.applied_missing:
-        channel.undecided(rule, "the last groups before the applied place may still be in commit")
     else:
         channel.holds(rule)
     relay.drop_applied(applied.file_number, applied.position)
