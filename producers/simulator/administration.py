@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coordinates.binlog import MAGIC_LENGTH, format_log_file_name
 from coordinates.journal import RecordType
 from producers.simulator import (
     applier,
@@ -80,7 +81,10 @@ def flush_relay_logs(fleet: Fleet, channel: Channel) -> None:
     )
     relay_log.rotate(fleet, channel, with_source_format=bool(channel.read[0]))
     receiver.persist_position(fleet, channel, "relay_rotate")
-    _follow_idle_framing(channel)
+    if channel.applier_runs and not channel.pending and fleet.rng.random() < 0.5:
+        # An applier that waits at the end of the relay log may move on into the new file.
+        channel.applied = relay_log.end(channel)
+        relay_log.purge_applied(channel)
 
 
 def reconnect(fleet: Fleet, channel: Channel) -> None:
@@ -137,6 +141,7 @@ def reset_replica(fleet: Fleet, channel: Channel, *, everything: bool = False) -
     """RESET REPLICA [ALL]: relay logs gone, with ALL the channel too."""
     stop_replication(fleet, channel)
     clear_channel(channel)
+    channel.applied = (format_log_file_name(channel.relay_base_name, 1), MAGIC_LENGTH)
     action = "reset_all" if everything else "reset"
     channel.replica.journal.fact(
         RecordType.CHANNEL, {"channel": channel.name, "action": action}, channel.name
@@ -158,6 +163,7 @@ def clear_channel(channel: Channel) -> None:
     channel.read = channel.master_info = ("", 4)
     channel.flushed = channel.applied = channel.executed = ("", 0)
     channel.relay_info = channel.group_end = ("", 0, "", 0)
+    channel.has_relay_info = False
 
 
 def has_partial_group(channel: Channel) -> bool:
@@ -262,10 +268,3 @@ def _reopen_relay_log(fleet: Fleet, channel: Channel, *, crashed: bool) -> None:
     channel.read = channel.executed if channel.executed[0] else ("", 4)
     receiver.create_relay_log(fleet, channel, number)
     channel.relay_info = channel.group_end
-
-
-def _follow_idle_framing(channel: Channel) -> None:
-    """An applier that waits at the end of the relay log moves on into the new file."""
-    if channel.applier_runs and not channel.pending:
-        channel.applied = relay_log.end(channel)
-        relay_log.purge_applied(channel)

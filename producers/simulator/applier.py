@@ -50,7 +50,7 @@ def stop(fleet: Fleet, channel: Channel) -> None:
                 commit.finish_all(fleet, channel.replica)
     channel.applier_runs = False
     _administer(channel, "stop_applier")
-    _move_low_water_mark(channel)
+    _move_low_water_mark(fleet, channel)
     persist_positions(fleet, channel, "applier_stop")
 
 
@@ -73,9 +73,10 @@ def group_committed(fleet: Fleet, channel: Channel, queued: QueuedGroup) -> None
     queued.is_applied = True
     if channel.replica.variables["replica_parallel_workers"] > 1:
         return  # the coordinator moves the positions at its checkpoints
-    _pass_group(channel, queued)
+    _advance(channel, queued)
     reason = _REASONS.get(queued.logged.group.kind, "query")
     persist_positions(fleet, channel, reason)
+    _pass_framing(fleet, channel)
 
 
 def recover_position(channel: Channel, queued: QueuedGroup) -> None:
@@ -101,6 +102,7 @@ def persist_positions(fleet: Fleet, channel: Channel, reason: str) -> None:
         return
     relay_name, relay_pos, source_name, source_pos = channel.group_end
     channel.relay_info = channel.group_end
+    channel.has_relay_info = True
     channel.replica.journal.fact(
         RecordType.INFO_WRITE,
         {
@@ -127,7 +129,7 @@ def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
     if workers > 1:
         _apply_in_parallel(fleet, channel, workers)
         return
-    _pass_framing(channel)
+    _pass_framing(fleet, channel)
     if not channel.pending:
         return
     first = channel.pending[0]
@@ -161,7 +163,7 @@ def _apply_in_parallel(fleet: Fleet, channel: Channel, workers: int) -> None:
     if fleet.now - last >= _CHECKPOINT_US or (not waiting and not busy):
         channel.last_checkpoint = fleet.now
         before = channel.group_end
-        _move_low_water_mark(channel)
+        _move_low_water_mark(fleet, channel)
         if channel.group_end != before:
             persist_positions(fleet, channel, "xid")
     if any(isinstance(i, QueuedFraming) or i.is_complete for i in channel.pending):
@@ -185,9 +187,9 @@ def _execute(fleet: Fleet, channel: Channel, queued: QueuedGroup) -> bool:
     return True
 
 
-def _pass_group(channel: Channel, queued: QueuedGroup) -> None:
+def _pass_group(fleet: Fleet, channel: Channel, queued: QueuedGroup) -> None:
     _advance(channel, queued)
-    _pass_framing(channel)
+    _pass_framing(fleet, channel)
 
 
 def _advance(channel: Channel, queued: QueuedGroup) -> None:
@@ -198,24 +200,30 @@ def _advance(channel: Channel, queued: QueuedGroup) -> None:
     channel.group_end = (*channel.applied, *channel.executed)
 
 
-def _pass_framing(channel: Channel) -> None:
+def _pass_framing(fleet: Fleet, channel: Channel) -> None:
+    tells_place = False
     while channel.pending and isinstance(channel.pending[0], QueuedFraming):
         framing = channel.pending.pop(0)
         assert isinstance(framing, QueuedFraming)
         channel.applied = (framing.relay_file.name, framing.end)
         if framing.source is not None:
+            # The source's ROTATE moves Ex_c, even back: a dump by GTID set begins at a file's head.
             channel.executed = framing.source
+            channel.group_end = (*channel.applied, *channel.executed)
+            tells_place = True
+    if tells_place:
+        persist_positions(fleet, channel, "relay_rotate")
     relay_log.purge_applied(channel)
 
 
-def _move_low_water_mark(channel: Channel) -> None:
+def _move_low_water_mark(fleet: Fleet, channel: Channel) -> None:
     """Pass everything below which all groups are done."""
-    _pass_framing(channel)
+    _pass_framing(fleet, channel)
     while channel.pending:
         first = channel.pending[0]
         if isinstance(first, QueuedFraming) or not first.is_applied:
             return
-        _pass_group(channel, first)
+        _pass_group(fleet, channel, first)
 
 
 def _schedule(fleet: Fleet, channel: Channel, delay: int) -> None:

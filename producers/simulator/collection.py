@@ -51,7 +51,7 @@ def _read_tables(fleet: Fleet, instance: Instance, collection_id: str, requested
     body["gtid_executed_table"] = instance.table.text()
     channels = [c for c in instance.channels.values() if c.is_configured]
     body["slave_master_info"] = [_master_info_row(c) for c in channels]
-    body["slave_relay_log_info"] = [_relay_log_info_row(c) for c in channels]
+    body["slave_relay_log_info"] = [_relay_log_info_row(c) for c in channels if c.has_relay_info]
     _then(fleet, instance, _read_binary_logs, body)
 
 

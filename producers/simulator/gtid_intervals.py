@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_UUID_LENGTH = 36
+
+
 class GtidIntervals:
     """GTIDs as ascending boundaries per sid: ``[start, end, start, end, ...]``, ends exclusive."""
 
@@ -130,15 +133,23 @@ class GtidIntervals:
         """The text as a server prints it: a newline after each comma."""
         return ",\n".join(self._parts())
 
-    def _parts(self) -> Iterator[str]:
+    def _parts(self) -> list[str]:
+        """One text a UUID: its untagged intervals, then those of each tag."""
+        parts: dict[str, str] = {}
         for sid in sorted(self._bounds):
+            uuid, tag = sid[:_UUID_LENGTH], sid[_UUID_LENGTH:]
             bounds = self._bounds[sid]
-            yield sid + "".join(
-                f":{bounds[i]}"
-                if bounds[i + 1] - bounds[i] == 1
-                else f":{bounds[i]}-{bounds[i + 1] - 1}"
-                for i in range(0, len(bounds), 2)
+            parts[uuid] = (
+                parts.get(uuid, uuid)
+                + tag
+                + "".join(
+                    f":{bounds[i]}"
+                    if bounds[i + 1] - bounds[i] == 1
+                    else f":{bounds[i]}-{bounds[i + 1] - 1}"
+                    for i in range(0, len(bounds), 2)
+                )
             )
+        return list(parts.values())
 
     def to_gtid_set(self) -> GtidSet:
         """The set as the immutable value."""

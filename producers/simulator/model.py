@@ -261,6 +261,8 @@ class Channel:
     relay_info: tuple[str, int, str, int] = ("", 4, "", 0)
     group_end: tuple[str, int, str, int] = ("", 4, "", 0)
     """Relay and source coordinate after the last applied group, or where applying began."""
+    has_relay_info: bool = False
+    """Whether slave_relay_log_info has a row of the channel: RESET REPLICA deletes it."""
     last_checkpoint: int = 0
     """When the coordinator of a multi-threaded applier last moved its low-water mark."""
     pending: list[QueuedGroup | QueuedFraming] = field(default_factory=list)
@@ -272,8 +274,6 @@ class Channel:
     """Index of the next entry of that file."""
     cursor_lineage: int = 0
     """Lineage of the source's binary log that the cursor belongs to."""
-    has_skipped: bool = False
-    """Groups were skipped by auto-position since the last event sent."""
     events_since_sync: int = 0
     receive_is_scheduled: bool = False
     apply_is_scheduled: bool = False

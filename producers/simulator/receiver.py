@@ -18,6 +18,7 @@ ER_SOURCE_FATAL_ERROR = 13114
 _GROUPS_AT_ONCE = 16
 _NETWORK_US = (200, 3_000)
 _RETRY_US = 50_000
+_NUMBER_AFTER_RESET = 2
 
 
 def start(fleet: Fleet, channel: Channel) -> None:
@@ -27,7 +28,7 @@ def start(fleet: Fleet, channel: Channel) -> None:
     channel.receiver_runs = True
     _administer(channel, "start_receiver")
     if not channel.relay_files:
-        create_relay_log(fleet, channel, 1)
+        create_relay_log(fleet, channel, _NUMBER_AFTER_RESET)
     connect(fleet, channel, channel.generation)
 
 
@@ -125,7 +126,6 @@ def connect(fleet: Fleet, channel: Channel, generation: int) -> None:
             len(file.entries),
         )
     _begin_file(fleet, channel, file, position)
-    _skip_what_is_there(fleet, channel, file)
     applier.wake(fleet, channel)
     wake(fleet, channel)
 

@@ -91,7 +91,7 @@ def write_stop(fleet: Fleet, channel: Channel) -> None:
         channel,
         EventType.STOP,
         STOP_EVENT_LENGTH,
-        flags=FLAG_RELAY_LOG,
+        flags=0,
         server_id=channel.replica.server_id,
     )
 
@@ -151,8 +151,9 @@ def write_position(fleet: Fleet, channel: Channel, file: str, position: int) -> 
         channel,
         EventType.ROTATE,
         ROTATE_EVENT_LENGTH_MIN + len(file),
-        flags=FLAG_RELAY_LOG,
+        flags=0,
         server_id=SERVER_ID_NEVER_IGNORED,
+        log_pos=0,
         text=file,
         next_position=position,
     )
