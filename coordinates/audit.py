@@ -400,7 +400,7 @@ class InstanceAudit:
         if action in LINEAGE_ACTIONS:
             relay.begin_lineage()
             self.history.begin_channel_lineage(name, relay.lineage)
-        if action in ("reset", "reset_all"):
+        if action in ("reset", "reset_all", "change_source"):
             relay.forget_files()
         if action == "reset_all":
             del self.history.channels[name]

@@ -438,19 +438,16 @@ def _judge_flush_points(channel: _Channel) -> None:
     if stored is None:
         channel.undecided(rule, NOT_READ)
         return
+    due, channel.history.rotation_due = channel.history.rotation_due, _rotation_place(channel)
     expected: LogCoordinates | None = None
     where = ""
     if channel.history.receiver_stopped and state.receiver_runs is False and read is not None:
         expected, where = read, "Read_Source_Log_Pos when the receiver stopped"
-    elif (
-        relay is not None
-        and relay.rotation_place is not None
-        and relay.source_base == stored.base_name
-        and not relay.has_stepped_back
-    ):
-        place = LogCoordinates(stored.base_name, *relay.rotation_place)
-        if stored < place:
-            expected, where = place, "source position where the present relay log file began"
+    elif due is not None and relay is not None and not relay.has_stepped_back:
+        # The table is read before the row: only a rotation before the last row is surely in it.
+        place = LogCoordinates(due[0], due[1], due[2])
+        if same_family(stored, place) and stored < place:
+            expected, where = place, "source position where a relay log file began"
     else:
         channel.undecided(rule, "no flush point was seen since the channel began")
         return
@@ -467,6 +464,14 @@ def _judge_flush_points(channel: _Channel) -> None:
         expected_in=where,
         witness=stored,
     )
+
+
+def _rotation_place(channel: _Channel) -> tuple[str, int, int] | None:
+    """Source place where the present relay log file began, None when that says nothing."""
+    relay = channel.relay
+    if relay is None or relay.rotation_place is None or relay.source_base is None:
+        return None
+    return None if relay.has_stepped_back else (relay.source_base, *relay.rotation_place)
 
 
 # Over time
