@@ -44,6 +44,16 @@ def restore(text: str) -> str:
     return _find_marks.sub(lambda mark: chr(int(mark[1], 16)), text)
 
 
+def reveal(text: str) -> str:
+    """Make visible what a reader of a page could not see; markup is for the page to escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        f"{_MARK_OPEN}U+{ord(c):04X}{_MARK_CLOSE}" if c not in _BLANKS and _is_invisible(c) else c
+        for c in text
+    )
+
+
 def printable(text: str) -> str:
     """Escape what a terminal could act on, line ends included, for output on one line."""
     if text.isascii() and text.isprintable():

@@ -286,7 +286,7 @@ def test_a_broken_rule_shows_a_witness_that_can_be_checked_by_hand():
 
 
 def test_what_the_audit_could_not_decide_is_not_held_against_a_row():
-    """After a gap the journal's half may be stale: what differs is UNDECIDED, what is equal holds."""
+    """After a gap the journal's half may be stale: a difference is then UNDECIDED."""
     cut = instance_cut(2, binary_log_position=110_001)
     rule = RULES["position_on_boundary"]
     cells = [getattr(cut, role) for role in rule.roles]

@@ -1,0 +1,230 @@
+"""The drawings of the report: where each mark and line goes. Shapes repeat what colours say.
+
+Geometry only; the template writes the SVG, so that everything from outside is escaped in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from coordinates.verdict import Verdict
+from expectations.neutral import reveal
+from expectations.report import CollectionSummary, Edge, channel_name
+
+WIDTH = 340
+_ROW = 46
+_ROW_COMPACT = 26
+_COMPACT_FROM = 25
+_INDENT = 26
+_DEPTH_MAX = 6
+_CHARACTER = 7.0
+_CHARACTER_WIDE = 7.8
+_SMALL_CHARACTER = 5.6
+_SIDE = 34
+"""Room at the right for channels that do not fit a tree."""
+
+STRIP_COLUMNS_MAX = 48
+_STRIP_ROWS_MAX = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An instance at its place; ``y`` is the middle of its mark."""
+
+    name: str
+    shown: str
+    detail: str
+    verdict: Verdict | None
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A channel: a line from its source, which channels may share, and its own end with a tip.
+
+    ``tip_length`` is how far the tip's base lies from its point, against the arrow's direction.
+    """
+
+    line: str
+    end: str
+    title: str
+    verdict: Verdict | None
+    tip_x: int
+    tip_y: int
+    tip_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A topology, ready to be written."""
+
+    height: int
+    nodes: tuple[Node, ...]
+    arrows: tuple[Arrow, ...]
+
+
+def draw_topology(
+    instances: Mapping[str, Verdict],
+    edges: Sequence[Edge],
+    channels: Mapping[tuple[str, str], Verdict],
+    details: Mapping[str, str],
+) -> Drawing:
+    """Lay the fleet out as a tree from sources to replicas; what is no tree goes along the side.
+
+    Args:
+        instances: The verdict on each instance.
+        edges: The channels. A source that is not observed gets a place too, without a verdict.
+        channels: The verdict on each (replica, channel).
+        details: A second line for an instance.
+    """
+    order, parents = _tree(sorted(instances), edges)
+    is_compact = len(order) >= _COMPACT_FROM
+    row = _ROW_COMPACT if is_compact else _ROW
+    nodes: dict[str, Node] = {}
+    for line, (name, depth) in enumerate(order):
+        x = 12 + _INDENT * min(depth, _DEPTH_MAX)
+        room = WIDTH - x - 14 - _SIDE
+        parts = [details.get(name, "")]
+        if name in parents and parents[name].channel:
+            parts.append(f"via {parents[name].channel}")
+        detail = "" if is_compact else ", ".join(filter(None, parts))
+        nodes[name] = Node(
+            name,
+            shorten(reveal(name), int(room / _CHARACTER)),
+            shorten(reveal(detail), int((room + _SIDE // 2) / _SMALL_CHARACTER)),
+            instances.get(name),
+            x,
+            row * line + 18,
+        )
+    arrows = []
+    aside = 0
+    for edge in edges:
+        source, replica = nodes[edge.source], nodes[edge.replica]
+        if parents.get(edge.replica) == edge and replica.x > source.x:
+            line_path = f"M{source.x} {source.y + 10}V{replica.y - 8}"
+            end = f"M{source.x} {replica.y - 8}q0 8 8 8H{replica.x - 14}"
+            tip = (replica.x - 9, replica.y, -7)
+        else:
+            rail = WIDTH - 4 - 6 * (aside % 4)
+            aside += 1
+            turn = 6 if replica.y >= source.y else -6
+            line_path = (
+                f"M{_text_end(source)} {source.y}H{rail - 6}q6 0 6 {turn}V{replica.y - turn}"
+            )
+            end = f"M{rail} {replica.y - turn}q0 {turn} -6 {turn}H{_text_end(replica) + 6}"
+            tip = (_text_end(replica), replica.y, 7)
+        arrows.append(
+            Arrow(
+                line_path,
+                end,
+                f"{edge.source} to {edge.replica}, channel {channel_name(edge.channel)}",
+                channels.get((edge.replica, edge.channel)),
+                *tip,
+            )
+        )
+    return Drawing(row * len(order) + 4, tuple(nodes.values()), tuple(arrows))
+
+
+def _text_end(node: Node) -> int:
+    """Where a line may begin beside the name; an estimate, as fonts differ."""
+    return min(WIDTH - _SIDE + 6, node.x + 22 + int(len(node.shown) * _CHARACTER_WIDE))
+
+
+def _tree(
+    instances: Iterable[str], edges: Sequence[Edge]
+) -> tuple[list[tuple[str, int]], dict[str, Edge]]:
+    """Order the instances so that each follows its source; circles are cut at their first name."""
+    replicas: dict[str, list[Edge]] = {}
+    names = dict.fromkeys(instances)
+    for edge in edges:
+        replicas.setdefault(edge.source, []).append(edge)
+        names.setdefault(edge.source)
+        names.setdefault(edge.replica)
+    fed = {edge.replica for edge in edges}
+    order: list[tuple[str, int]] = []
+    parents: dict[str, Edge] = {}
+    placed: set[str] = set()
+    for root in [n for n in names if n not in fed] + list(names):
+        stack: list[tuple[str, int, Edge | None]] = [(root, 0, None)]
+        while stack:
+            name, depth, parent = stack.pop()
+            if name in placed:
+                continue
+            placed.add(name)
+            order.append((name, depth))
+            if parent is not None:
+                parents[name] = parent
+            stack += [(e.replica, depth + 1, e) for e in reversed(replicas.get(name, []))]
+    return order, parents
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One instance in one collection."""
+
+    x: float
+    verdict: Verdict
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One instance over time."""
+
+    name: str
+    marks: tuple[Mark, ...]
+    worst: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The last collections of the instances that are worth a line."""
+
+    strips: tuple[Strip, ...]
+    columns: int
+    collections_left_out: int
+    instances_left_out: int
+
+
+def draw_timeline(collections: Sequence[CollectionSummary]) -> Timeline:
+    """Draw the last collections, one strip an instance, those in trouble first."""
+    kept = collections[-STRIP_COLUMNS_MAX:]
+    columns = len(kept)
+    step = min(14.0, (WIDTH - 14) / columns) if columns else 0.0
+    fleet = Strip(
+        "Fleet",
+        tuple(
+            Mark(round(7 + step * column, 1), c.verdict, f"{c.collection_id}: {c.verdict.value}")
+            for column, c in enumerate(kept)
+        ),
+        Verdict.merge(c.verdict for c in kept),
+    )
+    strips = []
+    for name in sorted({name for c in kept for name in c.by_instance}):
+        marks = tuple(
+            Mark(
+                round(7 + step * column, 1),
+                c.by_instance[name],
+                f"{name}, {c.collection_id}: {c.by_instance[name].value}",
+            )
+            for column, c in enumerate(kept)
+            if name in c.by_instance
+        )
+        strips.append(Strip(name, marks, Verdict.merge(mark.verdict for mark in marks)))
+    gravity = (Verdict.INCONSISTENT, Verdict.UNDECIDED, Verdict.CONSISTENT)
+    strips.sort(key=lambda strip: (gravity.index(strip.worst), strip.name))
+    shown = (fleet, *strips[:_STRIP_ROWS_MAX]) if kept else ()
+    return Timeline(
+        shown, columns, len(collections) - columns, max(0, len(strips) - _STRIP_ROWS_MAX)
+    )
+
+
+def shorten(text: str, characters_max: int) -> str:
+    """Cut a text in the middle: names differ at both ends."""
+    if len(text) <= characters_max:
+        return text
+    head = max(1, characters_max * 2 // 3)
+    tail = max(1, characters_max - head - 1)
+    return f"{text[:head]}…{text[-tail:]}"

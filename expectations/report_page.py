@@ -1,0 +1,137 @@
+"""The report as one page of HTML: no script, no request, readable on paper and on a phone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from coordinates.cut import Cut
+from coordinates.verdict import Verdict
+from expectations import report_drawing as drawing
+from expectations.neutral import reveal
+from expectations.report import (
+    ReportData,
+    broken_invariants,
+    channel_name,
+    counts,
+    moment,
+    newest_cuts,
+    row_name,
+    summaries,
+)
+
+_FOLDED_FROM = 160
+_CASES_MAX = 25
+_ROWS_MAX = 200
+
+
+def render_report(data: ReportData) -> str:
+    """Write the page."""
+    collections = summaries(data)
+    newest = collections[-1] if collections else None
+    cuts = newest_cuts(data)
+    topology = drawing.draw_topology(
+        newest.by_instance if newest else {},
+        data.topology,
+        newest.by_channel if newest else {},
+        {cut.instance_id: _place(cut) for cut in cuts if cut.scope == "instance"},
+    )
+    style = resources.files("expectations").joinpath("templates/report.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    page = _environment().get_template("report.html.j2")
+    return page.render(
+        data=data,
+        style=Markup(style),  # noqa: S704  # our own file
+        style_hash=digest,
+        Verdict=Verdict,
+        verdict=data.verdict,
+        since=None if data.since is None else moment(data.since),
+        generated_at=data.generated_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
+        counts={**counts(data), **data.totals},
+        newest=newest,
+        healthy_since_last=_healthy_since_last(data),
+        groups=broken_invariants(data.findings),
+        cases_max=_CASES_MAX,
+        rows_max=_ROWS_MAX,
+        topology=topology,
+        timeline=drawing.draw_timeline(collections),
+        width=drawing.WIDTH,
+        collections=collections,
+        fleet=_fleet(cuts, [node.name for node in topology.nodes]),
+        undecided=[(row_name(cut), _reasons(cut.undecided)) for cut in cuts if cut.undecided],
+    )
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("expectations", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["moment"] = moment
+    environment.filters["channel_name"] = channel_name
+    environment.filters["grouped"] = lambda number: f"{number:,}".replace(",", "\u202f")
+    environment.tests["long"] = lambda text: len(text) > _FOLDED_FROM
+    environment.filters["cases"] = lambda findings: findings[:_CASES_MAX]
+    environment.filters["shorten"] = drawing.shorten
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Show what a reader could not see, whatever part of the template writes it."""
+    if isinstance(value, Markup):
+        return value
+    text = value.value if isinstance(value, Verdict) else value
+    return escape(reveal(text)) if isinstance(text, str) else text
+
+
+def _place(cut: Cut) -> str:
+    if cut.answer != "row":
+        return f"no row: {cut.answer}"
+    if cut.binary_log_file is None or cut.binary_log_position is None:
+        return "no binary log coordinates"
+    return f"{cut.binary_log_file}:{cut.binary_log_position}"
+
+
+def _fleet(cuts: Sequence[Cut], order: Sequence[str]) -> list[dict[str, Any]]:
+    """Put each instance's row and those of its channels together, sources before replicas."""
+    made: dict[str, dict[str, Any]] = {}
+    for cut in cuts:
+        entry = made.setdefault(cut.instance_id, {"name": cut.instance_id, "cut": None})
+        if cut.channel is None:
+            entry["cut"] = cut
+        else:
+            entry.setdefault("channels", []).append(cut)
+    for entry in made.values():
+        rows = [entry["cut"], *entry.setdefault("channels", [])]
+        entry["verdict"] = Verdict.merge(Verdict(row.verdict) for row in rows if row is not None)
+    return [made[name] for name in order if name in made]
+
+
+def _reasons(undecided: str) -> list[tuple[str, str]]:
+    parts = (part.partition(":") for part in undecided.split(";"))
+    return [(name.strip(), reason.strip()) for name, _, reason in parts if name.strip()]
+
+
+def _healthy_since_last(data: ReportData) -> int:
+    """Count the consistent collections since the newest finding."""
+    if not data.findings:
+        return 0
+    last = max(finding.ts for finding in data.findings)
+    healthy = 0
+    for summary in reversed(summaries(data)):
+        if summary.ts <= last or summary.verdict is not Verdict.CONSISTENT:
+            break
+        healthy += 1
+    return healthy

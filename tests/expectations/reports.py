@@ -1,0 +1,223 @@
+"""Builders of reports: a healthy fleet, a broken one, a hostile one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from cuts import REPLICA_UUID, SOURCE_UUID, START, channel_cut, collection_cuts, instance_cut
+
+from coordinates.verdict import Finding, Observation, ObservationCode, Severity
+from expectations.report import Edge, ReportData
+
+NOW = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc)
+
+
+def finding(**changes) -> Finding:
+    made = Finding(
+        invariant="executed_within_logged",
+        severity=Severity.CRITICAL,
+        instance_id="replica-2",
+        channel=None,
+        at="c-000027",
+        sentence="gtid_executed holds 2 GTIDs that neither the binary log up to "
+        "binlog.000003:235000 nor gtid_purged holds.",
+        observed=f"{SOURCE_UUID}:1-1272",
+        observed_in="log_status, gtid_executed",
+        expected=f"{SOURCE_UUID}:1-1270",
+        expected_in="GTIDs of the binary log up to binlog.000003:235000, and gtid_purged",
+        witness=f"{SOURCE_UUID}:1271-1272",
+        collection_id="c-000027",
+        epoch=1,
+        sequence=27_000,
+        ts=START + 270_000_000,
+    )
+    return replace(made, **changes)
+
+
+def observation(**changes) -> Observation:
+    made = Observation(
+        code=ObservationCode.LOG_STATUS_TEAR,
+        instance_id="source-1",
+        channel=None,
+        at="c-000030",
+        text="binary_log_position is 3 transactions ahead of gtid_executed in one row "
+        "(server bugs 102175 and 112331): do not use both as one point.",
+        is_undecided=False,
+        collection_id="c-000030",
+        epoch=1,
+        sequence=30_000,
+        ts=START + 300_000_000,
+    )
+    return replace(made, **changes)
+
+
+def edges(replicas: int) -> tuple[Edge, ...]:
+    return tuple(Edge("source-1", f"replica-{n}", "") for n in range(1, replicas + 1))
+
+
+def healthy(collections: int = 30, replicas: int = 3) -> ReportData:
+    return ReportData(
+        generated_at=NOW,
+        title="Production fleet, Frankfurt",
+        collections=[collection_cuts(n, replicas) for n in range(1, collections + 1)],
+        observations=(observation(),),
+        topology=edges(replicas),
+        totals={"events audited": 1_284_310},
+    )
+
+
+def broken() -> ReportData:
+    collections = []
+    for number in range(1, 31):
+        cuts = collection_cuts(number, 3)
+        cuts.append(instance_cut(number, "replica-4", server_uuid=REPLICA_UUID))
+        cuts.append(channel_cut(number, "replica-4", "from_replica_1"))
+        cuts.append(channel_cut(number, "replica-4", "from_source_b"))
+        if number in (11, 12):
+            cuts[1] = replace(cuts[1], verdict="UNDECIDED")
+        if number in (27, 28):
+            cuts[3] = replace(
+                cuts[3],
+                verdict="INCONSISTENT",
+                broken="executed_within_logged",
+                gtid_executed=f"{SOURCE_UUID}:1-1302",
+            )
+        if number == 30:
+            cuts[4] = replace(
+                cuts[4],
+                verdict="INCONSISTENT",
+                broken="relay_position_on_written_boundary",
+                relay_log_position=204_000,
+            )
+            cuts[1] = replace(
+                instance_cut(number, "replica-1"),
+                answer="refused",
+                error_code=1227,
+                error_text="Access denied; you need (at least one of) the BACKUP_ADMIN "
+                "privilege(s) for this operation",
+                verdict="UNDECIDED",
+                undecided="log_status: refused",
+            )
+            sids = ",\n".join(
+                f"{n:08x}-1111-2222-3333-444444444444:1-{n * 977}:{n * 1000}-{n * 1001}"
+                for n in range(1, 60)
+            )
+            cuts[0] = replace(cuts[0], gtid_executed=sids, commit_lag=3, journal_gtid_set=sids)
+        collections.append(cuts)
+    return ReportData(
+        generated_at=NOW,
+        title="Staging fleet under load",
+        collections=collections,
+        findings=(
+            finding(),
+            finding(at="c-000028", collection_id="c-000028", ts=START + 280_000_000),
+            finding(
+                invariant="relay_position_on_written_boundary",
+                channel="",
+                at="c-000030",
+                sentence="The flushed relay log position lies beyond the end of the file.",
+                observed="relay.000007:204000",
+                observed_in="log_status, relay_log_position of channel (default)",
+                expected="relay.000007:200000",
+                expected_in="last event end of the relay log",
+                witness="relay.000007:204000",
+                collection_id="c-000030",
+                ts=START + 300_000_000,
+            ),
+            finding(
+                invariant="gtid_text_canonical",
+                severity=Severity.WARNING,
+                instance_id="source-1",
+                at="c-000030 gtid_executed",
+                sentence="gtid_executed is spelt as no server spells it.",
+                observed=",".join(
+                    f"{n:08X}-1111-2222-3333-444444444444:1-{n * 977}" for n in range(1, 40)
+                ),
+                expected=",".join(
+                    f"{n:08x}-1111-2222-3333-444444444444:1-{n * 977}" for n in range(1, 40)
+                ),
+                ts=START + 300_000_001,
+            ),
+        ),
+        observations=(
+            observation(),
+            observation(
+                code=ObservationCode.JOURNAL_GAP,
+                instance_id="replica-1",
+                text="4 blocks of the journal are missing; the instance is anchored again at its "
+                "next log_status row.",
+                is_undecided=True,
+                at="sequence 11000",
+            ),
+        ),
+        topology=(
+            *edges(3),
+            Edge("replica-1", "replica-4", "from_replica_1"),
+            Edge("cccccccc-0000-0000-0000-000000000003", "replica-4", "from_source_b"),
+        ),
+        totals={"events audited": 1_284_310, "blocks": 5_211},
+        data_docs="data-docs/index.html",
+    )
+
+
+HOSTILE = (
+    "<script>document.title='owned'</script>",
+    '"><img src="https://203.0.113.1/x.png" onerror="alert(1)">',
+    "</style></title><svg onload=alert(1)>",
+    "evil\u202egnp.\u2066exe\u0000\u001b[2J\u2028\ud800",
+    "{{ 7*7 }}{% raw %}javascript:alert(1)",
+    "w" * 300,
+)
+
+
+def hostile() -> ReportData:
+    cuts = []
+    for text in HOSTILE:
+        changes = {
+            "gtid_executed": text,
+            "binary_log_file": text,
+            "server_uuid": text,
+            "undecided": f"lsn_order: {text}",
+        }
+        cuts.append(instance_cut(1, text, collection_id=HOSTILE[0], **changes))
+        cuts.append(
+            instance_cut(1, text + "2", collection_id=HOSTILE[0], answer="failed", error_text=text)
+        )
+        cuts.append(
+            channel_cut(
+                1,
+                text,
+                text,
+                collection_id=HOSTILE[0],
+                relay_log_file=text,
+                retrieved_gtid_set=text * 30,
+            )
+        )
+    return ReportData(
+        generated_at=NOW,
+        title=HOSTILE[0],
+        collections=[cuts],
+        findings=tuple(
+            finding(
+                invariant=text,
+                instance_id=text,
+                channel=text,
+                at=text,
+                sentence=text,
+                observed=text,
+                observed_in=text,
+                expected=text,
+                expected_in=text,
+                witness=text,
+                collection_id=text,
+            )
+            for text in HOSTILE
+        ),
+        observations=tuple(
+            observation(instance_id=text, channel=text, at=text, text=text) for text in HOSTILE
+        ),
+        topology=tuple(Edge(HOSTILE[0], text, text) for text in HOSTILE[1:]),
+        totals={HOSTILE[1]: 1},
+        data_docs="data-docs/index.html",
+    )

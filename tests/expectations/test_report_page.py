@@ -1,0 +1,167 @@
+"""The page itself: what it holds, and what a real browser makes of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import chromium
+import pytest
+from cuts import collection_cuts
+from reports import HOSTILE, NOW, broken, finding, healthy, hostile
+
+from coordinates.invariants import INVARIANTS
+from coordinates.verdict import Verdict
+from expectations.report import ReportData
+from expectations.report_page import render_report
+from expectations.validate import CollectionValidator
+
+EMPTY = ReportData(generated_at=NOW, title="Nothing yet", collections=[])
+PAGES = {"healthy": healthy, "broken": broken, "hostile": hostile, "empty": lambda: EMPTY}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    executable = chromium.find()
+    if executable is None:
+        pytest.skip("no chromium on the PATH: the page is not looked at in a browser")
+    started = chromium.Chromium(executable, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def page(tmp_path):
+    def write(data):
+        path = tmp_path / "report.html"
+        path.write_text(render_report(data), "utf-8")
+        return path
+
+    return write
+
+
+def test_the_same_data_give_the_same_page():
+    """No clock, no chance."""
+    assert render_report(broken()) == render_report(broken())
+
+
+def test_both_halves_are_shown_with_where_each_comes_from():
+    """Observed and expected side by side, the witness, the claim, and what to do."""
+    html = render_report(broken())
+    for text in (
+        "log_status, gtid_executed",
+        "GTIDs of the binary log up to binlog.000003:235000, and gtid_purged",
+        "aaaaaaaa-0000-0000-0000-000000000001:1271-1272",
+        "What to do",
+        "server bugs 102175 and 112331",
+        "Access denied; you need (at least one of) the BACKUP_ADMIN",
+        'href="data-docs/index.html"',
+    ):
+        assert text in html
+    rule = INVARIANTS["relay_position_on_written_boundary"]
+    assert rule.remedy.split(":")[0] in html
+
+
+def test_an_unknown_invariant_is_shown_without_its_prose():
+    """A finding of a newer audit is not lost."""
+    html = render_report(replace(healthy(), findings=(finding(invariant="unheard_of_rule"),)))
+    assert "unheard_of_rule" in html
+
+
+def test_failed_expectations_are_listed_with_their_rows():
+    """What Great Expectations said, by expectation and row."""
+    cuts = [replace(cut, lsn=1) for cut in collection_cuts(2)]
+    html = render_report(replace(healthy(), validation=CollectionValidator().validate(cuts)))
+    assert "expect_lsns_to_be_in_order" in html
+    assert "is beyond the LSN 1" in html
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_from_outside_is_markup(name):
+    """No script, no handler, no style or address but ours; nothing invisible."""
+    html = render_report(PAGES[name]())
+    tags, attributes = _Markup.of(html)
+    assert not tags & {"script", "img", "iframe", "object", "embed", "base", "form", "input"}
+    assert not {a for a in attributes if a.startswith("on") or a in ("style", "src", "action")}
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]", html
+    )
+    assert set(re.findall(r'href="([^"]*)"', html)) <= {
+        *("data:,", "data-docs/index.html"),
+        *(f"#{n}" for n in ("good", "open", "bad", "unknown", "dot-good", "dot-open", "dot-bad")),
+    }
+    html.encode("utf-8")
+
+
+def test_a_long_report_stays_bounded():
+    """Hundreds of findings of one kind do not make a page that nobody can open."""
+    many = tuple(finding(at=f"c-{n}") for n in range(3000))
+    html = render_report(replace(healthy(60, 100), findings=many))
+    assert len(html) < 1_500_000
+    assert "and 2\u202f975 more, in the JSON report" in html
+
+
+@pytest.mark.chromium
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_browser_shows_it_quietly_and_whole(browser, page, name, width, dark):
+    """No console message, no request, nothing wider than the window, from a phone up."""
+    path = page(PAGES[name]())
+    browser.open(path, width, dark=dark)
+    assert [url for url in browser.requests if url != path.as_uri() and url != "data:,"] == []
+    assert browser.said == []
+    assert browser.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    ink, paper = browser.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
+    # The style sheet got past its own policy, and follows the reader's choice.
+    assert (sum(_rgb(ink)) > sum(_rgb(paper))) is dark
+
+
+@pytest.mark.chromium
+def test_hostile_names_are_inert_in_a_browser(browser, page):
+    """They are there to be read, and they do nothing."""
+    browser.open(page(hostile()), 1200)
+    assert (
+        browser.evaluate("document.querySelectorAll('script, img, iframe, [onload]').length") == 0
+    )
+    text = browser.evaluate("document.body.innerText")
+    assert HOSTILE[0] in text
+    assert HOSTILE[1] in text
+    assert "evil⟨U+202E⟩gnp" in text
+    assert browser.evaluate("document.title") == f"INCONSISTENT: {HOSTILE[0]}"
+
+
+@pytest.mark.chromium
+def test_verdicts_do_not_rest_on_colour_alone(browser, page):
+    """Each verdict has a shape of its own and its word beside it."""
+    browser.open(page(broken()), 1200)
+    used = browser.evaluate(
+        "[...new Set([...document.querySelectorAll('.badge')].map("
+        "b => b.querySelector('use')?.getAttribute('href') + ' ' + b.innerText.trim()))]"
+    )
+    for verdict, shape in ((Verdict.CONSISTENT, "good"), (Verdict.UNDECIDED, "open")):
+        assert f"#{shape} {verdict.value}" in used
+    assert "#bad INCONSISTENT" in used
+
+
+class _Markup(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes = set(), set()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    @classmethod
+    def of(cls, html):
+        parser = cls()
+        parser.feed(html)
+        return parser.tags, parser.attributes
+
+
+def _rgb(colour):
+    return [int(part) for part in re.findall(r"\d+", colour)[:3]]
