@@ -10,22 +10,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from coordinates.audit import InstanceAudit
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from coordinates.audit import InstanceAudit
 from coordinates.block_codec import decode_block
-from coordinates.errors import BlockError
+from coordinates.errors import BlockError, JournalError
 from coordinates.facts import Fact, encode_facts
 from coordinates.journal import concatenate
-from streaming.schema import AUDIT_ROWS, AUDIT_STATE, DEAD_LETTER, RESULT, encode_document
+from streaming.schema import (
+    AUDIT_ROWS,
+    AUDIT_STATE,
+    DEAD_LETTER,
+    RESULT,
+    STATE_NAME,
+    encode_document,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from coordinates.audit import AuditOutput
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
+    from coordinates.audit import AuditOutput
     from coordinates.cut import Cut
     from coordinates.journal import Block
     from coordinates.verdict import Finding, Observation
@@ -45,7 +52,6 @@ class BlockRow:
     headers: Headers | None
     partition: int
     offset: int
-    timestamp_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,16 @@ class KeyResult:
     facts: list[Fact] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
 
+    def merge(self, other: KeyResult) -> None:
+        """Append what later messages brought."""
+        self.blocks += other.blocks
+        self.records += other.records
+        self.findings += other.findings
+        self.observations += other.observations
+        self.cuts += other.cuts
+        self.facts += other.facts
+        self.dead_letters += other.dead_letters
+
     def add(self, output: AuditOutput) -> None:
         """Append what the audit of a run of records gave."""
         self.findings += output.findings
@@ -76,18 +92,50 @@ class KeyResult:
         self.facts += output.facts
 
 
-def audit_rows(audit: InstanceAudit, instance_id: str, rows: Iterable[BlockRow]) -> KeyResult:
-    """Absorb the messages of one key; ``audit`` changes.
+def audit_rows(
+    saved: bytes | None,
+    instance_id: str,
+    rows: Iterable[BlockRow],
+    *,
+    disabled: frozenset[str] = frozenset(),
+) -> tuple[bytes, KeyResult]:
+    """Absorb the messages of one key.
 
     The order of a topic's partition is the order of the journal, and Spark promises none within a
     key after its shuffle, so rows are sorted by partition and offset. Blocks of one key in several
     partitions (partitions were added to the topic) can only be ordered by what they say themselves.
+
+    Args:
+        saved: The instance's state before, None if it has none.
+        instance_id: The key.
+        rows: Its messages, in any order.
+        disabled: Names of invariants that are switched off.
+
+    Returns:
+        The state after, and what the messages brought.
     """
-    result = KeyResult()
     ordered = sorted(rows, key=lambda row: (row.partition, row.offset))
     read = [(row, _read(instance_id, row)) for row in ordered]
     if len({row.partition for row in ordered}) > 1:
         read.sort(key=lambda pair: _journal_place(pair[1]))
+    try:
+        return _absorb_all(_audit_of(saved, instance_id, disabled), read)
+    except JournalError:
+        # A block that can be read as such has a record that cannot, and the state is spoilt. Again
+        # from the state before, block by block, so that only that one is kept aside.
+        return _absorb_carefully(saved, instance_id, read, disabled)
+
+
+def _audit_of(saved: bytes | None, instance_id: str, disabled: frozenset[str]) -> InstanceAudit:
+    if saved is None:
+        return InstanceAudit(instance_id, disabled=disabled)
+    return InstanceAudit.from_bytes(saved)
+
+
+def _absorb_all(
+    audit: InstanceAudit, read: list[tuple[BlockRow, Block | str]]
+) -> tuple[bytes, KeyResult]:
+    result = KeyResult()
     run: list[Block] = []
     length = 0
     for row, block in read:
@@ -95,7 +143,7 @@ def audit_rows(audit: InstanceAudit, instance_id: str, rows: Iterable[BlockRow])
             _absorb(audit, run, result)
             run, length = [], 0
             result.dead_letters.append(DeadLetter(row, block))
-            result.add(audit.note_unreadable(block, row.timestamp_us))
+            result.add(audit.note_unreadable(block))
             continue
         follows = not run or (block.epoch, block.first_sequence) == (
             run[-1].epoch,
@@ -107,7 +155,24 @@ def audit_rows(audit: InstanceAudit, instance_id: str, rows: Iterable[BlockRow])
         run.append(block)
         length += len(block)
     _absorb(audit, run, result)
-    return result
+    return audit.to_bytes(), result
+
+
+def _absorb_carefully(
+    saved: bytes | None,
+    instance_id: str,
+    read: list[tuple[BlockRow, Block | str]],
+    disabled: frozenset[str],
+) -> tuple[bytes, KeyResult]:
+    result = KeyResult()
+    for pair in read:
+        try:
+            saved, brought = _absorb_all(_audit_of(saved, instance_id, disabled), [pair])
+        except JournalError as error:
+            unread = (pair[0], str(error))
+            saved, brought = _absorb_all(_audit_of(saved, instance_id, disabled), [unread])
+        result.merge(brought)
+    return saved or b"", result
 
 
 def _journal_place(block: Block | str) -> tuple[int, int]:
@@ -146,7 +211,7 @@ class BlockAuditor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Ask for the state. Spark calls this once more on the driver, so it does nothing else."""
-        self._state = handle.getValueState("audit", AUDIT_STATE)
+        self._state = handle.getValueState(STATE_NAME, AUDIT_STATE)
 
     def handleInputRows(  # noqa: N802  Spark's name
         self,
@@ -163,13 +228,13 @@ class BlockAuditor(StatefulProcessor):
             yield _frame(instance_id, KeyResult(dead_letters=letters))
             return
         saved = self._state.get()
-        audit = (
-            InstanceAudit.from_bytes(bytes(saved[0]))
-            if saved is not None
-            else InstanceAudit(instance_id, disabled=self._disabled)
+        state, result = audit_rows(
+            None if saved is None else bytes(saved[0]),
+            instance_id,
+            messages,
+            disabled=self._disabled,
         )
-        result = audit_rows(audit, instance_id, messages)
-        self._state.update((audit.to_bytes(),))
+        self._state.update((state,))
         yield _frame(instance_id, result)
 
     def close(self) -> None:
@@ -177,14 +242,13 @@ class BlockAuditor(StatefulProcessor):
 
 
 def _rows_of(frame: pd.DataFrame) -> Iterator[BlockRow]:
-    columns = (frame[name] for name in ("value", "headers", "partition", "offset", "timestamp_us"))
-    for value, headers, partition, offset, timestamp_us in zip(*columns, strict=True):
+    columns = (frame[name] for name in ("value", "headers", "partition", "offset"))
+    for value, headers, partition, offset in zip(*columns, strict=True):
         yield BlockRow(
             value=value,
             headers=None if headers is None else [(h["key"], h["value"]) for h in headers],
             partition=int(partition),
             offset=int(offset),
-            timestamp_us=int(timestamp_us),
         )
 
 

@@ -23,10 +23,10 @@ QUERY_NAME = "collector"
 def collection_requests(spark: SparkSession) -> DataFrame:
     """One request a micro-batch, as rows for Kafka's sink.
 
-    ``requested_at`` is the micro-batch's own time, which Spark keeps in the checkpoint: a
-    micro-batch that is run again after a crash writes the same request again, never another one.
-    The running number comes from the checkpoint too; the time in front keeps the ids apart when the
-    checkpoint was thrown away.
+    ``requested_at`` is the micro-batch's own time, which Spark keeps in the checkpoint, as it keeps
+    the running number: after a crash a request may be written again, byte for byte the same, but
+    an id never stands for two collections. The time in the id keeps ids apart when the checkpoint
+    was thrown away.
     """
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     now = F.current_timestamp()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from coordinates.audit import AuditOutput
     from coordinates.cut import Cut
     from streaming.checkpoint import CheckpointLocation
     from streaming.progress import Metrics
@@ -179,21 +180,29 @@ class FleetStep:
         self._save(batch_id)
         self._metrics.count(blocks=content.blocks, records=content.records, micro_batches=1)
 
-    def finish(self) -> None:
+    def finish(self, instances: Sequence[AuditOutput] = ()) -> None:
         """The history ends here: decide what waits, or say that it cannot be decided.
+
+        Args:
+            instances: What each instance's audit decided at the end of its journal.
 
         Nothing of it is kept: if the job goes on from its checkpoint location after all, it goes on
         from the state before, and these rows are taken back.
         """
-        output = self._fleet.finish()
-        rounds, missing = self._rounds.finish()
+        facts = [fact for instance in instances for fact in instance.facts]
+        cuts = [cut for instance in instances for cut in instance.cuts]
+        outputs = [*instances, self._fleet.absorb(facts), self._fleet.finish()]
+        rounds, missing = self._rounds.absorb(cuts, {})
+        closed, more_missing = self._rounds.finish()
         self._deliver(
             END_BATCH,
-            findings=output.findings,
-            observations=[*output.observations, *missing],
-            cuts=[],
+            findings=[finding for output in outputs for finding in output.findings],
+            observations=[o for output in outputs for o in output.observations]
+            + missing
+            + more_missing,
+            cuts=cuts,
             dead_letters=[],
-            rounds=rounds,
+            rounds=[*rounds, *closed],
         )
         self._done_batch_id = None
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
+from coordinates.audit import InstanceAudit
 from coordinates.errors import AuditError
 from streaming.auditor import audit_blocks
 from streaming.checkpoint import CheckpointLocation, Layout
@@ -25,7 +26,8 @@ from streaming.failures import sentence
 from streaming.fleet import FleetStep
 from streaming.progress import Metrics, ProgressListener
 from streaming.rounds import Deadline
-from streaming.session import SessionSettings, start_session
+from streaming.schema import STATE_FIELD, STATE_NAME
+from streaming.session import SessionSettings, start_session, stop_session
 from streaming.sinks import DEAD_LETTER_TOPIC, FINDINGS_TOPIC, KafkaSink, ParquetSink
 from streaming.source import JOURNAL_TOPIC, MAX_BLOCKS_PER_TRIGGER, read_journal
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from coordinates.audit import AuditOutput
     from coordinates.cut import Cut
     from streaming.fleet import ValidatorAnswer
 
@@ -133,7 +136,7 @@ def run_job(
                 stop, started
             )
         finally:
-            spark.stop()
+            stop_session(spark)
 
 
 class AuditJob:
@@ -205,7 +208,7 @@ class AuditJob:
                     pass
                 self._stop_collector(collector)
                 collector = None
-                self._drain(auditor)
+                drain(auditor, self._settings.drain_timeout_s)
                 # A query that ended by itself tells why.
                 auditor.awaitTermination()
                 if (
@@ -213,7 +216,7 @@ class AuditJob:
                     and self._settings.history_ends
                     and not stop.is_set()
                 ):
-                    self._step.finish()
+                    self._step.finish(self._finish_instances())
         finally:
             for query in (collector, auditor):
                 if query is not None:
@@ -239,28 +242,24 @@ class AuditJob:
             writer = writer.trigger(availableNow=True)
         return writer.start()
 
+    def _finish_instances(self) -> list[AuditOutput]:
+        """What each instance's audit decides when its journal ends here."""
+        states = (
+            self._spark.read.format("statestore")
+            .option("stateVarName", STATE_NAME)
+            .load(str(self._checkpoint.auditor))
+            .select("key.instance_id", f"value.{STATE_FIELD}")
+            .orderBy("instance_id")
+        )
+        return [InstanceAudit.from_bytes(bytes(row[1])).finish() for row in states.collect()]
+
     def _stop_collector(self, collector: StreamingQuery | None) -> None:
         if collector is None:
             return
         is_by_itself = not collector.isActive
-        self._drain(collector)
+        drain(collector, self._settings.drain_timeout_s)
         if is_by_itself:
             collector.awaitTermination()
-
-    def _drain(self, query: StreamingQuery) -> None:
-        """Stop a query between two micro-batches, or after the drain's timeout anyway.
-
-        A stop in the middle of one loses nothing, but its work would have to be done again.
-        """
-        deadline = time.monotonic() + self._settings.drain_timeout_s
-        running = _micro_batches_done(query)
-        while query.isActive and time.monotonic() < deadline:
-            is_between = not query.status["isTriggerActive"]
-            if is_between or _micro_batches_done(query) > running:
-                break
-            time.sleep(LOOK_EVERY_S / 10)
-        if query.isActive:
-            query.stop()
 
     @contextlib.contextmanager
     def _one_sentence(self) -> Iterator[None]:
@@ -271,6 +270,23 @@ class AuditJob:
                 raise QueryError(str(self._step.failure)) from error
             said = sentence(str(error), self._settings.bootstrap_servers)
             raise QueryError(said) from error
+
+
+def drain(query: StreamingQuery, timeout_s: float) -> None:
+    """Stop a query between two micro-batches, or after the timeout anyway.
+
+    A stop in the middle of one loses nothing, but its work is done again by the next run, and a
+    request of the collector may then be in its topic twice.
+    """
+    deadline = time.monotonic() + timeout_s
+    done_before = _micro_batches_done(query)
+    while query.isActive and time.monotonic() < deadline:
+        is_between = not query.status["isTriggerActive"]
+        if is_between or _micro_batches_done(query) > done_before:
+            break
+        time.sleep(LOOK_EVERY_S / 10)
+    if query.isActive:
+        query.stop()
 
 
 def _micro_batches_done(query: Any) -> int:

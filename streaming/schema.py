@@ -35,13 +35,14 @@ BLOCK_ROWS = StructType(
         StructField("headers", HEADERS),
         StructField("partition", IntegerType()),
         StructField("offset", LongType()),
-        StructField("timestamp_us", LongType()),
     ]
 )
 """What goes into the auditor: one row a block, ``instance_id`` being the message's key as text
 (empty without one); ``headers`` NULL where they are not known."""
 
-AUDIT_STATE = StructType([StructField("audit", BinaryType())])
+STATE_NAME = "audit"
+STATE_FIELD = "audit"
+AUDIT_STATE = StructType([StructField(STATE_FIELD, BinaryType())])
 """The whole state of one instance, as ``InstanceAudit.to_bytes`` gives it: one value, so that it
 is read once and written once for each key and micro-batch."""
 

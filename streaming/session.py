@@ -6,9 +6,11 @@ Spark keeps the settings of a process's first session, so a process has one sess
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LOG_TAIL_LINES = 5
+JVM_STOP_S = 20.0
 
 # Everything of the JVM goes to one file; users read one sentence, and the file when they want more.
 # Spark and Kafka repeat the same warnings for each attempt, hence ERROR for the chatty ones.
@@ -133,11 +136,15 @@ def start_session(settings: SessionSettings) -> SparkSession:
         for name, value in session_conf(settings, log4j2_file).items():
             conf.set(name, value)
         try:
+            interrupt = signal.getsignal(signal.SIGINT)
             with settings.log_file.open("ab") as log:
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
                     conf, {"stdout": log, "stderr": subprocess.STDOUT}
                 )
             context = SparkContext(conf=conf, gateway=gateway)
+            # Spark takes the interrupt from the terminal for itself; whoever runs the job decides.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, interrupt)
         except (PySparkException, OSError) as error:
             raise SessionError(
                 f"Spark did not start from {settings.master!r}: "
@@ -145,6 +152,25 @@ def start_session(settings: SessionSettings) -> SparkSession:
             ) from error
         # The log settings have been read; Spark never looks at them again.
     return SparkSession(context)
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stops the session and waits for its JVM, so that nothing is left running behind it."""
+    gateway = SparkContext._gateway  # noqa: SLF001  Spark has no other way to its process
+    spark.stop()
+    if gateway is None:
+        return
+    gateway.shutdown()
+    # The next session of this process gets a JVM of its own, with its own settings.
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    process: subprocess.Popen[bytes] = gateway.proc
+    if process.stdin is not None:
+        process.stdin.close()  # The JVM ends with its standard input.
+    try:
+        process.wait(JVM_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def log_tail(log_file: Path, lines: int = LOG_TAIL_LINES) -> str:

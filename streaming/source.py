@@ -18,8 +18,9 @@ its blocks (up to a few hundred kilobytes each) fit into memory several times.""
 
 # A broker that does not answer is told within these, not after Kafka's own minute.
 _BROKER_TIMEOUTS = {
-    "kafka.default.api.timeout.ms": "20000",
-    "kafka.request.timeout.ms": "15000",
+    "kafka.default.api.timeout.ms": "15000",
+    "kafka.request.timeout.ms": "10000",
+    "fetchOffset.numRetries": "1",
 }
 
 
@@ -57,5 +58,4 @@ def read_journal(
         F.coalesce("headers", F.array().cast(HEADERS)).alias("headers"),
         "partition",
         "offset",
-        F.unix_micros("timestamp").alias("timestamp_us"),
     )

@@ -32,11 +32,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """The run's Spark session, with the job's own settings: a process has one of one kind."""
-    from streaming.session import SessionSettings, start_session
+    from streaming.session import SessionSettings, start_session, stop_session
 
     log_file = tmp_path_factory.mktemp("spark") / "spark.log"
     session = start_session(
         SessionSettings(jars=spark_kafka_jars(), log_file=log_file, shuffle_partitions=2)
     )
     yield session
-    session.stop()
+    stop_session(session)

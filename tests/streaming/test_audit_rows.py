@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
-from coordinates.audit import InstanceAudit
 from streaming_journals import history
 
 from coordinates.block_codec import block_headers, encode_block
@@ -17,7 +17,7 @@ BLOCK = history("a", 4, broken=frozenset({1, 3}))
 
 
 def row(offset: int, value: bytes | None, *, partition: int = 0, headers=None) -> BlockRow:
-    return BlockRow(value, headers, partition, offset, timestamp_us=7)
+    return BlockRow(value, headers, partition, offset)
 
 
 def rows_of(block, size: int) -> list[BlockRow]:
@@ -26,7 +26,7 @@ def rows_of(block, size: int) -> list[BlockRow]:
 
 
 def audited(rows: list[BlockRow], instance_id: str = "a"):
-    return audit_rows(InstanceAudit(instance_id), instance_id, rows)
+    return audit_rows(None, instance_id, rows)[1]
 
 
 WHOLE = audited(rows_of(BLOCK, len(BLOCK)))
@@ -89,3 +89,19 @@ def test_a_message_without_a_key_is_nobodys():
         letter.reason for letter in result.dead_letters
     ]
     assert result.findings == []
+
+
+def test_a_block_whose_record_cannot_be_read_is_the_only_one_kept_aside():
+    """What the audit refuses half-way is undone: the blocks before and after it count."""
+    pieces = cut_into_blocks(BLOCK, 60)
+    broken = replace(pieces[0], texts={**pieces[0].texts, 0: "[]"})
+    rows = [row(0, encode_block(broken)), *rows_of(BLOCK, 60)[1:]]
+    result = audited(rows)
+    [letter] = result.dead_letters
+    assert (0, True) == (letter.row.offset, "JSON object" in letter.reason)
+    assert (len(pieces) - 1, len(BLOCK) - len(pieces[0])) == (result.blocks, result.records)
+    state, whole = audit_rows(None, "a", [rows[0]])
+    for each in rows[1:]:
+        state, brought = audit_rows(state, "a", [each])
+        whole.merge(brought)
+    assert (whole.findings, whole.observations) == (result.findings, result.observations)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from coordinates.audit import InstanceAudit
 from streaming_journals import history
 
 from coordinates.block_codec import encode_block
@@ -25,7 +24,7 @@ INSTANCES = ("a", "b")
 
 def micro_batches(count: int) -> list[pa.Table]:
     """What the stateful operator gives for the histories of two instances."""
-    audits = {name: InstanceAudit(name) for name in INSTANCES}
+    states = dict.fromkeys(INSTANCES)
     blocks = {name: history(name, 6, broken=frozenset({2, 5})) for name in INSTANCES}
     size = -(-len(blocks["a"]) // count)
     pieces = {name: cut_into_blocks(block, size) for name, block in blocks.items()}
@@ -33,8 +32,9 @@ def micro_batches(count: int) -> list[pa.Table]:
     for i in range(count):
         rows = []
         for name in reversed(INSTANCES):
-            row = BlockRow(encode_block(pieces[name][i]), None, 0, i, 0)
-            rows += _frame(name, audit_rows(audits[name], name, [row])).to_dict("records")
+            row = BlockRow(encode_block(pieces[name][i]), None, 0, i)
+            states[name], result = audit_rows(states[name], name, [row])
+            rows += _frame(name, result).to_dict("records")
         tables.append(pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS))
     return tables
 
@@ -184,7 +184,7 @@ def test_the_end_of_a_history_closes_open_rounds(tmp_path):
 
 def test_a_message_without_a_key_is_told(tmp_path):
     """No instance's audit can tell of it, so the driver does; it leaves the verdict undecided."""
-    row = BlockRow(b"x", [("h", b"v")], 3, 14, 0)
+    row = BlockRow(b"x", [("h", b"v")], 3, 14)
     frame = _frame("", KeyResult(dead_letters=[DeadLetter(row, "a message without a key")]))
     table = pa.Table.from_pylist(frame.to_dict("records"), schema=ARROW_AUDIT_ROWS)
     recorder = Recorder()

@@ -1,0 +1,488 @@
+"""The auditor's rate and latency through a real broker, beside two bare consumers.
+
+    python -m benchmarks.pipeline [--events 10000000] [--rounds 3] [--json-events 1000000]
+
+In one run, on one machine, in turns:
+
+- tallystick: the auditor query in Spark, on blocks. Its steady rate is measured between the end of
+  its second micro-batch and the end of its last one, so without Spark's start-up.
+- (a) a bare confluent-kafka consumer on the same history as one JSON message an event: json.loads,
+  the values into columns, and the same core on them. On a sample of the history. How long
+  json.loads and the consumer alone take is printed too.
+- (b) a bare consumer on the same blocks: decode_block and the same core.
+
+Then the latency: a block with a broken log_status row is produced while the query runs; it ends
+when the finding can be read in Kafka.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+
+from coordinates.audit import InstanceAudit
+from coordinates.binlog import EventType
+from coordinates.block_codec import block_headers, decode_block, encode_block
+from coordinates.journal import Block, BlockBuilder, QueryVerb, RecordType, Stream
+from coordinates.json_lines import block_to_lines
+from deploy.broker import LocalBroker
+from deploy.jars import spark_kafka_jars
+from producers.kafka_topics import Topic, ensure_topics, tallystick_topics
+from producers.load.history import LoadPlan
+from producers.load.run import LoadOptions, load_blocks, run_load
+from producers.publisher import KafkaSettings
+
+JOURNAL_PARTITIONS = 4
+SOURCES, REPLICAS = 4, 3
+"""Four sources with three replicas each: 16 instances."""
+JSON_TOPIC = "benchmark.json"
+COLUMN_BLOCK = 4096
+READY_S = 180.0
+LATENCY_PAUSE_S = 0.25
+
+
+# The same histories, as blocks and as JSON
+
+
+def produce_blocks(servers: str, events: int, topic: str) -> None:
+    """The whole history as blocks."""
+    options = LoadOptions(plan=LoadPlan(sources=SOURCES, replicas=REPLICAS), events=events)
+    report = run_load(options, KafkaSettings(bootstrap_servers=servers, topic=topic))
+    print(
+        f"produced   {report.events:>11,} events in {report.blocks:,} blocks, "
+        f"{report.value_bytes / report.events:.0f} bytes an event, "
+        f"{report.events_per_s:,.0f} events/s"
+    )
+
+
+def produce_json(servers: str, events: int, topic: str) -> None:
+    """The beginning of the same history, one message an event."""
+    options = LoadOptions(plan=LoadPlan(sources=SOURCES, replicas=REPLICAS), events=events)
+    ensure_topics(servers, [Topic(topic, JOURNAL_PARTITIONS, {"cleanup.policy": "delete"})])
+    producer = Producer(
+        {"bootstrap.servers": servers, "compression.type": "lz4", "linger.ms": 20,
+         "queue.buffering.max.messages": 1_000_000, "enable.idempotence": True}
+    )  # fmt: skip
+    failed: list[Any] = []
+
+    def delivered(error: Any, _message: Any) -> None:
+        if error is not None:
+            failed.append(error)
+
+    for block in load_blocks(options, lambda: 0.0):
+        key = block.instance_id.encode()
+        for line in block_to_lines(block):
+            while True:
+                try:
+                    producer.produce(topic, line, key, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.poll(0)
+    if producer.flush(120) or failed:
+        raise SystemExit(f"JSON messages were not delivered: {failed[:1]}")
+
+
+def messages(servers: str, topic: str) -> Iterator[Any]:
+    """Every message of a topic as it is now, as fast as a bare consumer gives them."""
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "enable.auto.commit": False,
+         "auto.offset.reset": "earliest", "enable.partition.eof": True,
+         "queued.max.messages.kbytes": 131_072, "fetch.message.max.bytes": 8_388_608}
+    )  # fmt: skip
+    partitions = len(consumer.list_topics(topic, 30).topics[topic].partitions)
+    consumer.subscribe([topic])
+    ended: set[int] = set()
+    while len(ended) < partitions:
+        for message in consumer.consume(2_000, 1.0):
+            if message.error():
+                ended.add(message.partition())
+            else:
+                yield message
+    consumer.close()
+
+
+# (a) and (b)
+
+_CODES = {each.name: int(each) for each in EventType}
+_VERBS = {each.name.replace("XA_", "XA "): each for each in QueryVerb}
+_STREAMS = {"binlog": Stream.BINLOG, "relay": Stream.RELAY}
+_KEPT = ("log_pos", "server_id", "checksum", "last_committed", "sequence_number",
+         "transaction_length", "original_commit_timestamp", "flags")  # fmt: skip
+
+
+def add_record(builder: BlockBuilder, record: dict[str, Any]) -> None:
+    """One parsed message into columns, without any of the checks that a block's reader makes."""
+    stream = _STREAMS.get(record["kind"])
+    if stream is None:
+        kind = RecordType[record["kind"].upper()]
+        builder.server_record(kind, record, ts=record["ts"], channel=record.get("channel"))
+        return
+    fields: dict[str, Any] = {name: record[name] for name in _KEPT if name in record}
+    if "gtid" in record:
+        fields["sid"], _, gno = record["gtid"].rpartition(":")
+        fields["gno"] = int(gno)
+    elif "query" in record:
+        fields["query"] = _VERBS[record["query"]]
+    elif "next_file" in record:
+        fields["text"], fields["value"] = record["next_file"], record.get("next_position", 4)
+    elif "gtid_set" in record:
+        fields["text"] = record["gtid_set"]
+    builder.log_event(
+        stream, _CODES[record["type"]], file=record["file"], start=record["start"],
+        length=record["length"], ts=record["ts"], channel=record.get("channel"), **fields,
+    )  # fmt: skip
+
+
+def bare_json(servers: str, topic: str) -> tuple[int, int]:
+    """(a): events and findings."""
+    builders: dict[str, BlockBuilder] = {}
+    audits: dict[str, InstanceAudit] = {}
+    events = findings = 0
+    for message in messages(servers, topic):
+        record = json.loads(message.value())
+        instance = record["instance"]
+        builder = builders.get(instance)
+        if builder is None:
+            builder = builders[instance] = BlockBuilder(instance)
+            audits[instance] = InstanceAudit(instance)
+        add_record(builder, record)
+        events += 1
+        if len(builder) >= COLUMN_BLOCK:
+            findings += len(audits[instance].absorb(builder.build()).findings)
+    for instance, builder in builders.items():
+        findings += len(audits[instance].absorb(builder.build()).findings)
+    return events, findings
+
+
+def bare_json_loads(servers: str, topic: str) -> tuple[int, int]:
+    """What of (a) is the consumer and json.loads."""
+    events = 0
+    for message in messages(servers, topic):
+        json.loads(message.value())
+        events += 1
+    return events, 0
+
+
+def bare_blocks(servers: str, topic: str) -> tuple[int, int]:
+    """(b): events and findings."""
+    audits: dict[str, InstanceAudit] = {}
+    events = findings = 0
+    for message in messages(servers, topic):
+        block = decode_block(message.value(), key=message.key(), headers=message.headers())
+        audit = audits.setdefault(block.instance_id, InstanceAudit(block.instance_id))
+        findings += len(audit.absorb(block).findings)
+        events += len(block)
+    return events, findings
+
+
+BARE = {"a": bare_json, "a0": bare_json_loads, "b": bare_blocks}
+
+
+# Each measured thing in a process of its own
+
+
+def child(*arguments: str) -> subprocess.Popen[str]:
+    """This program again, to do one thing."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.pipeline", *arguments], stdout=subprocess.PIPE, text=True
+    )
+
+
+def run_bare(kind: str, servers: str, topic: str) -> None:
+    """A bare consumer, in this process."""
+    begun = time.perf_counter()
+    events, findings = BARE[kind](servers, topic)
+    seconds = time.perf_counter() - begun
+    print(json.dumps({"events": events, "findings": findings, "rate": events / seconds}))
+
+
+def run_auditor(servers: str, directory: str, topics: str, available_now: bool) -> None:
+    """The job; one line a micro-batch, then one with the memory at the end."""
+    from streaming.runner import JobSettings, run_job, stopping_on_signals
+    from streaming.session import SessionSettings
+
+    place = Path(directory)
+    done = -1.0
+    peak: dict[str, int] = {}
+
+    def report(metrics: dict[str, float]) -> None:
+        nonlocal done
+        if metrics["micro_batches"] != done:
+            done = metrics["micro_batches"]
+            for name, megabytes in memory_mb().items():
+                peak[name] = max(peak.get(name, 0), megabytes)
+            print(json.dumps({"at": time.perf_counter(), **metrics}), flush=True)
+
+    stop = threading.Event()
+    with stopping_on_signals(stop):
+        metrics = run_job(
+            JobSettings(
+                bootstrap_servers=servers,
+                checkpoint=place / "checkpoint",
+                output=place / "out",
+                available_now=available_now,
+                **json.loads(topics),
+            ),
+            SessionSettings(jars=spark_kafka_jars(), log_file=place / "spark.log"),
+            stop=stop,
+            report=report,
+        )
+    state = sum(path.stat().st_size for path in (place / "checkpoint").rglob("*") if path.is_file())
+    print(json.dumps({"metrics": metrics, "peak_mb": peak, "checkpoint_bytes": state}), flush=True)
+
+
+def memory_mb() -> dict[str, int]:
+    """Resident memory of this process, its JVM and the largest Python worker."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parents[int(entry.name)] = int(
+                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                )
+            except OSError:
+                continue
+    found: dict[str, int] = {}
+    for pid in parents:
+        ancestor = pid
+        while ancestor not in {os.getpid(), 0, 1}:
+            ancestor = parents.get(ancestor, 0)
+        if ancestor != os.getpid():
+            continue
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            continue
+        name = "driver" if pid == os.getpid() else "jvm" if b"java" in command else "worker"
+        resident = next((x for x in status.splitlines() if x.startswith("VmRSS")), "VmRSS: 0 kB")
+        found[name] = max(found.get(name, 0), int(resident.split()[1]) // 1024)
+    return found
+
+
+def measure_auditor(servers: str, directory: Path, topics: dict[str, str]) -> dict[str, Any]:
+    """One run over everything that is in the journal topic."""
+    directory.mkdir()
+    process = child("--auditor", servers, str(directory), json.dumps(topics), "--available-now")
+    assert process.stdout is not None
+    lines = [json.loads(line) for line in process.stdout]
+    if process.wait() or len(lines) < 4:
+        raise SystemExit(f"the auditor ended with {process.returncode} after {len(lines)} lines")
+    batches = [line for line in lines if line.get("micro_batches")]
+    first, last = batches[1], batches[-1]
+    rate = (last["records"] - first["records"]) / (last["at"] - first["at"])
+    return {"rate": rate, "batches": len(batches), **lines[-1]}
+
+
+def measure_bare(kind: str, servers: str, topic: str) -> dict[str, Any]:
+    """A bare consumer, in a process of its own."""
+    process = child("--bare", kind, servers, topic)
+    output, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"bare consumer {kind!r} ended with {process.returncode}")
+    result: dict[str, Any] = json.loads(output)
+    return result
+
+
+# Latency
+
+
+def broken_blocks(instance_id: str, count: int) -> Iterator[Block]:
+    """A transaction and a log_status row each; the row claims a GTID that was not logged."""
+    source = str(uuid.uuid5(uuid.NAMESPACE_DNS, instance_id))
+    builder = BlockBuilder(instance_id)
+    ts = time.time_ns() // 1000
+    file = "binlog.000001"
+    builder.server_record(
+        RecordType.START,
+        {"server_uuid": source, "server_id": 1, "version": "8.0.31", "profile": "wl9452",
+         "variables": {"gtid_mode": "ON", "log_bin": True}},
+        ts=ts,
+    )  # fmt: skip
+    position = 4
+    header = {"file": file, "ts": ts, "server_id": 1}
+    for code, length, text in ((15, 122, None), (35, 31, "")):
+        builder.log_event(
+            Stream.BINLOG, code, start=position, length=length, log_pos=position + length,
+            text=text, **header,
+        )  # fmt: skip
+        position += length
+    for gno in range(1, count + 1):
+        ts += 1000
+        header["ts"] = ts
+        group: dict[str, Any] = {
+            "sid": source, "gno": gno, "last_committed": gno - 1, "sequence_number": gno,
+            "transaction_length": 110,
+        }  # fmt: skip
+        for code, length, fields in ((33, 79, group), (16, 31, {})):
+            builder.log_event(
+                Stream.BINLOG, code, start=position, length=length, log_pos=position + length,
+                **header, **fields,
+            )  # fmt: skip
+            position += length
+        row = {
+            "SERVER_UUID": source,
+            "LOCAL": {"gtid_executed": f"{source}:1-{gno + 1}", "binary_log_file": file,
+                      "binary_log_position": position},
+            "REPLICATION": {"channels": []},
+            "STORAGE_ENGINES": {"InnoDB": {"LSN": 19_000_000 + gno, "LSN_checkpoint": 19_000_000}},
+        }  # fmt: skip
+        body = {"collection_id": f"probe-{gno}", "requested_at": ts, "row": row}
+        builder.server_record(RecordType.LOG_STATUS, body, ts=ts)
+        yield builder.build()
+
+
+def measure_latency(
+    servers: str, directory: Path, topics: dict[str, str], count: int
+) -> list[float]:
+    """Seconds from handing a block to the producer to reading its finding, one after the other."""
+    directory.mkdir()
+    process = child("--auditor", servers, str(directory), json.dumps(topics))
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "fetch.wait.max.ms": 5,
+         "auto.offset.reset": "earliest"}
+    )  # fmt: skip
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+    latencies: list[float] = []
+    try:
+        consumer.subscribe([topics["findings_topic"]])
+        for number, block in enumerate(broken_blocks("probe", count + 1), start=1):
+            begun = time.perf_counter()
+            producer.produce(
+                topics["journal_topic"], encode_block(block), b"probe", headers=block_headers(block)
+            )
+            producer.poll(0)
+            wait_for_finding(consumer, f"probe-{number}", READY_S, process)
+            # The first one waits for Spark's start as well.
+            if number > 1:
+                latencies.append(time.perf_counter() - begun)
+            # So that not each block meets the same phase of the query's trigger.
+            time.sleep(LATENCY_PAUSE_S * (number % 7) / 7)
+    finally:
+        process.terminate()
+        process.communicate(timeout=READY_S)
+        consumer.close()
+    return latencies
+
+
+def wait_for_finding(
+    consumer: Any, collection_id: str, timeout_s: float, process: subprocess.Popen[str]
+) -> None:
+    """Poll the findings topic until the probe's finding is there."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline and process.poll() is None:
+        message = consumer.poll(0.05)
+        if message is None or message.error():
+            continue
+        finding = json.loads(message.value())
+        if finding["collection_id"] == collection_id:
+            return
+    raise SystemExit(f"no finding of {collection_id!r} within {timeout_s:.0f} s")
+
+
+# The whole
+
+
+def run_all(events: int, json_events: int, rounds: int, injected: int) -> None:
+    """Everything, in a broker of its own."""
+    with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as name:
+        directory = Path(name)
+        with LocalBroker(directory / "broker", port=0) as broker:
+            servers = broker.bootstrap_servers
+            measure_all(servers, directory, events, json_events, rounds=rounds, injected=injected)
+
+
+def measure_all(
+    servers: str, directory: Path, events: int, json_events: int, *, rounds: int, injected: int
+) -> None:
+    """Produce the histories, measure in turns, print."""
+    prefixes = ("benchmark", "probe")
+    for prefix in prefixes:
+        ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, prefix))
+    journal, probe = (topic_settings(prefix) for prefix in prefixes)
+    produce_blocks(servers, events, journal["journal_topic"])
+    produce_json(servers, json_events, JSON_TOPIC)
+    print(f"(a) reads the first {json_events:,} of them as JSON, one message an event\n")
+    found: dict[str, list[float]] = {"tallystick": [], "a": [], "a0": [], "b": []}
+    last: dict[str, Any] = {}
+    for number in range(rounds):
+        last = measure_auditor(servers, directory / f"round-{number}", journal)
+        found["tallystick"].append(last["rate"])
+        for kind, topic in (("a", JSON_TOPIC), ("a0", JSON_TOPIC), ("b", journal["journal_topic"])):
+            found[kind].append(measure_bare(kind, servers, topic)["rate"])
+        rates = ", ".join(f"{kind} {values[-1]:,.0f}" for kind, values in found.items())
+        print(f"round {number + 1}: events/s {rates}", flush=True)
+    medians = {kind: statistics.median(values) for kind, values in found.items()}
+    ours = medians["tallystick"]
+    print(f"\nsteady rate, median of {rounds} rounds, {os.cpu_count()} cores, events/s")
+    for kind, label in (
+        ("tallystick", "tallystick: Kafka, Spark, blocks, checkpointed"),
+        ("a", "(a) bare consumer, json.loads, same core"),
+        ("a0", "    of which consumer and json.loads alone"),
+        ("b", "(b) bare consumer, same blocks, same core"),
+    ):
+        ratio = ours / medians[kind]
+        print(f"{label:<50}{medians[kind]:>12,.0f}   tallystick is {ratio:.2f} times it")
+    metrics = last["metrics"]
+    print(
+        f"\naudited {metrics['records']:,.0f} events, {metrics['findings']:.0f} findings, "
+        f"{metrics['micro_batches']:.0f} micro-batches; resident MB at most {last['peak_mb']}; "
+        f"state {metrics['state_memory_bytes'] / 2**20:.1f} MB in memory, "
+        f"checkpoint {last['checkpoint_bytes'] / 2**20:.1f} MB on disk"
+    )
+    latencies = sorted(measure_latency(servers, directory / "probe", probe, injected))
+    p50, p95 = (statistics.quantiles(latencies, n=20)[i] for i in (9, 18))
+    print(
+        f"detection latency over {len(latencies)} injected findings, from the produced block to "
+        f"the finding readable in Kafka: p50 {p50 * 1000:.0f} ms, p95 {p95 * 1000:.0f} ms, "
+        f"max {latencies[-1] * 1000:.0f} ms"
+    )
+
+
+def topic_settings(prefix: str) -> dict[str, str]:
+    """The topics of one prefix, as the job's settings."""
+    return {
+        "journal_topic": f"{prefix}.journal",
+        "findings_topic": f"{prefix}.findings",
+        "dead_letter_topic": f"{prefix}.deadletter",
+        "collect_topic": f"{prefix}.collect",
+    }
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--json-events", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--injected", type=int, default=60)
+    # What this program starts itself.
+    parser.add_argument("--auditor", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--available-now", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--bare", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.auditor:
+        run_auditor(*given.auditor, given.available_now)
+    elif given.bare:
+        run_bare(*given.bare)
+    else:
+        json_events = min(given.json_events, given.events)
+        run_all(given.events, json_events, given.rounds, given.injected)
+
+
+if __name__ == "__main__":
+    main()
