@@ -148,7 +148,10 @@ class _Reader:
         elif record_type is not None:
             body = RECORD_SHAPES[record_type](record)
             builder.server_record(record_type, body, ts=ts, channel=body.get("channel"))
-        self.ts = journal.ts = ts
+        self.ts = ts
+        if record_type is not RecordType.LOG_STATUS:
+            # A row may come before the events that it refers to.
+            journal.ts = ts
         self.ts_max = max(self.ts_max, ts)
         if len(builder) == 1:
             journal.first_line = line_number
@@ -224,7 +227,7 @@ def _parse(line: str, line_number: int) -> dict[str, Any]:
         ) from None
     if type(record) is not dict:
         raise JsonLinesError(line_number, None, f"expected a JSON object, found {_shown(line)}")
-    return record
+    return {key: value for key, value in record.items() if value is not None}
 
 
 def _shown(value: Any) -> str:
