@@ -10,6 +10,8 @@ from producers.simulator import (
     applier,
     binary_log,
     commit,
+    commit_zone,
+    gtid_persister,
     innodb,
     receiver,
     relay_log,
@@ -219,6 +221,9 @@ def crash(fleet: Fleet, instance: Instance, *, torn: bool = True) -> None:
 def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
     instance.is_running = False
     instance.commit_generation += 1
+    instance.tables_are_locked = False
+    if instance.zone is not None:
+        commit_zone.install(instance)
     for channel in instance.subscribers:
         receiver.reconnect(fleet, channel, fleet.rng.randrange(*RECONNECT_US))
     fleet.clock.schedule(
@@ -233,11 +238,15 @@ def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
     if crashed and instance.log_bin:
         file, position = instance.binlog.position
         recovered = {"file": file, "position": position}
+    undo_gtids = gtid_persister.undo_gtids(instance)
     body = fleet.start_body(instance, crashed=crashed, recovered=recovered)
+    if undo_gtids:
+        body["undo_gtids"] = undo_gtids.text()
     fleet.hooks.on_recovered(fleet, instance, body)
     instance.is_running = True
     instance.rotation_is_due = False
     instance.journal.fact(RecordType.START, body)
+    gtid_persister.recover(instance, undo_gtids)
     if instance.log_bin:
         instance.table.update(instance.executed)
         last = instance.binlog.active

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinates.journal import RecordType
-from producers.simulator import commit, relay_log
+from producers.simulator import backup_locks, commit, relay_log
 from producers.simulator.model import GroupKind, QueuedFraming, QueuedGroup
 
 if TYPE_CHECKING:
@@ -137,6 +137,9 @@ def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
         return
     if any(p.queued is first for p in channel.replica.in_commit):
         _schedule(fleet, channel, 200)
+        return
+    if backup_locks.must_wait(channel.replica, first.logged.group.kind):
+        _schedule(fleet, channel, backup_locks.WAIT_US)
         return
     if not _execute(fleet, channel, first):
         _schedule(fleet, channel, 200)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator import applier, binary_log, innodb
+from producers.simulator import applier, binary_log, commit_zone, gtid_persister, innodb
 from producers.simulator.model import GroupKind, LoggedGroup, Pending
 
 if TYPE_CHECKING:
@@ -41,10 +41,17 @@ def commit(
     Returns:
         Where it was logged; None if the instance does not log it.
     """
+    ticket = 0
     if channel is None:
+        entered = commit_zone.enter(instance, group)
+        if entered is None:
+            fleet.schedule(fleet.now + commit_zone.WAIT_US, instance, _try_again, instance, group)
+            return None
+        ticket = entered
         assign_gtid(instance, group)
     changed = fleet.hooks.on_commit(fleet, instance, group)
     if changed is None:
+        commit_zone.drop(fleet, instance, ticket)
         return None
     group = changed
     if group.sid is not None:
@@ -56,10 +63,11 @@ def commit(
     )
     if not logs:
         _commit_without_log(fleet, instance, group, channel, queued)
+        commit_zone.drop(fleet, instance, ticket)
         return None
     logged = binary_log.write_group(fleet, instance, group)
     fleet.wake_subscribers(instance)
-    pending = Pending(logged, instance.binlog.active, channel, queued)
+    pending = Pending(logged, instance.binlog.active, channel, queued, ticket)
     instance.in_commit.append(pending)
     if fleet.scenario.profile == "wl9452":
         finish_all(fleet, instance)
@@ -76,6 +84,11 @@ def commit(
         instance.commit_generation,
     )
     return logged
+
+
+def _try_again(fleet: Fleet, instance: Instance, group: Group) -> None:
+    if instance.is_running:
+        commit(fleet, instance, group)
 
 
 def finish_all(fleet: Fleet, instance: Instance) -> None:
@@ -114,9 +127,13 @@ def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
     if group.redo_length:
         innodb.write_redo(instance.innodb, 60)
         innodb.flush_redo(instance.innodb)
+        if instance.variables.get("have_backup_safe_binlog_info"):
+            instance.innodb.trx_sys = (pending.file.name, pending.logged.end)
     _note_xa(instance, group)
     if fleet.hooks.on_committed(fleet, instance, pending.logged) and group.sid is not None:
         instance.executed.add(group.sid, group.gno)
+        gtid_persister.note_commit(instance, group)
+    commit_zone.drop(fleet, instance, pending.ticket)
     if pending.channel is not None and pending.queued is not None:
         applier.group_committed(fleet, pending.channel, pending.queued)
 

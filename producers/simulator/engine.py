@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from coordinates.journal import RecordType, cut_into_blocks
 from producers.simulator import (
     administration,
+    backup_locks,
     binary_log,
     collection,
     commit,
@@ -180,8 +181,17 @@ class Fleet:
         **options: Any,
     ) -> LoggedGroup | None:
         """A client commits one transaction; ``options`` as of ``workload.make_group``."""
+        if backup_locks.must_wait(instance, kind):
+            self.clock.schedule(
+                self.now + backup_locks.WAIT_US, instance, self._write_later, instance, kind
+            )
+            return None
         group = workload.make_group(self.rng, kind, instance.server_id, self.now, **options)
         return commit.commit(self, instance, group)
+
+    def _write_later(self, instance: Instance, kind: GroupKind) -> None:
+        if instance.is_running:
+            self.write(instance, kind)
 
     def write_torn_group(self, instance: Instance) -> None:
         """The first events of a group reach the file, then the server is gone."""

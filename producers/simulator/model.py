@@ -16,6 +16,8 @@ from producers.simulator.gtid_intervals import GtidIntervals
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from producers.simulator.commit_zone import CommitZone
+    from producers.simulator.gtid_persister import GtidPersister
     from producers.simulator.journal_writer import JournalWriter
 
 BodyEvent = tuple[int, int, int, int]
@@ -295,6 +297,8 @@ class Pending:
     file: BinlogFile
     channel: Channel | None
     queued: QueuedGroup | None
+    ticket: int = 0
+    """Of the commit zone; 0 without one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -340,6 +344,10 @@ class Instance:
     """Raised by crash and RESET: scheduled commit stages become void."""
     privileges: str = "all"
     """``all``, ``no_select`` (1142), ``no_backup_admin`` (1227)."""
+    tables_are_locked: bool = False
+    """LOCK TABLES FOR BACKUP is held."""
+    zone: CommitZone | None = None
+    persister: GtidPersister | None = None
     clone_status: dict[str, Any] | None = None
     """Row of performance_schema.clone_status once a clone was made here."""
     fail_column: str | None = None

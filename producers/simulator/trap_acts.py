@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from coordinates.binlog import EventType
 from coordinates.journal import QueryVerb
-from producers.simulator import administration, commit, workload
+from producers.simulator import (
+    administration,
+    backup_locks,
+    cloning,
+    commit,
+    commit_zone,
+    gtid_persister,
+    workload,
+)
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.model import Group, GroupKind
 
@@ -230,6 +238,35 @@ def give_gno_back(fleet: Fleet) -> None:
         _at(fleet, 0.5, source, _fail_flush, source)
 
 
+def close_zone(fleet: Fleet) -> None:
+    """Sources commit through a zone that is closed for validity points; engines are locked."""
+    for source in _sources(fleet):
+        commit_zone.install(source)
+        for share in (0.3, 0.6):
+            _at(fleet, share, source, commit_zone.close, source)
+        _at(fleet, 0.8, source, commit_zone.lock_engines, source, 1)
+
+
+def take_backup_locks(fleet: Fleet) -> None:
+    """LOCK TABLES FOR BACKUP on backup-safe servers while commits go on."""
+    for instance in fleet.instances.values():
+        administration.set_variables(instance, have_backup_safe_binlog_info=True)
+        _at(fleet, 0.4, instance, backup_locks.back_up, instance)
+
+
+def persist_gtids(fleet: Fleet) -> None:
+    """Every instance tells what its GTID persister does; a source crashes meanwhile."""
+    for instance in fleet.instances.values():
+        gtid_persister.install(fleet, instance)
+    crash_source(fleet)
+
+
+def clone(fleet: Fleet) -> None:
+    """A replica clones its source and resumes behind it."""
+    for channel in _channels(fleet):
+        _at(fleet, 0.5, None, cloning.clone, channel)
+
+
 def run_xa(fleet: Fleet) -> None:
     """XA PREPARE, other groups, XA COMMIT."""
     for source in _sources(fleet):
@@ -367,7 +404,7 @@ def _moment(fleet: Fleet, share: float, since: int | None = None) -> int:
 def _at(
     fleet: Fleet,
     share: float,
-    instance: Instance,
+    instance: Instance | None,
     act: Callable[..., None],
     *args: object,
     since: int | None = None,

@@ -278,6 +278,13 @@ _TRAPS = (
         trap_acts.ignore_server_id,
     ),
     Trap(
+        "clone",
+        "T34",
+        "a recipient's sets, LSN and channel jump; its own logs begin anew",
+        {"topology": "pair", "acts": False},
+        trap_acts.clone,
+    ),
+    Trap(
         "refused_collection",
         "T35",
         "collections end with 1142, 1227 and 3722",
@@ -290,6 +297,27 @@ _TRAPS = (
         "an upgrade to 8.4: other event sizes, tagged GTIDs",
         {"topology": "pair"},
         trap_acts.upgrade,
+    ),
+    Trap(
+        "commit_zone",
+        "T37",
+        "groups that take no part are logged during the validity point of a closed zone",
+        {"writes_per_second": 20.0},
+        trap_acts.close_zone,
+    ),
+    Trap(
+        "backup_locks",
+        "T37",
+        "commits go on under LOCK TABLES FOR BACKUP",
+        {"writes_per_second": 20.0},
+        trap_acts.take_backup_locks,
+    ),
+    Trap(
+        "gtid_persister",
+        "T10",
+        "mysql.gtid_executed is behind gtid_executed, after a crash undo headers fill it",
+        {"topology": "pair", "writes_per_second": 15.0},
+        trap_acts.persist_gtids,
     ),
     Trap(
         "flush_failure",
