@@ -160,9 +160,7 @@ class CampaignResult:
         return all(seed.is_right for seed in self.seeds)
 
 
-def scenario_of(
-    seed: int, faults: Sequence[str] | None = None, traps: bool = True
-) -> Scenario:
+def scenario_of(seed: int, faults: Sequence[str] | None = None, traps: bool = True) -> Scenario:
     """The scenario of a seed: odd ones are faulty, all faults in turn; even ones are healthy.
 
     Args:
@@ -181,14 +179,18 @@ def scenario_of(
     fault = FAULTS[names[seed // 2 % len(names)]] if names and seed % 2 else None
     allowed = TOPOLOGIES if fault is None else fault.base.topologies
     workers = rng.choice((0, 0, 4))
+    is_lively = fault is None or fault.bears_acts
     scenario = Scenario(
         seed=seed,
         profile="wl9452" if rng.random() < 0.25 else "mysql-8.0",
         topology=rng.choice(allowed),
-        writes_per_second=rng.choice((3.0, 5.0, 8.0)),
-        max_binlog_size=rng.choice((4_096, 16_384, 65_536)),
+        # A fault may have to wait for its moment: longer, and not among the quietest.
+        duration_ms=4_000 if fault is None else 6_000,
+        writes_per_second=rng.choice((3.0, 5.0, 8.0) if fault is None else (6.0, 9.0)),
+        # Quiet means no expiry of files either.
+        max_binlog_size=rng.choice((4_096, 16_384, 65_536)) if is_lively else 1 << 20,
         applier_workers=workers if fault is None else 0,
-        acts=fault is None or fault.bears_acts,
+        acts=is_lively,
         fault=None if fault is None else fault.name,
     )
     if fault is not None or not traps:

@@ -435,6 +435,7 @@ _ALL: Final = (
         61, "source_purged_too_early",
         "a source purges a binary log file that its replica still needs",
         "purged_not_needed",
+        heals=False,
     ),
     _fault(
         62, "server_uuid_copied",

@@ -14,7 +14,6 @@ from producers.simulator.faults.injector import (
     RowFault,
     gtid_of,
     server_text,
-    status_key,
 )
 from producers.simulator.faults.tampered_journal import JournalFault
 from producers.simulator.model import GroupKind, LoggedGroup, QueuedFraming, QueuedGroup
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from producers.simulator.model import BinlogFile, Channel, Instance, RelayFile
 
 _RETRY_US: Final = 100
+_SETTLED_US: Final = 50_000
 _BEYOND: Final = 10_000
 
 
@@ -151,10 +151,11 @@ class AppliedAheadOfFlushed(_ChannelRowFault):
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         """Move F_c back to where the last three applied groups begin."""
         shown, earlier = row.channel(channel), before.channel(channel)
-        file = _relay_file(channel, channel.applied[0])
-        if shown is None or earlier is None or file is None:
+        status = row.status(channel)
+        file = _relay_file(channel, status["Relay_Log_File"]) if status is not None else None
+        if shown is None or earlier is None or status is None or file is None:
             return False
-        applied = [group for group in file.groups if group.end <= channel.applied[1]]
+        applied = [group for group in file.groups if group.end <= status["Relay_Log_Pos"]]
         if len(applied) < self._GROUPS or shown["relay_log_file"] != file.name:
             return False
         start = applied[-self._GROUPS].start
@@ -178,8 +179,8 @@ class ExecBeyondRead(_ChannelRowFault):
         if status is None or unread is None:
             return False
         file, logged = unread
-        status[status_key(status, "Relay_Master_Log_File")] = file.name
-        status[status_key(status, "Exec_Master_Log_Pos")] = logged.end
+        status["Relay_Source_Log_File"] = file.name
+        status["Exec_Source_Log_Pos"] = logged.end
         return True
 
 
@@ -192,24 +193,30 @@ class RelayPosSavedAsExecPos(_ChannelRowFault):
         self._channel: Channel | None = None
 
     def on_fleet(self, fleet: Fleet) -> None:
-        """Let the appliers fall behind."""
-        _clog_appliers(self, fleet)
+        """Let the appliers fall behind in new files, where both offsets count from one rotation."""
+        for source in [i for i in fleet.instances.values() if i.subscribers]:
+            act = administration.flush_binary_logs
+            fleet.clock.schedule(fleet.fault_at, source, act, fleet, source)
+        _clog_appliers(self, fleet, after_us=_SETTLED_US)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         """Show the relay log's offset where it is no event's end in the source's file."""
         status = row.status(channel)
-        file_name, executed = channel.executed
-        offset = channel.applied[1]
+        if status is None:
+            return False
+        # SHOW REPLICA STATUS was read some moments before the row: its own values must fit.
+        file_name, executed = status["Relay_Source_Log_File"], status["Exec_Source_Log_Pos"]
+        read = _coordinate(status["Source_Log_File"], status["Read_Source_Log_Pos"])
+        offset = status["Relay_Log_Pos"]
         file = next((f for f in channel.source.binlog.files if f.name == file_name), None)
-        is_between = executed < offset and (file_name, offset) <= channel.read
-        if status is None or file is None or file_name != channel.read[0] or not is_between:
+        if file is None or not executed < offset or _coordinate(file_name, offset) > read:
             return False
         ends = {end for logged in file.groups() for end in _event_ends(logged)}
         if offset in ends or offset in {e.end for e in file.entries}:
             return False
         self._shown = file_name, offset
         self._channel = channel
-        status[status_key(status, "Exec_Master_Log_Pos")] = offset
+        status["Exec_Source_Log_Pos"] = offset
         return True
 
     def on_row(
@@ -228,7 +235,7 @@ class RelayPosSavedAsExecPos(_ChannelRowFault):
         row = row.copy()
         status = row.status(channel)
         if status is not None:
-            status[status_key(status, "Exec_Master_Log_Pos")] = self._shown[1]
+            status["Exec_Source_Log_Pos"] = self._shown[1]
         return row.body
 
 
@@ -266,11 +273,13 @@ class RetrievedInflated(_ChannelRowFault):
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         """Add the next GTID of the source to Ret_c."""
         status = row.status(channel)
-        retrieved = channel.retrieved.to_gtid_set()
+        if status is None:
+            return False
+        retrieved = GtidSet.parse(status["Retrieved_Gtid_Set"])
         unread = (gtid_of(logged) for _, logged in _unread_groups(channel))
         unread = (gtid for gtid in unread if gtid and gtid.isdisjoint(retrieved))
         following = next(unread, None)
-        if status is None or following is None:
+        if following is None:
             return False
         status["Retrieved_Gtid_Set"] = server_text(retrieved | following)
         return True
@@ -305,8 +314,8 @@ class MasterInfoAhead(_ChannelRowFault):
         if stored is None or unread is None:
             return False
         file, logged = unread
-        stored[status_key(stored, "Master_log_name")] = file.name
-        stored[status_key(stored, "Master_log_pos")] = logged.end
+        stored["Master_log_name"] = file.name
+        stored["Master_log_pos"] = logged.end
         return True
 
 
@@ -570,10 +579,10 @@ def _clog_receiver(fault: Injector, fleet: Fleet, channel: Channel) -> None:
     fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, _clog_receiver, fault, fleet, channel)
 
 
-def _clog_appliers(fault: Injector, fleet: Fleet) -> None:
+def _clog_appliers(fault: Injector, fleet: Fleet, after_us: int = 0) -> None:
     """From when the fault is due until it is injected, appliers wait as for a long transaction."""
     for channel in _channels(fleet):
-        fleet.clock.schedule(fleet.fault_at, None, _clog_applier, fault, fleet, channel)
+        fleet.clock.schedule(fleet.fault_at + after_us, None, _clog_applier, fault, fleet, channel)
 
 
 def _clog_applier(fault: Injector, fleet: Fleet, channel: Channel) -> None:

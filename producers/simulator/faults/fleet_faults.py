@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _RETRY_US: Final = 50_000
 _FAR: Final = 1_000_000
 """Distance of a GNO that no server will reach."""
-_PLAIN_KINDS: Final = (GroupKind.INNODB, GroupKind.DDL, GroupKind.COMPRESSED)
+_XA_KINDS: Final = (GroupKind.XA_PREPARE, GroupKind.XA_COMMIT)
 
 
 class PurgedNotAdvanced(Injector):
@@ -103,7 +103,7 @@ class SourceLosesCommits(Injector):
     def _is_moment(self, fleet: Fleet, row: Row) -> bool:
         source = row.instance
         entries = source.binlog.active.entries[-self._GROUPS :]
-        lost = [e for e in entries if isinstance(e, LoggedGroup) and e.group.kind in _PLAIN_KINDS]
+        lost = [e for e in entries if isinstance(e, LoggedGroup) and e.group.kind not in _XA_KINDS]
         end = source.binlog.position
         return (
             self.is_due(fleet)

@@ -147,11 +147,6 @@ def _of_channel(rows: list[dict[str, Any]], key: str, name: str) -> dict[str, An
     return next((row for row in rows if row.get(key) == name), None)
 
 
-def status_key(row: dict[str, Any], name: str) -> str:
-    """The name under which a row holds ``Master_...``: servers from 8.0.22 say ``Source_...``."""
-    return name if name in row else name.replace("Master", "Source")
-
-
 class RowFault(Injector):
     """Tampers with one log_status row; the next one is true again.
 

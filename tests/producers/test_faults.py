@@ -1,0 +1,239 @@
+"""The faults of the simulator: a complete catalogue, and injectors that find their moment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinates.gtid import GtidSet, is_canonical_server_text
+from coordinates.innodb import lsn_offset_is_legal
+from coordinates.journal import Block, RecordType, Stream
+from coordinates.json_lines import block_to_lines
+from producers.simulator.engine import History, simulate
+from producers.simulator.faults import FAULTS, INJECTORS, make_injector
+from producers.simulator.faults.catalogue import BaseHistory
+from producers.simulator.scenario import Scenario
+
+_DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
+_DUE_US = 2_000_000
+_DUE_TS = 1_700_000_000_000_000 + _DUE_US
+_PLAIN_ROW_FAULTS = {
+    "gtid_text_corrupted",
+    "gtid_text_unmerged",
+    "snapshot_key_dropped",
+    "channel_row_doubled",
+    "snapshot_silently_empty",
+    "position_beyond_file",
+    "position_inside_group",
+    "position_inside_event",
+    "executed_ahead_of_position",
+    "position_regressed",
+    "executed_hole_transient",
+    "executed_shrunk",
+    "purged_outside_executed",
+    "owned_and_executed",
+    "lsn_in_block_trailer",
+    "checkpoint_beyond_lsn",
+    "checkpoint_stalled",
+    "relay_position_beyond_file",
+    "applied_ahead_of_flushed",
+    "gtid_table_ahead",
+}
+"""Faults that need no act of the engine: one log_status record differs from the healthy history."""
+_PLAIN_EVENT_FAULTS = {"log_pos_field_wrong", "transaction_length_wrong"}
+_CHANGE_FROM_THE_START = {
+    "commit_lag_excess",  # small servers
+    "innodb_header_stale_under_lock",  # servers that write the header
+    "server_uuid_copied",  # one server more
+}
+
+
+def _scenario(fault: str | None, **options: Any) -> Scenario:
+    return Scenario(
+        seed=11,
+        topology=options.pop("topology", "demo"),
+        duration_ms=6_000,
+        fault_at_ms=_DUE_US // 1_000,
+        fault=fault,
+        acts=False,
+        writes_per_second=8.0,
+        **options,
+    )
+
+
+def _records(history: History) -> dict[str, list[dict[str, Any]]]:
+    return {name: _lines(block) for name, block in history.journals.items()}
+
+
+def _lines(block: Block) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in block_to_lines(block)]
+
+
+def _changed(fault: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The only record in which a faulty history differs from the healthy one: true, and changed."""
+    healthy, faulty = (_records(simulate(_scenario(name))) for name in (None, fault))
+    differing = [
+        (true, told)
+        for name in healthy
+        for true, told in zip(healthy[name], faulty[name], strict=True)
+        if true != told
+    ]
+    assert len(differing) == 1
+    return differing[0]
+
+
+def test_the_catalogue_is_numbered_without_a_gap_and_every_fault_has_an_injector() -> None:
+    """No number and no name is listed twice, and nothing is listed that cannot be injected."""
+    assert [fault.number for fault in FAULTS.values()] == list(range(1, 78))
+    assert set(INJECTORS) == set(FAULTS)
+    assert all(fault.must_fire and fault.injection for fault in FAULTS.values())
+
+
+def test_an_unknown_fault_is_refused_with_the_names_that_are_known() -> None:
+    """A misspelt name does not silently give a healthy history."""
+    with pytest.raises(ValueError, match=r"gtid_text_corrupted.*got 'gtid_text_corupted'"):
+        make_injector("gtid_text_corupted")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_finds_its_moment_in_every_fleet_that_it_needs(name: str) -> None:
+    """The history tells what was injected, where and when: never before it was due."""
+    for topology in FAULTS[name].base.topologies:
+        scenario = _scenario(name, topology=topology)
+        notes = simulate(scenario).injected
+        assert [note["fault"] for note in notes] == [name], topology
+        assert name == "server_uuid_copied" or notes[0]["ts"] >= _DUE_TS
+
+
+@pytest.mark.parametrize("name", sorted(set(FAULTS) - _CHANGE_FROM_THE_START))
+def test_nothing_is_wrong_before_the_fault_is_due(name: str) -> None:
+    """Up to that moment the journals are those of the healthy fleet, record for record."""
+    healthy, faulty = (_records(simulate(_scenario(f))) for f in (None, name))
+    for instance_id, records in healthy.items():
+        before = [record for record in records if record["ts"] < _DUE_TS]
+        assert before == faulty[instance_id][: len(before)]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_faulty_history_is_as_repeatable_as_a_healthy_one(name: str) -> None:
+    """The same seed gives the same records."""
+    first, second = (simulate(_scenario(name)) for _ in range(2))
+    assert _records(first) == _records(second)
+
+
+@pytest.mark.parametrize("name", sorted(_PLAIN_ROW_FAULTS))
+def test_a_row_fault_changes_one_record_and_no_other(name: str) -> None:
+    """Everything but one log_status body is as in the healthy history."""
+    true, told = _changed(name)
+    assert true["kind"] == told["kind"] == "log_status"
+    assert true["collection_id"] == told["collection_id"]
+
+
+@pytest.mark.parametrize("name", sorted(_PLAIN_EVENT_FAULTS))
+def test_an_event_fault_changes_one_event_and_no_other(name: str) -> None:
+    """The servers' own state stays as it is; one field of one event is told wrong."""
+    true, told = _changed(name)
+    differing = {key for key in true if true[key] != told[key]}
+    expected = {"log_pos_field_wrong": "log_pos", "transaction_length_wrong": "transaction_length"}
+    assert differing == {expected[name]}
+
+
+def test_a_corrupted_text_differs_in_one_character() -> None:
+    """F1 replaces a digit and nothing else."""
+    true, told = (
+        record["row"]["LOCAL"]["gtid_executed"] for record in _changed("gtid_text_corrupted")
+    )
+    assert len(true) == len(told)
+    assert sum(a != b for a, b in zip(true, told, strict=True)) == 1
+
+
+def test_an_unmerged_text_names_the_same_set() -> None:
+    """F2 is a matter of spelling alone."""
+    true, told = (
+        record["row"]["LOCAL"]["gtid_executed"] for record in _changed("gtid_text_unmerged")
+    )
+    assert GtidSet.parse(true) == GtidSet.parse(told)
+    assert is_canonical_server_text(true)
+    assert not is_canonical_server_text(told)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["executed_hole_transient", "executed_shrunk", "purged_outside_executed", "gtid_table_ahead"],
+)
+def test_a_changed_set_is_printed_as_a_server_prints_it(name: str) -> None:
+    """A fault of content is none of spelling."""
+    _, told = _changed(name)
+    texts = [
+        told["row"]["LOCAL"]["gtid_executed"],
+        told["gtid_purged"],
+        told["gtid_executed_table"],
+    ]
+    assert all(is_canonical_server_text(text) for text in texts)
+
+
+@pytest.mark.parametrize("name", ["checkpoint_beyond_lsn", "checkpoint_stalled"])
+def test_changed_redo_positions_stay_in_the_data_bytes_of_their_blocks(name: str) -> None:
+    """A fault of order or distance is none of offset."""
+    _, told = _changed(name)
+    assert all(map(lsn_offset_is_legal, told["row"]["STORAGE_ENGINES"]["InnoDB"].values()))
+
+
+def test_a_hole_heals_with_the_next_row_and_a_permanent_one_never() -> None:
+    """F12 and F13 differ in nothing but duration."""
+    for name, is_permanent in (
+        ("executed_hole_transient", False),
+        ("executed_hole_permanent", True),
+    ):
+        healthy, faulty = (simulate(_scenario(f)) for f in (None, name))
+        instance_id = faulty.injected[0]["instance"]
+        true, told = (_executed(history.journals[instance_id]) for history in (healthy, faulty))
+        missing = [a - b for a, b in zip(true, told, strict=True)]
+        first = next(i for i, gtids in enumerate(missing) if gtids)
+        assert all(bool(gtids) == is_permanent for gtids in missing[first + 1 :])
+
+
+def test_a_power_cut_leaves_a_shorter_log_than_was_journalled() -> None:
+    """F57 reports a recovered end that lies before events already delivered."""
+    history = simulate(_scenario("source_loses_commits_at_crash"))
+    block = history.journals[history.injected[0]["instance"]]
+    start = next(
+        record for record in _lines(block) if record["kind"] == "start" and record.get("crashed")
+    )
+    ends = [
+        record["start"] + record["length"]
+        for record in _lines(block)
+        if record["kind"] == "binlog" and record["file"] == start["recovered"]["file"]
+    ]
+    assert sum(end > start["recovered"]["position"] for end in ends) >= 6
+
+
+def test_every_base_history_holds_the_demo() -> None:
+    """Whatever is listed can be shown live."""
+    assert all("demo" in base.topologies for base in BaseHistory)
+
+
+def test_the_document_lists_every_fault_as_the_catalogue_does() -> None:
+    """The page is the catalogue, row by row."""
+    text = _DOCUMENT.read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| F")]
+    assert len(rows) == len(FAULTS)
+    for row, fault in zip(rows, FAULTS.values(), strict=True):
+        broken = ", ".join(f"`{name}`" for name in sorted(fault.must_fire))
+        notes = [(not fault.heals, "stays"), (not fault.bears_acts, "quiet")]
+        told = ", ".join(note for is_so, note in notes if is_so)
+        cells = [fault.label, f"`{fault.name}`", fault.injection, broken, fault.base.value, told]
+        assert [cell.strip() for cell in row.strip("|").split("|")] == cells
+
+
+def _executed(block: Block) -> list[GtidSet]:
+    return [
+        GtidSet.parse(body["row"]["LOCAL"]["gtid_executed"])
+        for i in range(len(block))
+        if block.columns["stream"][i] == Stream.SERVER
+        and block.columns["type"][i] == RecordType.LOG_STATUS
+        and "row" in (body := json.loads(block.texts[i]))
+    ]
