@@ -1,0 +1,90 @@
+"""Measure the audit of one instance: whole columns beside event by event, and what state costs.
+
+Prints one JSON object a line. Rates are ratios of one run, medians over rounds that take turns:
+
+    python -m benchmarks.audit [--records 400000] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import coordinates.log_reader
+from coordinates.audit import InstanceAudit
+from coordinates.facts import encode_facts
+from producers.load.history import LoadPlan, journal_blocks
+
+if TYPE_CHECKING:
+    from coordinates.journal import Block
+
+
+def take(plan: LoadPlan, records: int) -> list[Block]:
+    """The first blocks of a load that hold at least so many records."""
+    blocks: list[Block] = []
+    count = 0
+    for block in journal_blocks(plan):
+        blocks.append(block)
+        count += len(block)
+        if count >= records:
+            break
+    return blocks
+
+
+def audit(blocks: list[Block]) -> tuple[float, dict[str, InstanceAudit], int]:
+    """Seconds, the audits and the bytes of facts of one pass over the blocks."""
+    audits: dict[str, InstanceAudit] = {}
+    fact_bytes = 0
+    begun = time.perf_counter()
+    for block in blocks:
+        one = audits.get(block.instance_id)
+        if one is None:
+            one = audits[block.instance_id] = InstanceAudit(block.instance_id)
+        fact_bytes += len(encode_facts(one.absorb(block).facts))
+    return time.perf_counter() - begun, audits, fact_bytes
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    blocks = take(LoadPlan(sources=4, replicas=3), options.records)
+    records = sum(len(block) for block in blocks)
+    fast_min = coordinates.log_reader.FAST_MIN
+    columns, events = [], []
+    for _ in range(options.rounds):
+        columns.append(audit(blocks)[0])
+        coordinates.log_reader.FAST_MIN = 2**62
+        events.append(audit(blocks)[0])
+        coordinates.log_reader.FAST_MIN = fast_min
+    _, audits, fact_bytes = audit(blocks)
+    begun = time.perf_counter()
+    states = [one.to_bytes() for one in audits.values()]
+    written = time.perf_counter()
+    for state in states:
+        InstanceAudit.from_bytes(state)
+    read = time.perf_counter()
+    print(
+        json.dumps(
+            {
+                "records": records,
+                "instances": len(audits),
+                "columns_per_s": round(records / statistics.median(columns)),
+                "events_per_s": round(records / statistics.median(events)),
+                "ratio": round(statistics.median(events) / statistics.median(columns), 1),
+                "fact_bytes_per_record": round(fact_bytes / records, 1),
+                "state_bytes": round(statistics.mean(map(len, states))),
+                "state_write_ms": round((written - begun) / len(states) * 1e3, 2),
+                "state_read_ms": round((read - written) / len(states) * 1e3, 2),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
