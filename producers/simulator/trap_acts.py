@@ -106,9 +106,7 @@ def switch_binlog_off_and_on(fleet: Fleet) -> None:
 def change_gtid_mode(fleet: Fleet) -> None:
     """ON, ON_PERMISSIVE, OFF_PERMISSIVE with anonymous groups, and back; step by step."""
     steps = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
-    for place, mode in enumerate(steps):
-        for instance in fleet.instances.values():
-            _at(fleet, 0.2 + 0.18 * place, instance, _set_gtid_mode, instance, mode)
+    _at(fleet, 0.2, None, _set_gtid_mode, steps)
 
 
 def set_gtid_purged(fleet: Fleet) -> None:
@@ -304,9 +302,19 @@ def _restart_with_log(fleet: Fleet, replica: Instance) -> None:
     replica.purged.update(replica.table_only)
 
 
-def _set_gtid_mode(fleet: Fleet, instance: Instance, mode: str) -> None:
-    commit.finish_all(fleet, instance)
-    administration.set_variables(instance, gtid_mode=mode)
+def _set_gtid_mode(fleet: Fleet, steps: tuple[str, ...]) -> None:
+    """Set the next mode everywhere, once all servers run and all channels have caught up."""
+    instances = fleet.instances.values()
+    is_quiet = all(i.is_running and fleet.now >= i.blocked_until for i in instances)
+    if not is_quiet or any(c.pending or c.receive_is_scheduled for c in _channels(fleet)):
+        fleet.schedule(fleet.now + _SECOND // 100, None, _set_gtid_mode, steps)
+        return
+    for instance in instances:
+        commit.finish_all(fleet, instance)
+        administration.set_variables(instance, gtid_mode=steps[0])
+    if steps[1:]:
+        moment = _moment(fleet, 0.18, since=fleet.now)
+        fleet.schedule(moment, None, _set_gtid_mode, steps[1:])
 
 
 def _commit_empty(fleet: Fleet, instance: Instance, uuid: str, gno: int) -> None:
