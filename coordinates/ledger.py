@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coordinates.binlog_file import BinlogFile, BinlogGroups
+from coordinates.comparing.binlog_file import BinlogFile, BinlogGroups
 from coordinates.growing_set import GrowingGtidSet
 from coordinates.gtid import GtidSet
 
@@ -384,6 +384,15 @@ class Ledger:
                 return
             yield snapshot
 
+    def knowing_state(self, ts: int) -> Snapshot | None:
+        """The first state at or behind `ts` that knows everything the instance had executed."""
+        at = bisect_left(self.snapshots, ts, key=_ts)
+        for state in self.snapshots[at:]:
+            is_told = state.logs_everything or (state.row_ts is not None and state.row_ts >= ts)
+            if state.is_complete and state.has_row and is_told:
+                return state
+        return None
+
     def was_lost_before_answer(self, ts: int) -> bool:
         """Whether `states_from(ts)` ends at a loss, so that waiting brings nothing."""
         at = bisect_left(self.snapshots, ts, key=_ts)
@@ -401,3 +410,110 @@ class Ledger:
             if loss.ts >= ts and (loss.lineage, loss.file_number) == (lineage, file_number):
                 found |= np.isin(positions, loss.event_ends)
         return found
+
+    def assume_known(self, ts: int) -> None:
+        """Until `assume_unknown`, answer as if the journal were known up to `ts` as it stands."""
+        self.take_snapshot(max(ts, self.known_ts))
+
+    def assume_unknown(self) -> None:
+        """Take back `assume_known`."""
+        self.snapshots.pop()
+
+    # State
+
+    def dump(self, name: str, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
+        """Document for the state bytes; adds to `arrays`."""
+        files = []
+        for number, file in enumerate(self.files.values()):
+            document, more = file.dump(f"{name}.{number}")
+            files.append(document)
+            arrays |= more
+        for number, loss in enumerate(self.losses):
+            arrays[f"{name}.loss{number}"] = loss.event_ends
+        texts = _Texts()
+        return {
+            "known_ts": self.known_ts,
+            "identities": self.identities,
+            "sids": self.sids,
+            "files": files,
+            "grouped": str(self.grouped.freeze()),
+            "losses": [[loss.ts, loss.lineage, loss.file_number] for loss in self.losses],
+            "sets": {n: None if (v := getattr(self, n)) is None else str(v) for n in _SETS},
+            "values": {n: getattr(self, n) for n in _VALUES},
+            "sources": self.sources,
+            "snapshots": [
+                [texts.index(v) if n in _SETS_OF_SNAPSHOT else v for n, v in _values_of(snapshot)]
+                for snapshot in self.snapshots
+            ],
+            "texts": texts.texts,
+        }
+
+    def load(
+        self, document: Mapping[str, Any], name: str, arrays: dict[str, npt.NDArray[Any]]
+    ) -> None:
+        """Inverse of `dump`."""
+        self.known_ts = document["known_ts"]
+        self.identities = [Identity(*values) for values in document["identities"]]
+        for sid in document["sids"]:
+            self.sid_number(sid)
+        for values in document["files"]:
+            file = BinlogFile.load(values, arrays)
+            self.files[file.lineage, file.file_number] = file
+            self.event_count += len(file.event_ends())
+        self.grouped = GrowingGtidSet(GtidSet.parse(document["grouped"]))
+        self.losses = [
+            Loss(ts, lineage, number, arrays[f"{name}.loss{at}"])
+            for at, (ts, lineage, number) in enumerate(document["losses"])
+        ]
+        for key, text in document["sets"].items():
+            setattr(self, key, None if text is None else GtidSet.parse(text))
+        for key, value in document["values"].items():
+            setattr(self, key, value)
+        self.sources = tuple(document["sources"])
+        sets = [GtidSet.parse(text) for text in document["texts"]]
+        for values in document["snapshots"]:
+            named = dict(zip(Snapshot.__slots__, values, strict=True))
+            for key in _SETS_OF_SNAPSHOT:
+                named[key] = None if named[key] is None else sets[named[key]]
+            named["sources"] = tuple(named["sources"])
+            self.snapshots.append(Snapshot(**named))
+
+
+_SETS = ("previous", "declared", "beyond", "assigned", "purged")
+_VALUES = (
+    "group_uuid",
+    "server_id",
+    "lineage",
+    "lineage_ts",
+    "base_name",
+    "file_number",
+    "is_complete",
+    "row_ts",
+    "has_row",
+    "logs_everything",
+    "loss_count",
+)
+_SETS_OF_SNAPSHOT = ("logged", "declared", "beyond", "purged")
+
+
+class _Texts:
+    """Snapshots share most of their sets, so each text is written once."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._index: dict[int, int] = {}
+        self._kept: list[GtidSet] = []
+
+    def index(self, gtids: GtidSet | None) -> int | None:
+        if gtids is None:
+            return None
+        number = self._index.get(id(gtids))
+        if number is None:
+            number = self._index[id(gtids)] = len(self.texts)
+            self.texts.append(str(gtids))
+            self._kept.append(gtids)
+        return number
+
+
+def _values_of(snapshot: Snapshot) -> list[tuple[str, Any]]:
+    return [(name, getattr(snapshot, name)) for name in Snapshot.__slots__]

@@ -1,0 +1,287 @@
+"""The rules that compare a replica with its sources.
+
+Each takes what the replica said, the ledgers of its sources and what the rule remembers of earlier
+comparisons, and answers with problems, with `Waiting` or with `Undecided`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coordinates.binlog import format_log_file_name, parse_log_file_name
+from coordinates.comparing.binlog_file import FIRST_POSITION, PlaceKind
+from coordinates.comparing.comparison import Problem, Undecided, Waiting, brief
+from coordinates.errors import CoordinateError
+from coordinates.invariants.fleet import (
+    NO_ERRANT_GTIDS,
+    PURGED_NOT_NEEDED,
+    RECEIVED_WITHIN_SOURCE_LOGGED,
+    SERVER_UUID_UNIQUE,
+    SOURCE_COORDINATE_VALID,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coordinates.comparing.comparison import (
+        Answer,
+        ChannelSaid,
+        Coordinates,
+        Memory,
+        ReplicaExecuted,
+    )
+    from coordinates.ledger import Ledger, Snapshot
+    from coordinates.topology import Fleet
+
+AMBIGUOUS = "another instance reports the same server_uuid as the source"
+NOT_REACHED = "the source's journal is not known up to the row"
+TAKEN_BACK = "the source's journal has a gap or began anew right behind the row"
+
+
+def wait_or_give_up(source: Ledger, ts: int) -> Waiting | Undecided:
+    """When no state of the source answers: whether one still may."""
+    return Undecided(TAKEN_BACK) if source.was_lost_before_answer(ts) else Waiting(NOT_REACHED)
+
+
+def judge_received(
+    said: ChannelSaid, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
+) -> Answer:
+    """Invariant 66: what was retrieved of the source's own GTIDs, the source has logged."""
+    source, ts = sources[0], said.place.ts
+    if said.retrieved is None:
+        return Undecided("Retrieved_Gtid_Set is not known")
+    state = next((s for s in source.states_from(ts) if s.is_complete and s.row_ts is not None), None)
+    if state is None:
+        return wait_or_give_up(source, ts)
+    server_uuid = source.uuid_at(ts)
+    if server_uuid is None:
+        return Undecided("the source's server_uuid is not known")
+    if fleet.is_ambiguous(source, ts):
+        return Undecided(AMBIGUOUS)
+    own = said.retrieved.restrict(server_uuid)
+    missing = own - state.logged - state.declared
+    if not missing:
+        return []
+    if _is_older_than_lineage(said.retrieved_ts, state) and own.isdisjoint(state.logged):
+        return Undecided(
+            "the source began a new binary log and has not logged anything under the retrieved GTIDs"
+        )
+    fresh = missing - memory.reported
+    if not fresh:
+        return []
+    memory.reported = memory.reported | fresh
+    logged = state.logged.restrict(server_uuid)
+    return [
+        Problem(
+            RECEIVED_WITHIN_SOURCE_LOGGED,
+            at=brief(fresh, 1),
+            sentence=f"The replica has retrieved {brief(fresh, 3)} from instance "
+            f"{source.instance_id}, whose binary log does not hold it.",
+            observed=brief(own),
+            observed_in="Retrieved_Gtid_Set, GTIDs of the source",
+            expected=f"a subset of {brief(logged)}",
+            expected_in=f"binary log of instance {source.instance_id}",
+            witness=brief(fresh),
+        )
+    ]
+
+
+def _is_older_than_lineage(since: int | None, state: Snapshot) -> bool:
+    """Whether what a channel holds may be of a binlog lineage that the source has ended."""
+    return state.lineage_ts is not None and (since is None or since <= state.lineage_ts)
+
+
+def judge_executed(
+    said: ReplicaExecuted, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
+) -> Answer:
+    """Invariant 67: what a replica has executed, one of its sources knows."""
+    ts = said.place.ts
+    rest = said.executed
+    for source in sources:
+        if fleet.is_ambiguous(source, ts):
+            return Undecided(AMBIGUOUS)
+        state = source.knowing_state(ts)
+        if state is None:
+            return Waiting("not everything that the source has executed is known")
+        for server_uuid in source.uuids_until(state.ts):
+            rest = rest.without_uuid(server_uuid)
+        if source.group_uuid is not None:
+            rest = rest.without_uuid(source.group_uuid)
+        rest = rest - state.logged - state.beyond
+        if not rest:
+            return []
+    if said.group_uuid is not None:
+        rest = rest.without_uuid(said.group_uuid)
+    if rest and said.server_uuid is not None:
+        # In a ring a replica's own writes are under way to its sources.
+        own = rest.restrict(said.server_uuid)
+        if own and any(fleet.is_upstream(said.instance_id, s, ts) for s in sources):
+            rest = rest - own
+    fresh = rest - memory.reported
+    if not fresh:
+        return []
+    memory.reported = memory.reported | fresh
+    names = ", ".join(source.instance_id for source in sources)
+    return [
+        Problem(
+            NO_ERRANT_GTIDS,
+            at=f"{brief(fresh, 1)} against {names}",
+            sentence=f"The replica has executed {brief(fresh, 3)}, which its source {names} has"
+            " neither executed nor logged.",
+            observed=brief(fresh),
+            observed_in="gtid_executed of the replica, without GTIDs of its sources",
+            expected="the empty set",
+            expected_in=f"what is known of {names} at that time or later",
+            witness=brief(fresh),
+        )
+    ]
+
+
+def judge_purged(
+    said: ChannelSaid, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
+) -> Answer:
+    """Invariant 70: what the source has purged, the replica has."""
+    source, ts = sources[0], said.place.ts
+    if not said.auto_position:
+        return []
+    if said.has is None:
+        return Undecided("not everything that the replica has executed or retrieved is known")
+    present = next(source.states_from(ts), None)
+    if present is None:
+        return Waiting(NOT_REACHED)
+    before = source.state_until(ts)
+    if before is None or before.lineage != present.lineage or before.row_ts is None:
+        return []
+    if before.purged is None:
+        return Undecided("gtid_purged of the source is not known")
+    fresh = before.purged - source.assigned - said.has - memory.reported
+    if not fresh:
+        return []
+    memory.reported = memory.reported | fresh
+    return [
+        Problem(
+            PURGED_NOT_NEEDED,
+            at=brief(fresh, 1),
+            sentence=f"Instance {source.instance_id} has purged {brief(fresh, 3)}, which its"
+            " replica has neither executed nor retrieved.",
+            observed=brief(before.purged),
+            observed_in=f"gtid_purged of instance {source.instance_id}",
+            expected=f"a subset of {brief(said.has)}",
+            expected_in="gtid_executed and Retrieved_Gtid_Set of the replica",
+            witness=brief(fresh),
+        )
+    ]
+
+
+def judge_server_id(
+    said: ChannelSaid, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
+) -> Answer:
+    """Invariant 65, second half: source and replica have different server ids."""
+    source, ts = sources[0], said.place.ts
+    state = next(source.states_from(ts), None)
+    if state is None:
+        return Waiting(NOT_REACHED)
+    if said.server_id is None or state.server_id is None:
+        return Undecided("a server_id is not known")
+    at = f"server_id {said.server_id} of {source.instance_id}"
+    if said.server_id != state.server_id or at in memory.told:
+        return []
+    memory.told.add(at)
+    return [
+        Problem(
+            SERVER_UUID_UNIQUE,
+            at=at,
+            sentence=f"The replica has the server_id {said.server_id} of its source, instance"
+            f" {source.instance_id}.",
+            observed=str(said.server_id),
+            observed_in="server_id of the replica",
+            expected=f"not {state.server_id}",
+            expected_in=f"server_id of instance {source.instance_id}",
+            witness=str(said.server_id),
+        )
+    ]
+
+
+def judge_coordinates(
+    said: ChannelSaid, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
+) -> Answer:
+    """Invariant 69: the source coordinates of a channel are places of the source's binary log."""
+    source = sources[0]
+    state = next(source.states_from(said.place.ts), None)
+    if state is None:
+        return Waiting(NOT_REACHED)
+    problems: list[Problem] = []
+    reasons = []
+    for name, coordinates in (("read", said.read), ("executed", said.executed)):
+        if coordinates is None or not coordinates[0] or coordinates[1] == 0:
+            continue
+        kind = place_of(source, state, coordinates, said.place.ts, since=said.coordinates_ts)
+        if isinstance(kind, str):
+            reasons.append(kind)
+        elif _is_wrong(kind, name):
+            at = f"{name} {coordinates[0]}:{coordinates[1]}"
+            if at not in memory.told:
+                memory.told.add(at)
+                problems.append(_wrong_place(source, name, at, coordinates, kind))
+    if reasons and not problems:
+        return Undecided(reasons[0])
+    return problems
+
+
+def _is_wrong(kind: PlaceKind, name: str) -> bool:
+    wrong = {PlaceKind.BEYOND, PlaceKind.INSIDE_EVENT}
+    return kind in wrong or (kind is PlaceKind.EVENT_END and name == "executed")
+
+
+def _wrong_place(
+    source: Ledger, name: str, at: str, coordinates: Coordinates, kind: PlaceKind
+) -> Problem:
+    text = f"{coordinates[0]}:{coordinates[1]}"
+    return Problem(
+        SOURCE_COORDINATE_VALID,
+        at=at,
+        sentence=f"The replica has {name} up to {text} of instance {source.instance_id}; that is"
+        f" {kind.value}.",
+        observed=text,
+        observed_in=f"{name} source coordinates of the channel",
+        expected="the end of an event" if name == "read" else "the end of a group",
+        expected_in=f"binary log of instance {source.instance_id}",
+        witness=text,
+    )
+
+
+def place_of(
+    source: Ledger, state: Snapshot, coordinates: Coordinates, ts: int, *, since: int | None
+) -> PlaceKind | str:
+    """What stands at coordinates of a source as of a state, or why that is not known."""
+    try:
+        base_name, number = parse_log_file_name(coordinates[0])
+    except CoordinateError:
+        return f"{coordinates[0]!r} is no binary log file"
+    position = coordinates[1]
+    if state.base_name is None:
+        return "the source's binary log is not known"
+    if base_name != state.base_name:
+        return f"the source's binary log is called {state.base_name}, not {base_name}"
+    if _is_older_than_lineage(since, state):
+        return "the coordinates may belong to a binary log of the source that has ended"
+    if number > state.file_number:
+        if position == FIRST_POSITION and number == state.file_number + 1:
+            return PlaceKind.OUTSIDE
+        return PlaceKind.BEYOND if state.is_complete else "the source's journal has a gap"
+    file = source.files.get((state.lineage, number))
+    if file is None:
+        return f"{format_log_file_name(base_name, number)} of the source is not remembered"
+    limit = state.end if number == state.file_number else max(file.end, position)
+    kind = file.place(position, limit)
+    if kind is PlaceKind.UNKNOWN:
+        return f"{coordinates[0]}:{position} was not observed or is not remembered"
+    if kind in (PlaceKind.BEYOND, PlaceKind.INSIDE_EVENT):
+        if source.was_lost_since(ts, state.lineage, number, np.array([position]))[0]:
+            return PlaceKind.GROUP_END
+        if kind is PlaceKind.BEYOND and not state.is_complete:
+            return "the source's journal has a gap"
+    return kind
+

@@ -1,0 +1,111 @@
+"""The queues in which comparisons wait, one for each rule, instance, channel and set of sources.
+
+In a queue the order is that of the instance's journal, so that a rule which remembers what it has
+reported gives the same answers whenever the sources' journals arrive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coordinates.comparing.comparison import (
+    ChannelSaid,
+    CloneMade,
+    Comparison,
+    GroupsQueued,
+    Memory,
+    ReplicaExecuted,
+)
+from coordinates.comparing.judges import (
+    judge_coordinates,
+    judge_executed,
+    judge_purged,
+    judge_received,
+    judge_server_id,
+)
+from coordinates.comparing.mirror import (
+    judge_clone_coordinates,
+    judge_clone_resume,
+    judge_mirror,
+)
+from coordinates.invariants.fleet import (
+    CLONE_COORDINATES_EQUAL_DONOR,
+    CLONE_RESUME_EXACT,
+    NO_ERRANT_GTIDS,
+    PURGED_NOT_NEEDED,
+    RECEIVED_WITHIN_SOURCE_LOGGED,
+    RELAY_MIRRORS_SOURCE,
+    SERVER_UUID_UNIQUE,
+    SOURCE_COORDINATE_VALID,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from coordinates.invariants._registry import Invariant
+
+WAITING_MAX = 256
+"""Comparisons that wait in one queue; beyond it the oldest is undecided."""
+
+
+class Kind(NamedTuple):
+    """A rule, what it judges, and the invariant that it is about."""
+
+    invariant: Invariant
+    payload: type[Any]
+    judge: Callable[..., Any]
+
+
+KINDS: dict[str, Kind] = {
+    "mirror": Kind(RELAY_MIRRORS_SOURCE, GroupsQueued, judge_mirror),
+    "clone": Kind(CLONE_COORDINATES_EQUAL_DONOR, CloneMade, judge_clone_coordinates),
+    "resume": Kind(CLONE_RESUME_EXACT, CloneMade, judge_clone_resume),
+    "server_id": Kind(SERVER_UUID_UNIQUE, ChannelSaid, judge_server_id),
+    "received": Kind(RECEIVED_WITHIN_SOURCE_LOGGED, ChannelSaid, judge_received),
+    "executed": Kind(NO_ERRANT_GTIDS, ReplicaExecuted, judge_executed),
+    "coordinates": Kind(SOURCE_COORDINATE_VALID, ChannelSaid, judge_coordinates),
+    "purged": Kind(PURGED_NOT_NEEDED, ChannelSaid, judge_purged),
+}
+
+
+class QueueKey(NamedTuple):
+    """Whom a queue is about."""
+
+    kind: str
+    instance_id: str
+    channel: str | None
+    sources: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Queue:
+    """Comparisons that wait, oldest first."""
+
+    items: list[Comparison] = field(default_factory=list)
+    memory: Memory = field(default_factory=Memory)
+    told: set[str] = field(default_factory=set)
+    """Reasons for being undecided that have been told."""
+    is_fresh: bool = False
+    """Whether something was added since the queue was looked at."""
+
+    def dump(self, arrays: dict[str, npt.NDArray[Any]], name: str) -> list[Any]:
+        """For the state bytes."""
+        items = [item.dump(arrays, f"{name}.{at}") for at, item in enumerate(self.items)]
+        return [items, self.memory.dump(), sorted(self.told), self.is_fresh]
+
+    @classmethod
+    def load(
+        cls, kind: str, values: list[Any], arrays: dict[str, npt.NDArray[Any]], name: str
+    ) -> Queue:
+        """Inverse of `dump`."""
+        items, memory, told, is_fresh = values
+        payload = KINDS[kind].payload
+        return cls(
+            [payload.load(item, arrays, f"{name}.{at}") for at, item in enumerate(items)],
+            Memory.load(memory),
+            set(told),
+            is_fresh,
+        )
