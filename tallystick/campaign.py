@@ -175,7 +175,7 @@ def scenario_of(seed: int, faults: Sequence[str] | None = None, traps: bool = Tr
     for name in names:
         if name not in FAULTS:
             raise ValueError(f"expected a fault of {', '.join(FAULTS)}, got {name!r}")
-    rng = Random(f"campaign {seed}")
+    rng = Random(f"campaign {seed}")  # noqa: S311 - seeded, decides no secret
     fault = FAULTS[names[seed // 2 % len(names)]] if names and seed % 2 else None
     allowed = TOPOLOGIES if fault is None else fault.base.topologies
     workers = rng.choice((0, 0, 4))

@@ -508,6 +508,7 @@ _ALL: Final = (
         "clone_resume_exact",
         heals=False,
         base=BaseHistory.SINGLE_CHANNEL,
+        bears_acts=False,
     ),
     _fault(
         75, "clone_blocks_donor",

@@ -1,0 +1,128 @@
+"""The campaign: what it asks of each seed, and that it counts what the audit says honestly."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinates.replay import AuditResult
+from coordinates.verdict import Finding, Severity
+from producers.simulator.faults import FAULTS
+from producers.simulator.scenario import Scenario
+from tallystick import campaign
+from tallystick.campaign import run_campaign, run_seed, scenario_of, simulate_command
+
+_LOUD = Finding(
+    invariant="invented_for_a_test",
+    severity=Severity.ERROR,
+    instance_id="source-a",
+    channel=None,
+    at="nowhere",
+    sentence="Something is said to be wrong.",
+    observed="a",
+    observed_in="here",
+    expected="b",
+    expected_in="there",
+    witness="a",
+    collection_id=None,
+    epoch=0,
+    sequence=0,
+    ts=0,
+)
+
+
+def _audit_that_says(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
+    def audit(blocks: Any, disabled: frozenset[str]) -> AuditResult:
+        assert sum(map(len, blocks)) > 0
+        return AuditResult(findings=list(findings))
+
+    monkeypatch.setattr(campaign, "audit_history", audit)
+
+
+def test_odd_seeds_take_all_faults_in_turn_in_fleets_that_can_show_them() -> None:
+    """No fault is left to chance."""
+    scenarios = [scenario_of(seed) for seed in range(1, 2 * len(FAULTS), 2)]
+    assert [scenario.fault for scenario in scenarios] == list(FAULTS)
+    for scenario in scenarios:
+        assert scenario.fault is not None
+        assert scenario.topology in FAULTS[scenario.fault].base.topologies
+
+
+def test_even_seeds_are_healthy_and_most_of_them_look_odd() -> None:
+    """False alarms are looked for where they are likely."""
+    scenarios = [scenario_of(seed) for seed in range(0, 100, 2)]
+    assert {scenario.fault for scenario in scenarios} == {None}
+    assert sum(bool(scenario.traps) for scenario in scenarios) > 40
+    assert not any(scenario_of(seed, traps=False).traps for seed in range(0, 100, 2))
+
+
+def test_a_seed_always_gives_the_same_scenario_and_chosen_faults_alone() -> None:
+    """What is printed for a failing seed runs that seed again."""
+    assert scenario_of(17) == scenario_of(17)
+    assert scenario_of(17, ["errant_write"]).fault == "errant_write"
+    assert scenario_of(17, []).fault is None
+    with pytest.raises(ValueError, match=r"errant_write.*got 'no_such_fault'"):
+        scenario_of(17, ["no_such_fault"])
+
+
+def test_an_audit_that_says_nothing_has_no_recall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is counted as missed faults, never as health."""
+    _audit_that_says(monkeypatch)
+    result = run_campaign(range(6))
+    assert result.recall == 0.0
+    assert [seed.scenario.seed for seed in result.missed] == [1, 3, 5]
+    assert not result.false_alarms
+    assert not result.is_right
+    assert [(count.injected, count.found) for count in result.faults] == [(1, 0)] * 3
+
+
+def test_an_audit_that_cries_wolf_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finding in a healthy fleet is a false alarm, one beside a fault is surplus."""
+    _audit_that_says(monkeypatch, _LOUD)
+    result = run_campaign(range(4))
+    assert [seed.scenario.seed for seed in result.false_alarms] == [0, 2]
+    assert [seed.scenario.seed for seed in result.surplus] == [1, 3]
+    assert result.surplus[0].sentences == (
+        "source-a: invented_for_a_test: Something is said to be wrong.",
+    )
+
+
+def test_a_fault_that_never_found_its_moment_is_reported_as_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It says nothing of the audit, yet the campaign is not right."""
+    _audit_that_says(monkeypatch)
+    seed = run_seed(replace(scenario_of(1), fault_at_ms=3_600_000))
+    assert seed.not_exercised
+    assert not seed.missed
+    assert not seed.is_right
+
+
+def test_the_real_audit_is_right_about_a_handful_of_seeds() -> None:
+    """Faults found, health believed, nothing else said; the matrix has all of them."""
+    result = run_campaign(range(8))
+    assert result.recall == 1.0
+    assert result.is_right, [seed.sentences for seed in result.seeds if not seed.is_right]
+    assert result.records > 1_000
+    assert result.seeds_per_s > 0
+
+
+def test_the_commands_name_the_seed_and_what_differs_from_the_default() -> None:
+    """A failing seed can be run again, and its journal read."""
+    scenario = Scenario(seed=7, fault="errant_write", topology="pair", acts=False, traps=("purge",))
+    words = shlex.split(simulate_command(scenario))
+    assert words[:4] == ["tallystick", "simulate", "--seed", "7"]
+    assert words[4:] == [
+        *("--topology", "pair", "--trap", "purge", "--no-acts", "--fault", "errant_write")
+    ]
+
+
+def test_a_seed_result_tells_how_to_run_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both commands are the user's, not a test's."""
+    _audit_that_says(monkeypatch)
+    seed = run_seed(scenario_of(5))
+    assert seed.campaign_command == "tallystick campaign --seeds 5:6"
+    assert seed.simulate_command.startswith("tallystick simulate --seed 5 ")

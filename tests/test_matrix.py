@@ -1,0 +1,63 @@
+"""The matrix: each fault breaks exactly its invariants, and no healthy history breaks any."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from coordinates.invariants import INVARIANTS
+from producers.simulator.faults import FAULTS
+from producers.simulator.scenario import Scenario
+from producers.simulator.traps import CATALOGUE as TRAPS
+from tallystick.campaign import SeedResult, run_seed, scenario_of, simulate_command
+
+_RUNS = 2
+"""Fleets in which each fault and each trap is tried."""
+
+
+def _scenario(fault: str, run: int) -> Scenario:
+    """A faulty fleet of the campaign; another for every fault and run."""
+    return scenario_of(2 * (FAULTS[fault].number + 1_000 * run) + 1, [fault])
+
+
+@functools.cache
+def _row(fault: str, run: int) -> SeedResult:
+    """A row of the matrix: what the audit says of a fault."""
+    return run_seed(_scenario(fault, run))
+
+
+def _explain(result: SeedResult) -> str:
+    return "\n".join([simulate_command(result.scenario), *result.sentences])
+
+
+@pytest.mark.parametrize("run", range(_RUNS))
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_breaks_exactly_the_invariants_of_the_catalogue(fault: str, run: int) -> None:
+    """Nothing that it breaks is overlooked, and nothing else is blamed."""
+    result = _row(fault, run)
+    assert result.injected, _explain(result)
+    assert result.fired == FAULTS[fault].must_fire, _explain(result)
+
+
+@pytest.mark.parametrize("run", range(_RUNS))
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_legal_history_that_looks_wrong_breaks_nothing(trap: str, run: int) -> None:
+    """A trap is no fault."""
+    result = run_seed(Scenario(seed=2_000 + run, traps=(trap,)))
+    assert not result.fired, _explain(result)
+
+
+def test_every_invariant_is_broken_by_a_fault() -> None:
+    """No rule is registered that nothing shows to work."""
+    broken = {name for fault in FAULTS.values() for name in fault.must_fire}
+    assert broken == set(INVARIANTS)
+
+
+@pytest.mark.parametrize("invariant", INVARIANTS)
+def test_the_matrix_fails_without_any_one_invariant(invariant: str) -> None:
+    """Switched off, an invariant is missing from the row of its fault, and all others stay."""
+    fault = next(name for name, fault in FAULTS.items() if invariant in fault.must_fire)
+    result = run_seed(_scenario(fault, 0), disabled=frozenset({invariant}))
+    assert _row(fault, 0).fired == FAULTS[fault].must_fire, _explain(_row(fault, 0))
+    assert result.fired == FAULTS[fault].must_fire - {invariant}, _explain(result)
