@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +70,7 @@ class Fleet:
 
     Attributes:
         scenario: What is simulated.
-        hooks: The fault; the base class when the fleet is healthy.
+        given_hooks: The fault; None: the one that the scenario names.
         start_ts: Virtual time of the first moment.
         injected: Notes of the fault about what it did.
         load_ends_at: Virtual time after which clients write no more.
@@ -82,9 +82,10 @@ class Fleet:
     """
 
     scenario: Scenario
-    hooks: FaultHooks = field(default_factory=FaultHooks)
+    given_hooks: InitVar[FaultHooks | None] = None
     start_ts: int = 1_700_000_000_000_000
     injected: list[dict[str, Any]] = field(default_factory=list)
+    hooks: FaultHooks = field(init=False)
     rng: Random = field(init=False)
     clock: Clock = field(init=False)
     instances: dict[str, Instance] = field(init=False)
@@ -95,7 +96,8 @@ class Fleet:
     apply_us: tuple[int, int] = (300, 4_000)
     commit_stage_us: tuple[int, int] = (150, 2_500)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, given_hooks: FaultHooks | None) -> None:
+        self.hooks = hooks_of(self.scenario) if given_hooks is None else given_hooks
         self.scenario = traps.with_options(self.scenario)
         self.rng = Random(f"tallystick {self.scenario.seed}")
         self.clock = Clock(self.start_ts)
@@ -348,8 +350,6 @@ def simulate(scenario: Scenario, hooks: FaultHooks | None = None) -> History:
         scenario: What to simulate.
         hooks: The fault; None: the one that the scenario names.
     """
-    if hooks is None:
-        hooks = hooks_of(scenario)
     fleet = Fleet(scenario, hooks)
     interval = scenario.collection_interval_ms * 1_000
     moments = list(range(fleet.start_ts + interval, fleet.load_ends_at, interval))

@@ -150,6 +150,15 @@ def test_live_fleet_answers_a_collection_at_its_present_place() -> None:
     assert sorted(answers) == sorted((i, 123) for i in fleet.instances)
 
 
+def test_live_fleet_has_the_fault_of_its_scenario() -> None:
+    """A fleet built from a scenario with a fault injects it, without being told a second time."""
+    fleet = Fleet(Scenario(seed=1, topology="pair", fault="position_beyond_file"))
+    for step in range(1, 40):
+        fleet.collect(f"live-{step}", step)
+        fleet.advance(fleet.start_ts + step * 100_000)
+    assert [note["fault"] for note in fleet.injected] == ["position_beyond_file"]
+
+
 def test_sources_are_asked_after_their_replicas() -> None:
     """In each collection a source's row is younger than the rows of its replicas."""
     history = simulate(Scenario(seed=3, topology="chain"))
