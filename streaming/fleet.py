@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from coordinates.fleet import FleetAudit
 
 from coordinates.facts import Fact, decode_facts
+from coordinates.fleet import FleetAudit
 from coordinates.packing import pack, unpack
 from coordinates.verdict import Finding, Observation, ObservationCode, Verdict
 from streaming.rounds import Deadline, Round, Rounds
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streaming.progress import Metrics
     from streaming.sinks import KafkaSink, ParquetSink
 
+BACKLOG_SHARE = 0.9
 _MAGIC = b"TSFS"
 _VERSION = 1
 
@@ -120,6 +121,8 @@ class FleetStep:
         instances: Instances that must answer from the first collection on.
         deadline: When a round does not wait any longer.
         disabled: Names of invariants that are switched off.
+        backlog_blocks: A micro-batch of about so many blocks was cut from a backlog: it says
+            nothing about what has not come yet. None: there never is a backlog.
     """
 
     def __init__(
@@ -133,7 +136,9 @@ class FleetStep:
         instances: Sequence[str] = (),
         deadline: Deadline | None = None,
         disabled: frozenset[str] = frozenset(),
+        backlog_blocks: int | None = None,
     ) -> None:
+        self._backlog_blocks = backlog_blocks
         self._checkpoint = checkpoint
         self._parquet = parquet
         self._kafka = kafka
@@ -168,17 +173,30 @@ class FleetStep:
         seen: dict[str, int] = {}
         for fact in content.facts:
             seen[fact.instance_id] = max(seen.get(fact.instance_id, 0), fact.ts)
-        rounds, missing = self._rounds.absorb(content.cuts, seen)
+        is_caught_up = self._is_caught_up(content)
+        rounds, missing = self._rounds.absorb(content.cuts, seen, is_caught_up=is_caught_up)
+        outputs = [output]
+        if is_caught_up:
+            outputs.append(self._fleet.expire(self._rounds.overdue_ts))
         self._deliver(
             batch_name(batch_id),
-            findings=[*content.findings, *output.findings],
-            observations=[*content.observations, *output.observations, *missing],
+            findings=content.findings + [f for each in outputs for f in each.findings],
+            observations=content.observations
+            + [o for each in outputs for o in each.observations]
+            + missing,
             cuts=content.cuts,
             dead_letters=content.dead_letters,
             rounds=rounds,
         )
         self._save(batch_id)
         self._metrics.count(blocks=content.blocks, records=content.records, micro_batches=1)
+
+    def _is_caught_up(self, content: BatchContent) -> bool:
+        # Told by the rows alone, so that a retried micro-batch tells the same. Spark fills a limited
+        # one up to a few blocks, as it shares the limit out among the topic's partitions.
+        if self._backlog_blocks is None:
+            return True
+        return content.blocks + len(content.dead_letters) < BACKLOG_SHARE * self._backlog_blocks
 
     def finish(self, instances: Sequence[AuditOutput] = ()) -> None:
         """The history ends here: decide what waits, or say that it cannot be decided.

@@ -1,7 +1,8 @@
 """Rounds: the cuts of one collection put together, until every instance answered or a deadline.
 
 Pure bookkeeping, without Spark, clock or files. Time is journal time: the latest ``ts`` that any
-instance's journal has shown.
+instance's journal has shown. While a backlog is read, one journal may be far ahead of another that
+is still waiting in Kafka; deadlines pass only when everything that was there has been read.
 """
 
 from __future__ import annotations
@@ -80,10 +81,20 @@ class Rounds:
         """How many collections still wait."""
         return len(self._open)
 
+    @property
+    def overdue_ts(self) -> int:
+        """What waits since before this time has waited past the deadline."""
+        return self._ts - self._deadline.after_us
+
     def absorb(
-        self, cuts: Iterable[Cut], seen: Mapping[str, int]
+        self, cuts: Iterable[Cut], seen: Mapping[str, int], *, is_caught_up: bool = True
     ) -> tuple[list[Round], list[Observation]]:
         """New cuts, and how far each instance's journal has been seen (``ts``).
+
+        Args:
+            cuts: The cuts, in any order.
+            seen: Instances whose journals went on.
+            is_caught_up: No backlog is left, so what has not come yet is late.
 
         Returns:
             The rounds that are now complete or past the deadline, oldest first, and an observation
@@ -108,7 +119,8 @@ class Rounds:
         rounds.extend(
             self._close(name, observations)
             for name in list(self._open)
-            if self._known <= self._open[name].cuts.keys() or self._is_past_deadline(name)
+            if self._known <= self._open[name].cuts.keys()
+            or (is_caught_up and self._is_past_deadline(name))
         )
         return rounds, observations
 
@@ -119,7 +131,7 @@ class Rounds:
 
     def _is_past_deadline(self, name: str) -> bool:
         later = len(self._open) - 1 - list(self._open).index(name)
-        is_long_ago = self._ts - self._open[name].first_ts >= self._deadline.after_us
+        is_long_ago = self._open[name].first_ts <= self.overdue_ts
         return is_long_ago or later >= self._deadline.after_collections
 
     def _close(self, name: str, observations: list[Observation]) -> Round:

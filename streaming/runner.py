@@ -178,6 +178,7 @@ class AuditJob:
             instances=settings.instances,
             deadline=settings.deadline,
             disabled=settings.disabled,
+            backlog_blocks=settings.max_blocks_per_trigger,
         )
 
     def run(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 JOURNAL_TOPIC = "tallystick.journal"
-MAX_BLOCKS_PER_TRIGGER = 512
+MAX_BLOCKS_PER_TRIGGER = 256
 """Blocks of one micro-batch: large enough that its fixed cost does not count, small enough that
 its blocks (up to a few hundred kilobytes each) fit into memory several times."""
 

@@ -6,6 +6,8 @@ numpy, pandas, pyarrow and the audit. Imported here once, they are shared by eve
 
 from __future__ import annotations
 
+import gc
+
 import pandas as pd  # noqa: F401  imported for the forks
 import pyarrow as pa  # noqa: F401
 from pyspark.daemon import manager
@@ -15,4 +17,7 @@ from pyspark.sql.streaming import stateful_processor_api_client  # noqa: F401
 import streaming.auditor  # noqa: F401
 
 if __name__ == "__main__":
+    # Spark's loop collects garbage after every task. What was imported is no garbage: without this,
+    # each task walked all of it, and copied its pages into the fork.
+    gc.freeze()
     manager()  # type: ignore[no-untyped-call]

@@ -63,6 +63,17 @@ def test_later_collections_close_an_older_one():
     assert ["c1"] == [each.collection_id for each in closed]
 
 
+def test_no_deadline_passes_while_a_backlog_is_read():
+    """An answer that still waits in Kafka is not missing, however far other journals are."""
+    rounds = Rounds(["a", "b"], Deadline(after_us=SECOND, after_collections=1))
+    ahead = [cut(f"c{n}", "a", n * 60 * SECOND) for n in range(5)]
+    assert rounds.absorb(ahead, {}, is_caught_up=False) == ([], [])
+    closed, observations = rounds.absorb([cut("c0", "b", 0)], {}, is_caught_up=False)
+    assert [("c0", ())] == [(each.collection_id, each.missing) for each in closed]
+    assert observations == []
+    assert len(rounds.absorb([], {}, is_caught_up=True)[0]) == 4
+
+
 def test_a_missing_answer_is_undecided_never_silent():
     """Who did not answer has a row of its own, and an observation with the collection's id."""
     rounds = Rounds(["a", "b"])
