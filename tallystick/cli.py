@@ -1,0 +1,68 @@
+"""The command: puts the groups of commands together and turns their ends into exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from tallystick import __version__, running, terminal
+from tallystick.commands import demo
+from tallystick.errors import ExitCode
+
+# Typer may carry a click of its own: its classes are found through one that it hands out.
+UsageError, ClickException = typer.BadParameter.__mro__[1:3]
+
+app = typer.Typer(
+    name="tallystick",
+    help="Audits, while they are written, that MySQL's accounts of one history agree.",
+    epilog="Exit status: 0 consistent, 1 inconsistent, 2 misuse, 3 undecided.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        terminal.show(f"tallystick {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Audits, while they are written, that MySQL's accounts of one history agree."""
+
+
+app.command()(demo.demo)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and end the process."""
+    sys.exit(running.run(lambda: _main(arguments)))
+
+
+def _main(arguments: list[str] | None) -> int:
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=arguments, prog_name="tallystick", standalone_mode=False)
+    except ClickException as error:
+        words = error.format_message()  # type: ignore[attr-defined]
+        context = getattr(error, "ctx", None)
+        where = "tallystick" if context is None else context.command_path
+        if not words or type(error).__name__ == "NoArgsIsHelpError":
+            return ExitCode.MISUSE
+        terminal.notice(f"{words} ({where} --help says more)")
+        return ExitCode.MISUSE
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    return code if isinstance(code, int) else ExitCode.CONSISTENT
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""``tallystick invariants``, ``faults`` and ``config``: what is known and what is set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallystick import terminal
+from tallystick.commands.options import Json
+from tallystick.errors import MisuseError
+from tallystick.settings import Settings, load, suggestion
+
+if TYPE_CHECKING:
+    from coordinates.invariants import Invariant
+    from producers.simulator.faults import Fault
+
+
+def invariants(
+    name: Annotated[str | None, typer.Argument(help="One invariant, in full.")] = None,
+    json: Json = False,
+) -> None:
+    """List what is checked, or print one entry: claim, reason, remedy."""
+    from coordinates.invariants import INVARIANTS
+    from coordinates.invariants.describe import describe
+
+    if name is not None and name not in INVARIANTS:
+        raise MisuseError(f"no invariant has the name {name!r}{suggestion(name, INVARIANTS)}")
+    chosen = list(INVARIANTS.values()) if name is None else [INVARIANTS[name]]
+    if json:
+        documents = [_invariant_document(invariant) for invariant in chosen]
+        terminal.show_json(documents if name is None else documents[0])
+    elif name is None:
+        width = max(map(len, INVARIANTS))
+        for one in chosen:
+            terminal.show(f"{one.number:>3}  {one.name:<{width}}  {one.severity.value}")
+    else:
+        terminal.show(*describe(chosen[0]).rstrip().splitlines())
+
+
+def faults(
+    name: Annotated[str | None, typer.Argument(help="One fault, in full.")] = None,
+    json: Json = False,
+) -> None:
+    """List the faults that can be injected, and the invariants that each breaks."""
+    from producers.simulator.faults import FAULTS
+
+    if name is not None and name not in FAULTS:
+        raise MisuseError(f"no fault has the name {name!r}{suggestion(name, FAULTS)}")
+    chosen = list(FAULTS.values()) if name is None else [FAULTS[name]]
+    if json:
+        documents = [_fault_document(fault) for fault in chosen]
+        terminal.show_json(documents if name is None else documents[0])
+        return
+    for fault in chosen:
+        terminal.show(
+            (f"{fault.name}", "bold"),
+            f"  {fault.injection}",
+            f"  breaks {', '.join(sorted(fault.must_fire))}",
+        )
+
+
+def config(json: Json = False) -> None:
+    """Print every setting with its value and where that comes from.
+
+    A flag goes over the environment (TALLYSTICK_NAME), that over ./tallystick.toml, that over the
+    default.
+    """
+    loaded = load()
+    values = loaded.settings.model_dump(mode="json")
+    if json:
+        terminal.show_json(
+            {name: {"value": values[name], "origin": loaded.origins[name]} for name in values}
+        )
+        return
+    width = max(map(len, values))
+    for name, value in values.items():
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        about = Settings.model_fields[name].description
+        terminal.show(f"{name:<{width}}  {shown or '-'}  ({loaded.origins[name]}): {about}")
+
+
+def _invariant_document(invariant: Invariant) -> dict[str, Any]:
+    return {
+        "number": invariant.number,
+        "name": invariant.name,
+        "tier": invariant.tier,
+        "scope": invariant.scope,
+        "severity": invariant.severity.value,
+        "claim": invariant.claim,
+        "why": invariant.why,
+        "undecided_when": invariant.undecided_when,
+        "sources": list(invariant.sources),
+        "remedy": invariant.remedy,
+    }
+
+
+def _fault_document(fault: Fault) -> dict[str, Any]:
+    return {
+        "number": fault.number,
+        "name": fault.name,
+        "group": fault.group.value,
+        "injection": fault.injection,
+        "must_fire": sorted(fault.must_fire),
+    }

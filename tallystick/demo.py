@@ -1,0 +1,338 @@
+"""The main job, end to end: broker, simulated fleet, Spark, Great Expectations, report.
+
+Everything runs on this machine, in processes that end with this one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from deploy.broker import LocalBroker
+from deploy.jars import spark_kafka_jars
+from deploy.preflight import check_machine
+from producers.collect_requests import CollectRequests
+from producers.kafka_topics import ensure_topics, tallystick_topics
+from producers.publisher import KafkaSettings, open_sink
+from producers.simulator.engine import SETTLE_MS, Fleet, hooks_of
+from producers.simulator.faults import FAULTS
+from producers.simulator.scenario import Scenario
+from tallystick import results
+from tallystick.errors import MisuseError
+from tallystick.live_fleet import LiveFleet, Pace
+from tallystick.settings import suggestion
+
+if TYPE_CHECKING:
+    from coordinates.cut import Cut
+    from expectations.validate import CollectionValidator
+    from expectations.validation import CollectionValidation
+    from tallystick.terminal import Progress
+
+DURATION_MS = 6_000
+COLLECTION_INTERVAL_MS = 1_000
+"""Of virtual time, as in ``producers.simulator.engine.simulate``: during the load, and twice after
+it, when everything has settled."""
+SPEED = 5.0
+COLLECT_EVERY_S = 1.5
+PARTITIONS = 2
+AUDIT_DEADLINE_S = 90.0
+"""From the fleet's end until the audit must have read everything."""
+DEADLINE_US = 5_000_000
+"""A collection waits so long, in virtual time, for an instance that does not answer."""
+FLEET_STOP_S = 70.0
+LOOK_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What a demonstration showed.
+
+    Attributes:
+        outcome: Verdict and report.
+        report: The page.
+        data_docs: Great Expectations' own pages.
+        injected: What the fault did, empty without one.
+        is_complete: Whether the audit read all that the fleet published.
+    """
+
+    outcome: results.Outcome
+    report: Path
+    data_docs: Path | None
+    injected: tuple[Mapping[str, Any], ...]
+    is_complete: bool
+
+
+def demo_scenario(
+    seed: int, fault: str | None = None, traps: tuple[str, ...] = ()
+) -> Scenario:
+    """The scenario of a demonstration.
+
+    Raises:
+        MisuseError: The fault or a trap is not known, or traps exclude each other.
+    """
+    from producers.simulator.traps import CATALOGUE, with_options
+
+    if fault is not None and fault not in FAULTS:
+        raise MisuseError(f"no fault has the name {fault!r}{suggestion(fault, FAULTS)}")
+    for trap in traps:
+        if trap not in CATALOGUE:
+            raise MisuseError(f"no trap has the name {trap!r}{suggestion(trap, CATALOGUE)}")
+    scenario = Scenario(
+        seed=seed,
+        topology=None if traps else "demo",
+        duration_ms=DURATION_MS,
+        collection_interval_ms=COLLECTION_INTERVAL_MS,
+        traps=traps,
+        fault=fault,
+        acts=fault is None or FAULTS[fault].bears_acts,
+    )
+    try:
+        return with_options(scenario)
+    except ValueError as error:
+        raise MisuseError(f"these traps exclude each other: {error}") from None
+
+
+def preflight(directory: Path, port: int) -> None:
+    """Check the machine before anything is started.
+
+    Raises:
+        MisuseError: Something is missing; the message says what mends it.
+    """
+    problems = check_machine(directory=directory, ports=(port, port + 1) if port else ())
+    if problems:
+        raise MisuseError("\n".join(str(problem) for problem in problems))
+
+
+@final
+class Demo:
+    """One demonstration.
+
+    Args:
+        scenario: What the fleet does.
+        directory: The run's own directory, new.
+        port: The broker's port; 0: a free one.
+        stop: Set it to end early.
+        progress: Where to say what happens.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        directory: Path,
+        *,
+        port: int,
+        stop: threading.Event,
+        progress: Progress,
+    ) -> None:
+        self._scenario = scenario
+        self._directory = directory
+        self._port = port
+        self._stop = stop
+        self._progress = progress
+        self._fleet = Fleet(
+            scenario, hooks_of(scenario), start_ts=int(time.time()) * 1_000_000
+        )
+        self._moments = self._planned_moments()
+        self._metrics: Mapping[str, float] = {}
+        self._live: LiveFleet | None = None
+        self._fleet_stop = threading.Event()
+        self._fleet_ended = threading.Event()
+        self._fleet_error: Exception | None = None
+        self._job_stop = threading.Event()
+        self._job_error: Exception | None = None
+        self._validator: CollectionValidator | None = None
+        self._newest: CollectionValidation | None = None
+        self._rounds = 0
+        self._is_complete = False
+
+    def run(self) -> DemoResult | None:
+        """Run it from the broker's start to the report; None when it was told to stop."""
+        say = self._progress
+        self._directory.mkdir(parents=True)
+        jars = spark_kafka_jars(say.done)
+        with LocalBroker(
+            self._directory / "broker", port=self._port, is_fresh=True, say=say.now
+        ) as broker:
+            servers = broker.bootstrap_servers
+            ensure_topics(servers, tallystick_topics(PARTITIONS))
+            say.done(f"broker: {servers}, for this run only")
+            requests = CollectRequests(
+                servers, clock_us=_now_us, age_max_s=60.0, notice=say.done
+            )
+            sink = open_sink("confluent-kafka", KafkaSettings(bootstrap_servers=servers))
+            self._live = LiveFleet(
+                self._fleet,
+                sink,
+                requests,
+                pace=Pace(speed=SPEED, moments=self._moments, ends_at=self._ends_at()),
+            )
+            fleet = threading.Thread(target=self._live_on, name="fleet", daemon=True)
+            fleet.start()
+            try:
+                self._audit(servers, jars)
+            finally:
+                self._fleet_stop.set()
+                fleet.join(FLEET_STOP_S)
+                requests.close()
+        if self._fleet_error is not None:
+            raise self._fleet_error
+        if self._stop.is_set():
+            return None
+        result = self._result()
+        # What only a run in progress needs.
+        for part in ("broker/data", "checkpoint"):
+            shutil.rmtree(self._directory / part, ignore_errors=True)
+        return result
+
+    def _planned_moments(self) -> list[int]:
+        interval = COLLECTION_INTERVAL_MS * 1_000
+        fleet = self._fleet
+        settled = fleet.load_ends_at + SETTLE_MS * 1_000
+        return [
+            *range(fleet.start_ts + interval, fleet.load_ends_at, interval),
+            settled,
+            settled + interval,
+        ]
+
+    def _ends_at(self) -> int:
+        """Late enough that every collection is past its deadline and nothing waits any more."""
+        return self._moments[-1] + 2 * DEADLINE_US
+
+    def _live_on(self) -> None:
+        assert self._live is not None
+        try:
+            self._live.run(self._fleet_stop)
+        except Exception as error:  # noqa: BLE001  told by the main thread, whatever it is
+            self._fleet_error = error
+        self._fleet_ended.set()
+
+    def _audit(self, servers: str, jars: Sequence[Path]) -> None:
+        """Run the job in a thread of its own; this one stays free for signals."""
+        self._progress.now("starting Spark")
+        job = threading.Thread(
+            target=self._run_job, args=(servers, jars), name="audit", daemon=True
+        )
+        job.start()
+        deadline: float | None = None
+        while job.is_alive() and not self._stop.wait(LOOK_EVERY_S):
+            self._show()
+            if not self._fleet_ended.is_set():
+                continue
+            if self._fleet_error is not None:
+                break
+            if deadline is None:
+                deadline = time.monotonic() + AUDIT_DEADLINE_S
+            self._is_complete = self._has_read_everything()
+            if self._is_complete or time.monotonic() > deadline:
+                break
+        self._progress.now("stopping Spark")
+        self._job_stop.set()
+        while job.is_alive():  # in small pieces, so that a second Ctrl-C is heard
+            job.join(LOOK_EVERY_S)
+        if self._job_error is not None:
+            raise self._job_error
+
+    def _run_job(self, servers: str, jars: Sequence[Path]) -> None:
+        from expectations.validate import CollectionValidator
+        from streaming.rounds import Deadline
+        from streaming.runner import JobSettings, run_job
+        from streaming.session import SessionSettings
+
+        try:
+            self._validator = CollectionValidator(self._directory / results.DATA_DOCS)
+            run_job(
+                JobSettings(
+                    bootstrap_servers=servers,
+                    checkpoint=self._directory / "checkpoint",
+                    output=self._directory / results.TABLES,
+                    instances=tuple(self._fleet.instances),
+                    collect_interval_s=COLLECT_EVERY_S,
+                    deadline=Deadline(after_us=DEADLINE_US),
+                ),
+                SessionSettings(
+                    jars=jars,
+                    log_file=self._directory / "spark.log",
+                    shuffle_partitions=PARTITIONS,
+                    memory="1g",
+                ),
+                stop=self._job_stop,
+                validate=self._validate,
+                report=self._take_metrics,
+                started=lambda: self._progress.done("Spark: collector and auditor run"),
+            )
+        except Exception as error:  # noqa: BLE001  told by the main thread, whatever it is
+            self._job_error = error
+
+    def _validate(self, cuts: list[Cut]) -> CollectionValidation:
+        assert self._validator is not None
+        validation = self._validator.validate(cuts)
+        self._newest = validation
+        self._rounds += 1
+        self._progress.done(
+            f"collection {self._rounds} of {len(self._moments)}: {len(cuts)} rows, "
+            f"{validation.statistics['held']} expectations held, "
+            f"{validation.statistics['broken']} broken, {self._findings()} findings so far"
+        )
+        return validation
+
+    def _take_metrics(self, metrics: Mapping[str, float]) -> None:
+        self._metrics = metrics
+
+    def _findings(self) -> int:
+        return int(self._metrics.get("findings", 0))
+
+    def _has_read_everything(self) -> bool:
+        assert self._live is not None
+        return self._metrics.get("records", 0) >= self._live.records
+
+    def _show(self) -> None:
+        if self._live is None or not self._metrics:
+            return
+        self._progress.count(
+            f"{int(self._metrics['records']):,} of {self._live.records:,} events audited, "
+            f"{int(self._metrics['collections_closed'])} of {len(self._moments)} collections, "
+            f"{self._findings()} findings"
+        )
+
+    def _result(self) -> DemoResult:
+        self._progress.now("writing Data Docs and the report")
+        assert self._validator is not None
+        docs = self._validator.build_data_docs()
+        fault = f", fault {self._scenario.fault}" if self._scenario.fault else ""
+        outcome = results.outcome_of_tables(
+            self._directory / results.TABLES,
+            title=f"a simulated fleet, seed {self._scenario.seed}{fault}",
+            totals={"events": int(self._metrics.get("records", 0))},
+            validation=self._newest,
+            data_docs=None if docs is None else str(docs.relative_to(self._directory.resolve())),
+        )
+        if not self._is_complete:
+            outcome = results.doubted(outcome)
+        return DemoResult(
+            outcome=outcome,
+            report=results.write_report(outcome, self._directory),
+            data_docs=docs,
+            injected=tuple(self._fleet.injected),
+            is_complete=self._is_complete,
+        )
+
+
+def new_run(directory: Path) -> Path:
+    """A directory for a new run, named after the time; it is not made yet."""
+    name = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    run = directory / "demo" / name
+    number = 1
+    while run.exists():
+        number += 1
+        run = directory / "demo" / f"{name}-{number}"
+    return run
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000

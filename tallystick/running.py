@@ -1,0 +1,99 @@
+"""How commands end: on signals, on errors that a user can mend, and on our own mistakes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from types import FrameType
+from typing import final
+
+from coordinates.errors import AuditError
+from tallystick import terminal
+from tallystick.errors import ExitCode
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@final
+class Stop(threading.Event):
+    """Set by the first SIGINT or SIGTERM; the second one of either ends the command at once.
+
+    Attributes:
+        exit_code: 128 and the signal's number, as shells have it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exit_code = ExitCode.INTERRUPTED
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        if self.is_set():
+            raise KeyboardInterrupt
+        self.exit_code = ExitCode(128 + number)
+        self.set()
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Turn the first signal into an event, so that what runs can be ended in order."""
+    stop = Stop()
+    before = {number: signal.signal(number, stop.handle) for number in SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Terminated(BaseException):
+    """SIGTERM, where no command waits for it: everything is unwound as after Ctrl-C."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def run(command: Callable[[], int]) -> int:
+    """Run a command and turn whatever ends it into an exit code and at most a few lines."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = command()
+        sys.stdout.flush()
+        return code
+    except AuditError as error:
+        for line in str(error).splitlines():
+            terminal.notice(line)
+        return ExitCode.MISUSE
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except Terminated:
+        return ExitCode.TERMINATED
+    except BrokenPipeError:
+        # The reader has gone (head, less): nobody wants more. Python would complain at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.TERMINATED
+    except Exception as error:  # noqa: BLE001  the last resort: a verdict must not be read into it
+        terminal.notice(f"unexpected {type(error).__name__}: {error}"[:300])
+        terminal.notice(f"this is a mistake of tallystick; more is in {_write_crash()}")
+        return ExitCode.CRASHED
+
+
+def _write_crash() -> Path | str:
+    name = f"tallystick-crash-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{os.getpid()}.log"
+    for directory in (Path(".tallystick"), Path("/tmp")):  # noqa: S108  the one that is left
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            path = (directory / name).absolute()
+            path.write_text(traceback.format_exc(), "utf-8", "backslashreplace")
+        except OSError:
+            continue
+        return path
+    return "no file: none can be written"

@@ -1,0 +1,196 @@
+"""Settings: flag over environment over ``tallystick.toml`` over default, in one validated model."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from tallystick.errors import MisuseError
+
+FILE = Path("tallystick.toml")
+PREFIX = "TALLYSTICK_"
+NOT_SETTINGS = frozenset({"TALLYSTICK_HOME"})
+"""Variables with our prefix that others read: where fetched jars are kept (``deploy.jars``)."""
+
+Origin = Literal["flag", "environment", "file", "default"]
+
+
+class Settings(BaseSettings):
+    """What the commands work with; each description is what ``tallystick config`` prints."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix=PREFIX, toml_file=FILE
+    )
+
+    bootstrap_servers: Annotated[
+        str, Field(pattern=r"^[^\s,:]+:\d+(,[^\s,:]+:\d+)*$", description="Kafka: host:port, …")
+    ] = "127.0.0.1:19092"
+    client: Annotated[
+        Literal["confluent-kafka", "kafka-python"], Field(description="the producers' Kafka client")
+    ] = "confluent-kafka"
+    topic_prefix: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z0-9._-]{1,200}$", description="topics are named PREFIX.journal, …"),
+    ] = "tallystick"
+    journal_partitions: Annotated[
+        int, Field(ge=1, le=10_000, description="partitions of a journal topic that is made")
+    ] = 4
+    replication_factor: Annotated[
+        int, Field(ge=1, le=100, description="replicas of a topic that is made")
+    ] = 1
+    directory: Annotated[Path, Field(description="state of runs: broker, checkpoints, reports")] = (
+        Path(".tallystick")
+    )
+    instances: Annotated[
+        tuple[str, ...], NoDecode, Field(description="instances that must answer every collection")
+    ] = ()
+    collect_interval_s: Annotated[
+        float, Field(ge=0.5, le=86_400, description="seconds between two collections")
+    ] = 60.0
+    collect_deadline_s: Annotated[
+        float, Field(gt=0, le=86_400, description="seconds that a collection waits for answers")
+    ] = 30.0
+    disabled: Annotated[
+        tuple[str, ...], NoDecode, Field(description="invariants that are switched off")
+    ] = ()
+    keep_runs: Annotated[
+        int, Field(ge=1, le=10_000, description="collections that Data Docs keep")
+    ] = 20
+    spark_master: Annotated[str, Field(min_length=1, description="Spark's master URL")] = "local[2]"
+    spark_memory: Annotated[
+        str, Field(pattern=r"^[1-9]\d*[mg]$", description="heap of Spark's driver")
+    ] = "2g"
+    spark_partitions: Annotated[
+        int,
+        Field(ge=1, le=10_000, description="parts of the audit's state; fixed by the first run"),
+    ] = 4
+    metrics_port: Annotated[
+        int | None,
+        Field(ge=1, le=65_535, description="port of 127.0.0.1 for a Prometheus scrape"),
+    ] = None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags over environment over file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @field_validator("instances", "disabled", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """The environment says a list as text with commas."""
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("disabled")
+    @classmethod
+    def _known_invariants(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        from coordinates.invariants import INVARIANTS
+
+        for name in names:
+            if name not in INVARIANTS:
+                raise ValueError(f"no invariant has the name {name!r}{suggestion(name, INVARIANTS)}")
+        return names
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings with where each value comes from."""
+
+    settings: Settings
+    origins: Mapping[str, Origin]
+
+
+def load(flags: Mapping[str, Any] | None = None) -> Loaded:
+    """Read every source and validate the result.
+
+    Args:
+        flags: Values of flags; None, or an empty list, means that a flag was not given.
+
+    Raises:
+        MisuseError: A source names something that is no setting, or gives it an unfit value.
+    """
+    given = {name: value for name, value in (flags or {}).items() if value not in (None, [], ())}
+    _refuse_unknown_variables()
+    origins: dict[str, Origin] = dict.fromkeys(Settings.model_fields, "default")
+    origins.update(dict.fromkeys(_from_file(), "file"))
+    origins.update(dict.fromkeys(EnvSettingsSource(Settings)(), "environment"))
+    origins.update(dict.fromkeys(given, "flag"))
+    try:
+        return Loaded(Settings(**given), origins)
+    except ValidationError as error:
+        raise MisuseError(_sentence(error, origins)) from None
+
+
+def _refuse_unknown_variables() -> None:
+    for variable in os.environ:
+        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name not in Settings.model_fields:
+            # Its value may be a secret that was meant for somebody else: it is not shown.
+            raise MisuseError(
+                f"The environment variable {variable} is no setting"
+                f"{suggestion(name, Settings.model_fields)}"
+            )
+
+
+def _from_file() -> dict[str, Any]:
+    try:
+        found = dict(TomlConfigSettingsSource(Settings)())
+    except OSError as error:
+        raise MisuseError(f"{str(FILE)!r} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # of TOML or of UTF-8
+        raise MisuseError(f"{str(FILE)!r} is no TOML: {error}") from None
+    for name in found:
+        if name not in Settings.model_fields:
+            raise MisuseError(
+                f"{str(FILE)!r}: {name!r} is no setting{suggestion(name, Settings.model_fields)}"
+            )
+    return found
+
+
+def _sentence(error: ValidationError, origins: Mapping[str, Origin]) -> str:
+    first = error.errors()[0]
+    name = str(first["loc"][0])
+    origin = origins[name]
+    where = {
+        "flag": flag_name(name),
+        "environment": PREFIX + name.upper(),
+        "file": f"{str(FILE)!r}, {name}",
+        "default": name,
+    }[origin]
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {said[:1].lower()}{said[1:]}, found {str(first['input'])[:80]!r}"
+
+
+def flag_name(name: str) -> str:
+    """The flag of a setting: a list's flag is given once for each value."""
+    return "--" + {"instances": "instance", "disabled": "disable"}.get(name, name).replace("_", "-")
+
+
+def suggestion(name: str, known: Mapping[str, Any]) -> str:
+    """Ask about the nearest known name, if one is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

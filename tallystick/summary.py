@@ -1,0 +1,98 @@
+"""A run in a few lines for a terminal: verdict, counts, findings with their witness."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from coordinates.verdict import Finding, Verdict
+from expectations.report import broken_invariants, counts, newest_cuts, row_name
+from tallystick.results import Outcome
+
+Line = str | tuple[str, str]
+
+STYLES = {
+    Verdict.CONSISTENT: "bold green",
+    Verdict.UNDECIDED: "bold yellow",
+    Verdict.INCONSISTENT: "bold red",
+}
+FINDINGS_MAX = 12
+_VALUE_MAX = 160
+_UNDECIDED_MAX = 8
+
+
+def summary(outcome: Outcome, report: Path | None = None, data_docs: Path | None = None) -> list[Line]:
+    """Sum up an outcome; the lines are not escaped yet."""
+    return list(_lines(outcome, report, data_docs))
+
+
+def _lines(outcome: Outcome, report: Path | None, data_docs: Path | None) -> Iterator[Line]:
+    data = outcome.data
+    yield outcome.verdict.value, STYLES[outcome.verdict]
+    yield "  " + ", ".join(
+        f"{number:,} {_word(words, number)}"
+        for words, number in {**data.totals, **counts(data)}.items()
+    )
+    shown = 0
+    for group in broken_invariants(data.findings):
+        if shown >= FINDINGS_MAX:
+            break
+        yield ""
+        yield f"{group.name} ({group.severity.value})", "bold"
+        for finding in group.findings[: FINDINGS_MAX - shown]:
+            shown += 1
+            yield from finding_lines(finding)
+        if group.invariant is not None:
+            yield f"  to do: {group.invariant.remedy}"
+    if shown < len(data.findings):
+        yield f"  … and {len(data.findings) - shown} more in the report"
+    yield from _doubts(outcome)
+    if report is not None or data_docs is not None:
+        yield ""
+    if report is not None:
+        yield f"report:    {report}"
+    if data_docs is not None:
+        yield f"Data Docs: {data_docs}"
+
+
+def finding_lines(finding: Finding) -> Iterator[Line]:
+    """One finding: where, both halves, witness."""
+    where = f"  {finding.instance_id}"
+    if finding.channel is not None:
+        where += f", channel {finding.channel!r}"
+    yield f"{where}, at {finding.at}"
+    yield f"    {finding.sentence}"
+    yield f"    {finding.observed_in}: {_short(finding.observed)}"
+    yield f"    {finding.expected_in}: {_short(finding.expected)}"
+    yield f"    witness: {_short(finding.witness)}"
+
+
+def _doubts(outcome: Outcome) -> Iterator[Line]:
+    told = Counter(observation.code.value for observation in outcome.data.observations)
+    if told:
+        yield ""
+        yield "observed: " + ", ".join(f"{number} {code}" for code, number in told.items())
+    if outcome.verdict is not Verdict.UNDECIDED:
+        return
+    reasons = [
+        f"  {seen.instance_id}: {seen.text}"
+        for seen in outcome.data.observations
+        if seen.is_undecided
+    ]
+    reasons += [f"  {row_name(cut)}: {cut.undecided}" for cut in newest_cuts(outcome.data) if cut.undecided]
+    if reasons:
+        yield ""
+        yield "undecided because:"
+        yield from reasons[:_UNDECIDED_MAX]
+    if len(reasons) > _UNDECIDED_MAX:
+        yield f"  … and {len(reasons) - _UNDECIDED_MAX} more in the report"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _VALUE_MAX else f"{text[:_VALUE_MAX]}… ({len(text)} characters)"
+
+
+def _word(words: str, number: int) -> str:
+    return words.removesuffix("s") if number == 1 else words

@@ -1,0 +1,105 @@
+"""What a user sees: results on stdout, notices and progress on stderr, nothing acts on a terminal.
+
+Text from instances, files and brokers is escaped here; rich's markup is switched off throughout.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, final
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from expectations.neutral import printable
+
+
+def _console(*, stderr: bool) -> Console:
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def escaped(text: object) -> str:
+    """Text with everything visible that a terminal or a reader's eye could be misled by."""
+    return printable(str(text))
+
+
+def show(*lines: str | tuple[str, str]) -> None:
+    """Write lines of a result: a text, or a text with its style.
+
+    On a terminal a line that is too long goes on below, indented deeper; a file gets it whole.
+    """
+    out = _console(stderr=False)
+    for line in lines:
+        text, style = line if isinstance(line, tuple) else (line, "")
+        for piece in _folded(escaped(text), out):
+            out.print(Text(piece, style=style))
+
+
+def _folded(line: str, out: Console) -> list[str]:
+    if not out.is_terminal or len(line) <= out.width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(
+        line,
+        out.width,
+        subsequent_indent=indent,
+        drop_whitespace=True,
+        break_on_hyphens=False,
+    )
+
+
+def show_json(document: Any) -> None:
+    """Write one JSON document on one line; what is not ASCII is escaped by JSON itself."""
+    sys.stdout.write(json.dumps(document, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+def notice(text: object) -> None:
+    """Write one line to stderr."""
+    _console(stderr=True).print(Text(f"tallystick: {escaped(text)}"))
+
+
+@final
+class Progress:
+    """What a long command is doing: a line that changes on a terminal, lines that stay elsewhere."""
+
+    def __init__(self, status: Status | None, console: Console) -> None:
+        self._status = status
+        self._console = console
+        self._last = ""
+
+    def now(self, text: str) -> None:
+        """Say what happens now."""
+        text = escaped(text)
+        if self._status is not None:
+            self._status.update(Text(text))
+        elif text != self._last:
+            self._console.print(Text(f"tallystick: {text}"))
+        self._last = text
+
+    def done(self, text: str) -> None:
+        """Say what has happened, in a line that stays."""
+        self._console.print(Text(f"tallystick: {escaped(text)}"))
+
+    def count(self, text: str) -> None:
+        """Show numbers that change all the time, where a line can change."""
+        if self._status is not None:
+            self._status.update(Text(escaped(text)))
+
+
+@contextmanager
+def progress(first: str) -> Iterator[Progress]:
+    """Show progress on stderr while the block runs."""
+    console = _console(stderr=True)
+    if console.is_terminal:
+        with console.status(Text(escaped(first))) as status:
+            yield Progress(status, console)
+    else:
+        shown = Progress(None, console)
+        shown.now(first)
+        yield shown
