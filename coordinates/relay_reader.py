@@ -123,9 +123,8 @@ class RelayReader(LogReader):
         if event.type == EventType.ROTATE:
             return self._read_rotate(event, text or "")
         if event_class == EventClass.FRAMING:
-            if not is_own:
-                self._move_source(event)
-            return Mark.FILE if is_own else Mark.FRAMING
+            # STOP: a receiver never copies the source's, so it is the replica's own.
+            return Mark.FILE
         if event_class == EventClass.OPENER:
             self._judge_gtid_text(event, text)
         if not is_own:

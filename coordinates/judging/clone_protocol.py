@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coordinates.errors import GtidSetParseError
+from coordinates.gtid import Gtid, GtidSet
 from coordinates.invariants.clone import CLONE_PROTOCOL, PURGE_WAITS_FOR_GTID_PERSIST
 
 if TYPE_CHECKING:
@@ -90,9 +92,8 @@ class CloneProtocol:
         """Take one ``gtid_persister`` record."""
         step = body.get("step")
         trx_no = body.get("trx_no")
-        if step == "commit" and isinstance(trx_no, int) and body.get("gtid"):
-            if len(self._pending) < PENDING_MAX:
-                self._pending[str(body["gtid"])] = trx_no
+        if step == "commit" and isinstance(trx_no, int):
+            self._committed(str(body.get("gtid")), trx_no)
         elif step == "write":
             self._written(body, ts)
         elif step == "purge" and isinstance(trx_no, int):
@@ -100,9 +101,25 @@ class CloneProtocol:
         elif step == "recover":
             self._pending = {}
 
+    def _committed(self, gtid: str, trx_no: int) -> None:
+        try:
+            Gtid.parse(gtid)
+        except GtidSetParseError:
+            return
+        if len(self._pending) < PENDING_MAX:
+            self._pending[gtid] = trx_no
+
     def _written(self, body: Mapping[str, Any], ts: int) -> None:
-        for gtid in body.get("gtids") or ():
-            self._pending.pop(str(gtid), None)
+        gtids = body.get("gtids") or ""
+        try:
+            written = GtidSet.parse(gtids if isinstance(gtids, str) else ",".join(gtids))
+        except (GtidSetParseError, TypeError):
+            # Which of them are in the table now is unknown.
+            self._pending = {}
+            return
+        self._pending = {
+            gtid: trx_no for gtid, trx_no in self._pending.items() if gtid not in written
+        }
         number = body.get("trx_num_gtid")
         if not isinstance(number, int):
             return
