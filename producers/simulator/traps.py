@@ -104,7 +104,7 @@ _TRAPS = (
         "reset_replica_all",
         "T5",
         "RESET REPLICA ALL: the channel disappears from the list",
-        {"auto_position": True, "topology": "multi_source"},
+        {"auto_position": True, "topology": "diamond"},
         trap_acts.reset_replica_all,
     ),
     Trap(
