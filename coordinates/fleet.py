@@ -78,8 +78,8 @@ class FleetAudit:
         self.disabled = disabled
         self.members: dict[str, _Member] = {}
         self.ledgers: dict[str, Ledger] = {}
-        self.fleet = Fleet(self.ledgers)
         self.origins = Origins()
+        self.fleet = Fleet(self.ledgers, self.origins)
         self.queues: dict[QueueKey, Queue] = {}
         self.told_clashes: set[tuple[str, str, str]] = set()
         self.told_unknown: set[str] = set()
@@ -198,12 +198,10 @@ class FleetAudit:
         if channel.lineage != before:
             self.origins.end_logs(fact.instance_id, stream, fact.ts)
         for sid, which in _by_sid(sids, local):
-            replica.received.add_gnos(sid, arrays["group_gno"][which])
+            channel.received.add_gnos(sid, arrays["group_gno"][which])
         self._claim(fact, (stream, channel.lineage), sids)
 
     def _claim(self, fact: Fact, log: tuple[str, int], sids: list[str]) -> None:
-        if GTID_ORIGIN_AGREEMENT.name in self.disabled:
-            return
         arrays = fact.arrays
         for sid, which in _by_sid(sids, arrays["group_sid"]):
             self.origins.claim(
@@ -263,7 +261,7 @@ class FleetAudit:
         channel.lineage = body.get("channel_lineage", channel.lineage)
         if action == "reset_all":
             self._queue_groups(member, channel, Place.of(fact), (), is_row=False)
-            del replica.channels[name]
+            replica.leave(name)
 
     def _gtids_assigned(self, fact: Fact, member: _Member) -> None:
         added = GtidSet.parse(fact.body["added"])
@@ -331,6 +329,7 @@ class FleetAudit:
             self._note_unknown(member, channel, place)
             return
         row = ChannelSaid(
+            instance_id=member.ledger.instance_id,
             place=place,
             server_id=member.ledger.server_id,
             retrieved=retrieved,
@@ -372,7 +371,7 @@ class FleetAudit:
         row = ReplicaExecuted(
             instance_id=ledger.instance_id,
             place=place,
-            executed=executed - member.replica.assigned,
+            executed=member.replica.unexplained(executed),
             server_uuid=ledger.uuid_at(place.ts),
             group_uuid=ledger.group_uuid,
         )
@@ -430,7 +429,7 @@ class FleetAudit:
         if not channel.runs:
             channel.queued_ts = place.ts
             return
-        known = (member.ledger.logged(), member.ledger.beyond, member.replica.received.freeze())
+        known = (member.ledger.logged(), member.ledger.beyond, *member.replica.received())
         row: GroupsQueued | None = channel.hand_on(
             place, member.replica.sids, (*known, *told), is_row=is_row
         )
@@ -464,8 +463,9 @@ class FleetAudit:
             if queue.items:
                 self._settle_queue(key, queue)
         self._tell_clashes()
-        for contradiction in self.origins.contradictions(self._moved):
-            self._tell_contradiction(contradiction)
+        if GTID_ORIGIN_AGREEMENT.name not in self.disabled:
+            for contradiction in self.origins.contradictions(self._moved):
+                self._tell_contradiction(contradiction)
         self._moved.clear()
 
     def _settle_queue(self, key: QueueKey, queue: Queue) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coordinates.comparing.origins import Origins
     from coordinates.ledger import Ledger
 
 _BY_INSTANCE = "i:"
@@ -38,10 +39,11 @@ def describe_source(key: str) -> str:
 
 
 class Fleet:
-    """The instances by name and by `server_uuid`."""
+    """The instances by name and by `server_uuid`, and what their logs claim of GTIDs."""
 
-    def __init__(self, ledgers: Mapping[str, Ledger]) -> None:
+    def __init__(self, ledgers: Mapping[str, Ledger], origins: Origins) -> None:
         self._ledgers = ledgers
+        self.origins = origins
         self.holders: dict[str, list[str]] = {}
 
     def learn(self, server_uuid: str, instance_id: str) -> None:

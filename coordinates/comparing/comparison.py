@@ -57,6 +57,7 @@ Answer = Union[list[Problem], Undecided, Waiting]
 class ChannelSaid:
     """What one log_status row of a replica said of a channel."""
 
+    instance_id: str
     place: Place
     server_id: int | None
     retrieved: GtidSet | None
@@ -73,6 +74,7 @@ class ChannelSaid:
     def dump(self, arrays: dict[str, npt.NDArray[Any]], name: str) -> list[Any]:
         """For the state bytes."""
         return [
+            self.instance_id,
             self.place,
             self.server_id,
             _text(self.retrieved),
@@ -87,8 +89,9 @@ class ChannelSaid:
     @classmethod
     def load(cls, values: list[Any], arrays: dict[str, npt.NDArray[Any]], name: str) -> ChannelSaid:
         """Inverse of `dump`."""
-        place, server_id, retrieved, has, read, executed, *rest = values
+        instance_id, place, server_id, retrieved, has, read, executed, *rest = values
         return cls(
+            instance_id,
             Place(*place),
             server_id,
             _set(retrieved),

@@ -61,10 +61,12 @@ def judge_received(
     if fleet.is_ambiguous(source, ts):
         return Undecided(AMBIGUOUS)
     own = said.retrieved.restrict(server_uuid)
-    missing = own - state.logged - state.declared
+    # After RESET the numbers begin again: a number that both have may mean two transactions.
+    disputed = own & fleet.origins.differing(said.instance_id, ts, source.instance_id, state.ts)
+    missing = (own - state.logged - state.declared) | disputed
     if not missing:
         return []
-    if _is_older_than_lineage(said.retrieved_ts, state) and own.isdisjoint(state.logged):
+    if not disputed and _is_older_than_lineage(said.retrieved_ts, state) and own.isdisjoint(state.logged):
         return Undecided(
             "the source began a new binary log and has not logged anything under the retrieved GTIDs"
         )

@@ -326,6 +326,16 @@ class Origins:
                 )
         return found
 
+    def differing(self, first: str, first_ts: int, second: str, second_ts: int) -> GtidSet:
+        """GTIDs whose origin one instance claims otherwise than another, each at its own time."""
+        if not self.is_contested:
+            return GtidSet.EMPTY
+        one = self.instance(first).state_at(first_ts)
+        two = self.instance(second).state_at(second_ts)
+        if one is None or two is None:
+            return GtidSet.EMPTY
+        return _differing(one.logs, two.logs)
+
     def origins_in(self, instance_id: str, sid: str, gno: int, ts: int) -> list[Origin]:
         """What an instance's logs claim of one GTID at `ts`."""
         state = self.instance(instance_id).state_at(ts)

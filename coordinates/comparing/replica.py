@@ -1,4 +1,4 @@
-"""What the fleet's audit remembers of an instance as a replica: its channels and what they queued."""
+"""An instance as a replica: its channels, and what they have queued."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ class ReplicaChannel:
         queued_ts: Time of the last row: what has not been handed on was queued behind it.
         connects, begins: What happened since the last group queued.
         first_queued: The first group since the instance's data was cloned.
+        received: GTIDs of everything that it has ever queued.
     """
 
     name: str
@@ -67,6 +68,7 @@ class ReplicaChannel:
     connects: bool = True
     begins: bool = True
     first_queued: FirstQueued | None = None
+    received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     runs: list[Run] = field(default_factory=list)
 
     @property
@@ -135,7 +137,8 @@ class Replica:
     """One instance as a replica.
 
     Attributes:
-        received: GTIDs that any of its channels has ever queued.
+        left: GTIDs that came through channels which are gone, while others remained.
+        left_uuids: Those channels' sources.
         assigned: GTIDs that SET gtid_purged has given it.
         data_lineage: How many data directories it has had.
         clone_peer, clone_ts: Donor and time of the last clone that the journal has told of.
@@ -147,7 +150,8 @@ class Replica:
         self.channels: dict[str, ReplicaChannel] = {}
         self.sids: list[str] = []
         self._sid_index: dict[str, int] = {}
-        self.received = GrowingGtidSet()
+        self.left = GtidSet.EMPTY
+        self.left_uuids: list[str] = []
         self.assigned = GtidSet.EMPTY
         self.data_lineage: int | None = None
         self.clone_peer: str | None = None
@@ -195,6 +199,27 @@ class Replica:
     def begin_data_lineage(self) -> None:
         """Another data directory: its channels are those of the copy, until told otherwise."""
         self.channels = {}
+        self.left = GtidSet.EMPTY
+        self.left_uuids = []
+
+    def received(self) -> tuple[GtidSet, ...]:
+        """What its channels have ever queued."""
+        return (self.left, *(channel.received.freeze() for channel in self.channels.values()))
+
+    def leave(self, name: str) -> None:
+        """RESET REPLICA ALL: the channel is gone, and what came through it stays."""
+        channel = self.channels.pop(name)
+        if any(other.has_source and other.is_listed for other in self.channels.values()):
+            self.left = self.left | channel.received.freeze()
+            if channel.source_uuid is not None and channel.source_uuid not in self.left_uuids:
+                self.left_uuids.append(channel.source_uuid)
+
+    def unexplained(self, executed: GtidSet) -> GtidSet:
+        """What was executed, without what an operator assigned or a source of before sent."""
+        rest = executed - self.assigned - self.left
+        for server_uuid in self.left_uuids:
+            rest = rest.without_uuid(server_uuid)
+        return rest
 
     def cloned(self, body: Mapping[str, Any], ts: int) -> None:
         """A step of the clone protocol with this instance as the recipient."""
@@ -218,13 +243,16 @@ class Replica:
                 for name in ("ends", "sid", "gno"):
                     arrays[f"r{number}.{at}.{of_run}.{name}"] = _joined(getattr(run, name))
             values = {
-                name: getattr(channel, name) for name in ReplicaChannel.__slots__ if name != "runs"
+                name: getattr(channel, name)
+                for name in ReplicaChannel.__slots__
+                if name not in ("runs", "received")
             }
-            channels.append([values, runs])
+            channels.append([values, str(channel.received.freeze()), runs])
         return {
             "channels": channels,
             "sids": self.sids,
-            "received": str(self.received.freeze()),
+            "left": str(self.left),
+            "left_uuids": self.left_uuids,
             "assigned": str(self.assigned),
             "data_lineage": self.data_lineage,
             "clone_peer": self.clone_peer,
@@ -237,10 +265,11 @@ class Replica:
         self, document: Mapping[str, Any], number: int, arrays: Mapping[str, npt.NDArray[Any]]
     ) -> None:
         """Inverse of `dump`."""
-        for at, (values, runs) in enumerate(document["channels"]):
+        for at, (values, received, runs) in enumerate(document["channels"]):
             channel = self.channel(values["name"])
             for name, value in values.items():
                 setattr(channel, name, value)
+            channel.received = GrowingGtidSet(GtidSet.parse(received))
             first = values["first_queued"]
             channel.first_queued = None if first is None else tuple(first)
             for of_run, (base_name, file_number, connects, begins) in enumerate(runs):
@@ -250,7 +279,8 @@ class Replica:
                 channel.runs.append(run)
         self.sids = list(document["sids"])
         self._sid_index = {sid: index for index, sid in enumerate(self.sids)}
-        self.received = GrowingGtidSet(GtidSet.parse(document["received"]))
+        self.left = GtidSet.parse(document["left"])
+        self.left_uuids = list(document["left_uuids"])
         self.assigned = GtidSet.parse(document["assigned"])
         self.data_lineage = document["data_lineage"]
         self.clone_peer = document["clone_peer"]
