@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 FIRST_POSITION = 4
+FIRST_NUMBER = 1
 XID_GROUPS_REMEMBERED = 64
 ABSENT = -1
 FIELD_MASK = 2**32 - 1
@@ -91,8 +92,11 @@ class BinlogReader(LogReader):
     def _switch_file(self, event: Event, base_name: str, file_number: int) -> bool:
         is_known = self.base_name == base_name and self.end >= 0
         if self.base_name == base_name and file_number < self.file_number:
-            self._judge_old_file(event, file_number)
-            return False
+            if self.end >= 0:
+                self._judge_old_file(event, file_number)
+                return False
+            # Behind a gap: a RESET went unseen, or the observer began anew further back.
+            self.begin_lineage("unseen")
         if is_known:
             self._judge_next_number(base_name, file_number)
             self._file_ended(self.file_number, self.end)
@@ -101,7 +105,8 @@ class BinlogReader(LogReader):
                 self._malformed_group(event, f"it goes on in file number {file_number}")
             else:
                 self.group_state = GroupState.IDLE
-        if self.base_name is None and self.oldest_file is None:
+        if self.base_name is None and self.oldest_file is None and file_number == FIRST_NUMBER:
+            # Of another first file nobody knows how many are older.
             self.oldest_file = file_number
         self.base_name = base_name
         self.file_number = file_number
@@ -118,6 +123,7 @@ class BinlogReader(LogReader):
             self.file_events = 2
             self.last_sequence_number = ABSENT
             self.logged_is_complete = False
+            self.group_state = GroupState.RESYNC
         return True
 
     def _judge_old_file(self, event: Event, file_number: int) -> None:
@@ -612,8 +618,14 @@ class BinlogReader(LogReader):
         self.tell()
         self.reporter.fact(FactKind.GAP, {})
 
+    def mark_gap(self) -> None:
+        """Records are missing, maybe with a RESET among them: nothing of before bounds what comes."""
+        super().mark_gap()
+        self.forget_logged()
+        self.oldest_file = None
+
     def begin_lineage(self, reason: str) -> None:
-        """The binary log begins anew: RESET, clone or restore."""
+        """The binary log begins anew: RESET, clone, restore, or unseen behind a gap."""
         self.lineage += 1
         self.base_name = None
         self.end = -1

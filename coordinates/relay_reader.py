@@ -15,7 +15,7 @@ from coordinates.gtid import GtidSet
 from coordinates.invariants.log_stream import RELAY_SOURCE_POS_MONOTONE
 from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
 from coordinates.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG
-from coordinates.log_reader import EventClass, LogReader
+from coordinates.log_reader import EventClass, GroupState, LogReader
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -93,9 +93,10 @@ class RelayReader(LogReader):
             if is_old:
                 return False
             self.begin_lineage()
-        if self.base_name is None and event.start > FIRST_POSITION:
-            self.received_is_complete = False
         is_known = self.base_name == base_name and self.end >= 0
+        if not is_known and event.start > FIRST_POSITION:
+            self.group_state = GroupState.RESYNC
+            self.received_is_complete = False
         self.base_name = base_name
         self.file_number = file_number
         self.offsets_doubtful = False
