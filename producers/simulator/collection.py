@@ -42,6 +42,13 @@ def request(fleet: Fleet, collection_id: str, requested_at: int) -> None:
 
 
 def _read_tables(fleet: Fleet, instance: Instance, collection_id: str, requested_at: int) -> None:
+    if instance.is_collecting:
+        again = fleet.now + _STATEMENT_US[1]
+        fleet.clock.schedule(
+            again, instance, _read_tables, fleet, instance, collection_id, requested_at
+        )
+        return
+    instance.is_collecting = True
     body: dict[str, Any] = {"collection_id": collection_id, "requested_at": requested_at}
     if not instance.is_running:
         body["error"] = {"unreachable": True}
@@ -141,6 +148,7 @@ def _read_log_status(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> 
 
 
 def _write(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    instance.is_collecting = False
     changed = fleet.hooks.on_row(fleet, instance, body)
     if changed is not None:
         instance.journal.fact(RecordType.LOG_STATUS, changed)

@@ -350,6 +350,8 @@ class Instance:
     persister: GtidPersister | None = None
     clone_status: dict[str, Any] | None = None
     """Row of performance_schema.clone_status once a clone was made here."""
+    is_collecting: bool = False
+    """Whether a collector reads here: it asks one instance one collection after the other."""
     fail_column: str | None = None
     """Column that the next collection cannot collect (3722)."""
     relay_log_recovery: bool = True

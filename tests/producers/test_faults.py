@@ -142,7 +142,7 @@ def test_an_event_fault_changes_one_event_and_no_other(name: str) -> None:
 
 
 def test_a_corrupted_text_differs_in_one_character() -> None:
-    """F1 replaces a digit and nothing else."""
+    """F1 replaces the last digit and nothing else."""
     true, told = (
         record["row"]["LOCAL"]["gtid_executed"] for record in _changed("gtid_text_corrupted")
     )

@@ -417,6 +417,7 @@ _ALL: Final = (
         "a source is reset and numbers its new groups as the old ones, which a replica keeps",
         "gtid_origin_agreement", "received_within_source_logged",
         heals=False,
+        bears_acts=False,
     ),
     _fault(
         59, "phantom_group_received",

@@ -554,12 +554,14 @@ def _event_ends(logged: LoggedGroup) -> Iterator[int]:
 
 
 def _unread_groups(channel: Channel) -> Iterator[tuple[BinlogFile, LoggedGroup]]:
-    """The groups of the source behind Rd_c."""
+    """The groups of the source behind Rd_c that the channel never received."""
     read = _coordinate(*channel.read)
     for file in channel.source.binlog.files:
         if file.number >= read[0]:
             for logged in file.groups():
-                if (file.number, logged.start) >= read:
+                group = logged.group
+                is_new = group.sid is None or (group.sid, group.gno) not in channel.retrieved
+                if (file.number, logged.start) >= read and is_new:
                     yield file, logged
 
 

@@ -140,25 +140,32 @@ class SourceLosesCommits(Injector):
 
 
 class GnoReusedAfterReset(Injector):
-    """F58: RESET on a source that has replicas; what it did not write itself is given back."""
+    """F58: RESET on a source that has replicas; what it did not write itself is given back.
 
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Reset the first source that a replica has received from."""
-        fleet.clock.schedule(fleet.fault_at, None, self._reset, fleet)
+    It comes while a replica is asked for its row: the source, asked a little later, is still far
+    from having numbered as many groups again.
+    """
 
-    def _reset(self, fleet: Fleet) -> None:
-        for instance in fleet.instances.values():
-            own = instance.server_uuid
-            has_spread = any((own, 1) in channel.retrieved for channel in instance.subscribers)
-            if not is_pure_source(instance) or not instance.is_running or not has_spread:
-                continue
-            foreign = GtidIntervals.of(*instance.executed.to_gtid_set().without_uuid(own))
-            self.mark(fleet, instance)
-            administration.reset_binary_logs(fleet, instance)
-            if foreign:
-                administration.set_gtid_purged(fleet, instance, foreign)
-            return
-        fleet.clock.schedule(fleet.now + _RETRY_US, None, self._reset, fleet)
+    def on_collect_step(
+        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+    ) -> bool:
+        """Reset the source of the replica that is asked."""
+        if step == "enter" and self.is_due(fleet):
+            for channel in instance.channels.values():
+                own = channel.source.server_uuid
+                has_spread = all((own, gno) in channel.retrieved for gno in (1, 2))
+                if has_spread and is_pure_source(channel.source) and channel.source.is_running:
+                    self._reset(fleet, channel.source)
+                    break
+        return True
+
+    def _reset(self, fleet: Fleet, source: Instance) -> None:
+        own = source.server_uuid
+        foreign = GtidIntervals.of(*source.executed.to_gtid_set().without_uuid(own))
+        self.mark(fleet, source)
+        administration.reset_binary_logs(fleet, source)
+        if foreign:
+            administration.set_gtid_purged(fleet, source, foreign)
 
 
 class PhantomGroupReceived(Injector):
