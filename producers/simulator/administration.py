@@ -99,9 +99,22 @@ def reconnect(fleet: Fleet, channel: Channel) -> None:
 
 
 def change_source(
-    fleet: Fleet, channel: Channel, source: Instance, *, ignore_server_ids: tuple[int, ...] = ()
+    fleet: Fleet,
+    channel: Channel,
+    source: Instance,
+    *,
+    ignore_server_ids: tuple[int, ...] = (),
+    position: tuple[str, int] | None = None,
 ) -> None:
-    """CHANGE REPLICATION SOURCE TO: a new channel lineage; receiver and applier stand still."""
+    """CHANGE REPLICATION SOURCE TO: a new channel lineage; receiver and applier stand still.
+
+    Args:
+        fleet: The fleet.
+        channel: The channel.
+        source: Its source from now on.
+        ignore_server_ids: Servers whose groups are left out.
+        position: Where a channel without auto-position begins; None: at the first file.
+    """
     assert not channel.receiver_runs
     assert not channel.applier_runs
     if channel in channel.source.subscribers:
@@ -118,6 +131,9 @@ def change_source(
         "source_instance": source.instance_id,
         "auto_position": channel.auto_position,
     }
+    if position is not None and not channel.auto_position:
+        channel.read = channel.executed = position
+        body["source_log_file"], body["source_log_pos"] = position
     if ignore_server_ids:
         body["ignore_server_ids"] = list(ignore_server_ids)
         body["filtered"] = True

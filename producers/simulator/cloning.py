@@ -73,7 +73,7 @@ def clone(
         "BINLOG_POSITION": offset,
         "GTID_EXECUTED": donor.executed.server_text(),
     }
-    administration.change_source(fleet, channel, donor)
+    administration.change_source(fleet, channel, donor, position=(file, offset))
     administration.start_replication(fleet, channel)
     recipient.blocked_until = recipient.journal.tick(_STAGE_US)
 

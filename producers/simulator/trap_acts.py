@@ -205,7 +205,7 @@ def number_by_group(fleet: Fleet) -> None:
         source.gno_block = 1 + place * _GNO_BLOCK
         _at(fleet, 0.3, source, _change_view, source)
         block = 1 + (place + 5) * _GNO_BLOCK
-        fleet.clock.schedule(_moment(fleet, 0.6), source, setattr, source, "gno_block", block)
+        _at(fleet, 0.6, source, _take_block, source, group_name, block)
 
 
 def ignore_server_id(fleet: Fleet) -> None:
@@ -355,6 +355,12 @@ def _change_view(fleet: Fleet, instance: Instance) -> None:
         commit.commit(fleet, instance, group)
 
 
+def _take_block(fleet: Fleet, instance: Instance, group_name: str, first: int) -> None:
+    """The group hands out the next block of GNOs, if the member still numbers by the group."""
+    if instance.automatic_sid == group_name and fleet.now < fleet.load_ends_at:
+        instance.gno_block = first
+
+
 def _change_to_filtered(fleet: Fleet, channel: Channel, ids: tuple[int, ...]) -> None:
     administration.stop_replication(fleet, channel)
     administration.change_source(fleet, channel, channel.source, ignore_server_ids=ids)
@@ -373,6 +379,7 @@ def _upgrade(fleet: Fleet, instance: Instance) -> None:
     instance.version = _UPGRADED_VERSION
     if instance.writes:
         instance.automatic_sid = f"{instance.server_uuid}:batch"
+        instance.gno_block = 1
 
 
 def _fail_flush(fleet: Fleet, instance: Instance) -> None:
