@@ -7,7 +7,7 @@ and absorbed, and what cannot be read is kept aside with its reason.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -285,10 +285,10 @@ def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
 def audit_blocks(blocks: DataFrame, *, disabled: frozenset[str] = frozenset()) -> DataFrame:
     """Rows of ``schema.BLOCK_ROWS``, from wherever they come, to rows of ``schema.AUDIT_ROWS``."""
     grouped = blocks.groupBy("instance_id")
-    audited: DataFrame = grouped.transformWithStateInPandas(
+    audited = grouped.transformWithStateInPandas(
         BlockAuditor(disabled),
         outputStructType=AUDIT_ROWS,
         outputMode="Append",
         timeMode="None",
     )
-    return audited
+    return cast("DataFrame", audited)

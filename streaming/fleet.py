@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from coordinates.audit import AuditOutput
     from coordinates.cut import Cut
+    from coordinates.fleet import FleetOutput
     from streaming.checkpoint import CheckpointLocation
     from streaming.progress import Metrics
     from streaming.sinks import KafkaSink, ParquetSink
@@ -193,7 +194,7 @@ class FleetStep:
 
     def _is_caught_up(self, content: BatchContent) -> bool:
         # Told by the rows alone, so that a retried micro-batch tells the same. Spark fills a limited
-        # one up to a few blocks, as it shares the limit out among the topic's partitions.
+        # one but for a few blocks, as it shares the limit out among the topic's partitions.
         if self._backlog_blocks is None:
             return True
         return content.blocks + len(content.dead_letters) < BACKLOG_SHARE * self._backlog_blocks
@@ -209,7 +210,11 @@ class FleetStep:
         """
         facts = [fact for instance in instances for fact in instance.facts]
         cuts = [cut for instance in instances for cut in instance.cuts]
-        outputs = [*instances, self._fleet.absorb(facts), self._fleet.finish()]
+        outputs: list[AuditOutput | FleetOutput] = [
+            *instances,
+            self._fleet.absorb(facts),
+            self._fleet.finish(),
+        ]
         rounds, missing = self._rounds.absorb(cuts, {})
         closed, more_missing = self._rounds.finish()
         self._deliver(
