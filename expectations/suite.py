@@ -135,9 +135,9 @@ def _expectations() -> Iterator[BatchExpectation]:
         "The applier is not further in the source's log than the receiver.",
     )
     yield _made(
-        rules.ExpectRetrievedGtidsToEqualReceived,
+        rules.ExpectRetrievedGtidsToBeReceived,
         error,
-        "Retrieved_Gtid_Set is what the retained relay logs hold.",
+        "Retrieved_Gtid_Set names only what the retained relay logs hold.",
     )
     yield _made(rules.ExpectLsnsToBeInOrder, critical, "The redo checkpoint is not beyond the LSN.")
     yield _made(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from coordinates.verdict import Severity, Verdict
 from expectations.judgement import JudgedRow, Outcome, Tally
 from expectations.judges._reading import forget_texts
 from expectations.neutral import neutralise, restore
+from expectations.rules import ExpectAuditToAgreeWithTheHalves
 from expectations.suite import build_suite
 from expectations.validation import CollectionValidation, ExpectationResult, RowResult
 
@@ -111,7 +112,7 @@ class CollectionValidator:
             if engine == "spark":
                 frame.unpersist()
         return CollectionValidation(
-            collection_id, _verdict(results), results, (), run_id.run_name, engine
+            collection_id, _verdict(results, cuts), results, (), run_id.run_name, engine
         )
 
 
@@ -188,14 +189,39 @@ def _error_of(exception_info: Any) -> str:
     return "the expectation gave no result"
 
 
-def _verdict(results: Iterable[ExpectationResult]) -> Verdict:
-    """Rules that apply to no row say nothing; if no rule held anywhere, nothing is known."""
-    outcomes = {result.outcome for result in results}
+def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdict:
+    """Merge the answers of the expectations.
+
+    Rules that apply to no row say nothing; if no rule held anywhere, nothing is known. Where the
+    halves of a cut differ and the audit, which has seen the whole journal, does not call it broken,
+    two checkers contradict each other: that is UNDECIDED until somebody has looked.
+    """
+    said_broken = {(cut.instance_id, cut.channel): frozenset(cut.broken.split(",")) for cut in cuts}
+    outcomes = {
+        Outcome.UNDECIDED if _is_contested(result, said_broken) else result.outcome
+        for result in results
+    }
     if Outcome.BROKEN in outcomes:
         return Verdict.INCONSISTENT
     if Outcome.UNDECIDED in outcomes or Outcome.HELD not in outcomes:
         return Verdict.UNDECIDED
     return Verdict.CONSISTENT
+
+
+def _is_contested(
+    result: ExpectationResult,
+    said_broken: Mapping[tuple[str | None, str | None], frozenset[str]],
+) -> bool:
+    if result.outcome is not Outcome.BROKEN:
+        return False
+    if result.expectation == ExpectAuditToAgreeWithTheHalves.expectation_type:
+        return True
+    if result.invariant is None or len(result.broken) < result.tally.broken:
+        return False
+    return all(
+        result.invariant not in said_broken.get((row.instance_id, row.channel), frozenset())
+        for row in result.broken
+    )
 
 
 def _not_validated(collection_id: str, reason: str) -> CollectionValidation:

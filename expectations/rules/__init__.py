@@ -26,7 +26,7 @@ from expectations.rules.gtid import (
     ExpectOwnedGtidsToBeWellFormed,
     ExpectPurgedGtidsNotToShrink,
     ExpectPurgedGtidsToBeExecuted,
-    ExpectRetrievedGtidsToEqualReceived,
+    ExpectRetrievedGtidsToBeReceived,
 )
 from expectations.rules.redo import (
     ExpectLsnNotToFall,
@@ -61,6 +61,6 @@ __all__ = [
     "ExpectPurgedGtidsNotToShrink",
     "ExpectPurgedGtidsToBeExecuted",
     "ExpectRelayLogPositionToBeOnWrittenBoundary",
-    "ExpectRetrievedGtidsToEqualReceived",
+    "ExpectRetrievedGtidsToBeReceived",
     "ExpectVerdictToBeKnown",
 ]

@@ -76,8 +76,8 @@ class ExpectOwnedGtidsNotToBeExecuted(RowRuleExpectation):
     gtid_owned_column: str = "gtid_owned"
 
 
-class ExpectRetrievedGtidsToEqualReceived(RowRuleExpectation):
-    """Expect Retrieved_Gtid_Set to be exactly what the retained relay logs hold."""
+class ExpectRetrievedGtidsToBeReceived(RowRuleExpectation):
+    """Expect Retrieved_Gtid_Set to name only what the retained relay logs hold."""
 
     rule: ClassVar[RowRule] = RULES["retrieved_received"]
 

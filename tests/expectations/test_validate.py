@@ -72,6 +72,20 @@ def test_a_broken_row_is_named_with_its_witness(validator):
     assert row.witness == f"{U}:1021-1023"
 
 
+def test_checkers_that_contradict_each_other_leave_the_verdict_open(validator):
+    """The halves differ and the audit does not say so: reported, and no claim about the server."""
+    cuts = collection_cuts(2)
+    cuts[1] = replace(cuts[1], gtid_executed=f"{U}:1-1025")
+    validation = validator.validate(cuts)
+    assert validation.verdict is Verdict.UNDECIDED
+    assert [result.expectation for result in validation.failed] == [
+        "expect_executed_gtids_to_be_logged",
+        "expect_audit_to_agree_with_the_halves",
+    ]
+    cuts[2] = replace(cuts[2], verdict="INCONSISTENT", broken="relay_info_coordinates_paired")
+    assert validator.validate(cuts).verdict is Verdict.INCONSISTENT
+
+
 @pytest.mark.parametrize(
     "column", ["gtid_executed", "gtid_purged", "gtid_owned", "lsn", "journal_gtid_set"]
 )
@@ -153,6 +167,7 @@ def test_positions_beyond_the_exactness_of_floats_are_compared_exactly(validator
         channel_cut(2),
     ]
     (failed,) = (r for r in validator.validate(cuts).failed if r.invariant)
+    assert len(failed.broken) == 1
     assert failed.expectation == "expect_binary_log_position_to_be_on_group_boundary"
 
 
