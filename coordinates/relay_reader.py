@@ -32,8 +32,9 @@ WRAP = 2**32
 WRAP_ZONE = 2**30
 """An event is at most 1 GiB, so a field can only have wrapped from within 1 GiB below 2^32."""
 
-QUEUE_COLUMNS = 6
-Q_FILE, Q_END, Q_SOURCE_FILE, Q_SOURCE_END, Q_SID, Q_GNO = range(QUEUE_COLUMNS)
+QUEUE_COLUMNS = 7
+Q_FILE, Q_END, Q_SOURCE_FILE, Q_SOURCE_END, Q_SID, Q_GNO, Q_TYPE = range(QUEUE_COLUMNS)
+"""`Q_TYPE`: the event that ends the group."""
 QUEUE_MAX = 16384
 QUEUE_KEPT_BEHIND = 64
 
@@ -119,7 +120,7 @@ class RelayReader(LogReader):
             return Mark.HEADER
         if event.type == EventType.FORMAT_DESCRIPTION:
             if not is_own and event.start > FIRST_POSITION:
-                self.drop_open_group()
+                self.interrupt_group()
             return Mark.FRAMING
         if event.type == EventType.ROTATE:
             return self._read_rotate(event, text or "")
@@ -142,12 +143,17 @@ class RelayReader(LogReader):
         )
         if is_own:
             return Mark.FILE
+        position = FIRST_POSITION if event.value == ABSENT else event.value
         if event.flags & FLAG_ARTIFICIAL or event.log_pos == 0:
-            self.drop_open_group()
+            here = (self.source_base, self.source_number, self.place_end)
+            if here == (base_name, number, position):
+                # By file and position a new connection goes on inside the group.
+                self.interrupt_group()
+            else:
+                self.drop_open_group()
             self.may_step_back = True
         self.tell()
         self.has_stepped_back |= self.source_base is None or bool(event.flags & FLAG_ARTIFICIAL)
-        position = FIRST_POSITION if event.value == ABSENT else event.value
         if base_name != self.source_base or (number, position) < (
             self.source_number,
             self.source_end,
@@ -251,6 +257,7 @@ class RelayReader(LogReader):
             self.place_end,
             group.sid,
             group.gno,
+            event.type,
         )
         self._queue_fresh.append(row)
         self._untold.append(
@@ -326,6 +333,7 @@ class RelayReader(LogReader):
         rows[:, Q_SOURCE_END] = fields[scan.ends]
         rows[:, Q_SID] = scan.sid
         rows[:, Q_GNO] = scan.gno
+        rows[:, Q_TYPE] = run["type"][scan.ends]
         self._enqueue(rows)
         self.source_end = self.place_end = int(fields[-1])
         self.has_fallen = False
@@ -401,7 +409,7 @@ class RelayReader(LogReader):
     def reconnected(self) -> None:
         """The receiver connected anew: the source position may step back."""
         self.may_step_back = True
-        self.drop_open_group()
+        self.interrupt_group()
 
     def lose_continuity(self) -> None:
         """Part of the relay file is missing: Q is a lower bound until the next PREVIOUS_GTIDS."""

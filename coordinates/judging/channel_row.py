@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coordinates.binlog import LogCoordinates, format_log_file_name
+from coordinates.binlog import EventType, LogCoordinates, format_log_file_name
 from coordinates.event_window import END, FILE, MARK, Mark
 from coordinates.gtid import GtidSet
 from coordinates.invariants.history import CHANNEL_POSITIONS_MONOTONE
@@ -22,7 +22,15 @@ from coordinates.invariants.snapshot import (
     RETRIEVED_MATCHES_RELAY,
 )
 from coordinates.judging.row import falls, same_family
-from coordinates.relay_reader import Q_END, Q_FILE, Q_GNO, Q_SID, Q_SOURCE_END, Q_SOURCE_FILE
+from coordinates.relay_reader import (
+    Q_END,
+    Q_FILE,
+    Q_GNO,
+    Q_SID,
+    Q_SOURCE_END,
+    Q_SOURCE_FILE,
+    Q_TYPE,
+)
 
 if TYPE_CHECKING:
     from coordinates.history import ChannelHistory
@@ -189,7 +197,7 @@ def _judge_applied_within_flushed(channel: _Channel) -> None:
 
 
 def _judge_exec_within_read(channel: _Channel) -> None:
-    state = channel.state
+    state, relay = channel.state, channel.relay
     read, executed = state.read, state.executed
     rule = EXEC_SOURCE_POS_WITHIN_READ
     if state.is_gtid_only:
@@ -197,6 +205,13 @@ def _judge_exec_within_read(channel: _Channel) -> None:
     elif read is None or executed is None or not same_family(read, executed):
         channel.undecided(rule, NOT_READ)
     elif executed <= read:
+        channel.holds(rule)
+    elif relay is None and channel.history.auto_position is not False:
+        channel.undecided(rule, "by GTID set a new connection begins further back; " + NO_RELAY)
+    elif relay is not None and relay.source_base != executed.base_name:
+        channel.undecided(rule, NO_RELAY)
+    elif relay is not None and (executed.file_number, executed.position) <= relay.source_high:
+        # A new connection began further back; the applier follows when it reads of it.
         channel.holds(rule)
     else:
         channel.broken(
@@ -355,7 +370,12 @@ def _judge_paired(channel: _Channel) -> None:
 
 
 def _judge_stored_applied(channel: _Channel) -> None:
-    """The relay log info row commits with the group: neither behind it nor beyond it."""
+    """The relay log info row commits with the group: neither behind it nor beyond it.
+
+    Groups that no XID ends need not move the row: statements that commit by themselves (ANALYZE,
+    FLUSH, MyISAM, XA PREPARE, empty groups) leave it until the next commit or relay log file, and
+    an atomic DDL writes it before the applied place moves.
+    """
     rule = RELAY_INFO_UPDATED_WITH_COMMIT
     row, state = channel.row, channel.state
     stored, applied = state.stored_applied, state.applied
@@ -373,17 +393,18 @@ def _judge_stored_applied(channel: _Channel) -> None:
         before is not None
         and same_family(before, stored)
         and stored < before <= applied
-        and _has_group_between(channel, stored, before)
+        and _has_commit_between(channel, stored, before)
     )
     committed = _committed_between(channel, stored, applied)
-    if not behind and committed is None and stored <= applied:
+    beyond = stored > applied and not _is_next_statement(channel, stored, applied)
+    if not behind and committed is None and not beyond:
         channel.holds(rule)
         return
     expected = applied if committed is None and not behind else committed or before
     channel.broken(
         rule,
         sentence=f"The relay log info row says {stored}, but groups up to {expected} are committed."
-        if stored < applied
+        if not beyond
         else f"The relay log info row says {stored}, beyond {applied}, where the applier stands.",
         observed=stored,
         observed_in="slave_relay_log_info, Relay_log_name and Relay_log_pos",
@@ -393,13 +414,29 @@ def _judge_stored_applied(channel: _Channel) -> None:
     )
 
 
-def _has_group_between(channel: _Channel, first: LogCoordinates, last: LogCoordinates) -> bool:
-    """Whether a remembered group ends beyond the first place and not beyond the last."""
+def _has_commit_between(channel: _Channel, first: LogCoordinates, last: LogCoordinates) -> bool:
+    """Whether a remembered XID lies beyond the first place and not beyond the last."""
     relay = channel.relay
     if relay is None or relay.base_name != first.base_name:
         return False
-    before_last = relay.applied_groups(last.file_number, last.position)
-    return len(before_last) > len(relay.applied_groups(first.file_number, first.position))
+    commits = [
+        int((groups[:, Q_TYPE] == EventType.XID).sum())
+        for groups in (
+            relay.applied_groups(first.file_number, first.position),
+            relay.applied_groups(last.file_number, last.position),
+        )
+    ]
+    return commits[1] > commits[0]
+
+
+def _is_next_statement(channel: _Channel, stored: LogCoordinates, applied: LogCoordinates) -> bool:
+    """Whether the stored place ends the one group behind the applied place, a statement."""
+    relay = channel.relay
+    if relay is None or relay.base_name != stored.base_name:
+        return False
+    groups = relay.applied_groups(stored.file_number, stored.position)
+    more = len(groups) - len(relay.applied_groups(applied.file_number, applied.position))
+    return more == 1 and int(groups[-1][Q_TYPE]) == EventType.QUERY
 
 
 def _committed_between(
@@ -420,7 +457,7 @@ def _committed_between(
         place = LogCoordinates(stored.base_name, int(group[Q_FILE]), int(group[Q_END]))
         if place <= stored:
             return None
-        if group[Q_SID] < 0:
+        if group[Q_SID] < 0 or group[Q_TYPE] != EventType.XID:
             continue
         gtid = GtidSet.from_gnos(relay.sids[int(group[Q_SID])], group[Q_GNO : Q_GNO + 1])
         if gtid <= first and gtid.isdisjoint(others):
