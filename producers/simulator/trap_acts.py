@@ -318,7 +318,7 @@ def _set_gtid_mode(fleet: Fleet, steps: tuple[str, ...]) -> None:
 
 
 def _commit_empty(fleet: Fleet, instance: Instance, uuid: str, gno: int) -> None:
-    if instance.is_running:
+    if instance.is_running and instance.gtid_mode != "OFF":
         group = workload.make_group(fleet.rng, GroupKind.EMPTY, instance.server_id, fleet.now)
         group.sid, group.gno = uuid, gno
         commit.commit(fleet, instance, group)
