@@ -7,7 +7,7 @@ import sys
 import typer
 
 from tallystick import __version__, running, terminal
-from tallystick.commands import demo
+from tallystick.commands import audit, broker, demo, fleet, journal, offline, reference
 from tallystick.errors import ExitCode
 
 # Typer may carry a click of its own: its classes are found through one that it hands out.
@@ -39,7 +39,22 @@ def _options(
     """Audits, while they are written, that MySQL's accounts of one history agree."""
 
 
-app.command()(demo.demo)
+for command in (
+    demo.demo,
+    audit.audit,
+    journal.collect,
+    journal.journal,
+    fleet.simulate,
+    fleet.load,
+    offline.replay,
+    offline.report,
+    offline.campaign,
+    reference.invariants,
+    reference.faults,
+    reference.config,
+):
+    app.command()(command)
+app.add_typer(broker.app, name="broker")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,0 +1,303 @@
+"""``tallystick simulate`` and ``load``: what writes journals."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallystick import terminal
+from tallystick.commands.offline import STANDARD_INPUT
+from tallystick.commands.options import BootstrapServers, Client, Json, TopicPrefix
+from tallystick.errors import MisuseError
+from tallystick.running import Stop, stopping
+from tallystick.settings import Settings, load as load_settings, suggestion
+
+if TYPE_CHECKING:
+    from producers.publisher import EventSink
+    from producers.simulator.scenario import Scenario
+
+BLOCK_RECORDS = 512
+ENDLESS_MS = 10 * 365 * 86_400_000
+"""Load of a fleet that lives until it is stopped."""
+FAULT_AT_MS = 10_000
+"""When a fleet that lives gets its fault, unless told otherwise."""
+
+
+def simulate(
+    output: Annotated[
+        str | None,
+        typer.Option(help="Write JSON Lines there instead of to Kafka; - is standard output."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides all that options leave open.")] = 0,
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            help="demo, single, pair, chain, star, diamond or multi_source; else the seed's choice."
+        ),
+    ] = None,
+    profile: Annotated[
+        str, typer.Option(help="mysql-8.0, or wl9452: all logs at one instant.")
+    ] = "mysql-8.0",
+    fault: Annotated[
+        str | None, typer.Option(help="Inject this fault (tallystick faults lists them).")
+    ] = None,
+    fault_at_ms: Annotated[
+        int | None, typer.Option(min=0, help="When, in virtual time, at the earliest.")
+    ] = None,
+    trap: Annotated[
+        list[str] | None, typer.Option(help="A legal act that looks wrong; may be repeated.")
+    ] = None,
+    duration_ms: Annotated[
+        int | None,
+        typer.Option(min=1, help="Virtual time of load: 4000 for --output, else until stopped."),
+    ] = None,
+    collection_interval_ms: Annotated[
+        int, typer.Option(min=1, help="With --output: virtual time between collections.")
+    ] = 1_000,
+    writes_per_second: Annotated[
+        float, typer.Option(min=0.001, help="Groups a second on each source.")
+    ] = 4.0,
+    acts: Annotated[
+        bool, typer.Option("--acts/--no-acts", help="Everyday rotation, purge, reconnects.")
+    ] = True,
+    max_binlog_size: Annotated[
+        int, typer.Option(min=4_096, help="Soft limit of a binary log file, bytes.")
+    ] = 16_384,
+    applier_workers: Annotated[
+        int, typer.Option(min=0, max=1_024, help="Workers of each applier; 0: one thread.")
+    ] = 0,
+    preserve_commit_order: Annotated[
+        bool,
+        typer.Option(
+            "--preserve-commit-order/--no-preserve-commit-order",
+            help="Workers commit in the source's order.",
+        ),
+    ] = True,
+    order_commits: Annotated[
+        bool, typer.Option("--order-commits/--no-order-commits", help="binlog_order_commits.")
+    ] = True,
+    gtid_mode: Annotated[str, typer.Option(help="ON or OFF, on every instance.")] = "ON",
+    auto_position: Annotated[
+        bool,
+        typer.Option("--auto-position/--no-auto-position", help="Channels ask by GTID set."),
+    ] = True,
+    first_file_number: Annotated[
+        int, typer.Option(min=1, help="Number of every first binary log file.")
+    ] = 1,
+    lock_steps: Annotated[
+        bool, typer.Option("--lock-steps/--no-lock-steps", help="Collections tell their locks.")
+    ] = True,
+    speed: Annotated[
+        float, typer.Option(min=0.01, max=1_000, help="Virtual seconds in a real second.")
+    ] = 1.0,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    client: Client = None,
+) -> None:
+    """Simulate a fleet: live into Kafka, or as JSON Lines.
+
+    Into Kafka it lives until it is stopped and answers requests for collections. With --output it
+    is a finished history: equal options give equal bytes.
+    """
+    is_live = output is None
+    scenario = _scenario(
+        seed=seed,
+        profile=profile,
+        topology=topology,
+        duration_ms=duration_ms or (ENDLESS_MS if is_live else 4_000),
+        collection_interval_ms=collection_interval_ms,
+        writes_per_second=writes_per_second,
+        traps=tuple(trap or ()),
+        acts=acts,
+        fault=fault,
+        fault_at_ms=FAULT_AT_MS if is_live and fault_at_ms is None else fault_at_ms,
+        max_binlog_size=max_binlog_size,
+        applier_workers=applier_workers,
+        preserve_commit_order=preserve_commit_order,
+        order_commits=order_commits,
+        gtid_mode=gtid_mode,
+        auto_position=auto_position,
+        first_file_number=first_file_number,
+        lock_steps=lock_steps,
+    )
+    if output is not None:
+        _write_history(scenario, output)
+        return
+    settings = load_settings(
+        {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
+    ).settings
+    with stopping() as stop:
+        _live(scenario, settings, speed, stop)
+
+
+def _scenario(**options: Any) -> Scenario:
+    from producers.simulator.faults import FAULTS
+    from producers.simulator.scenario import Scenario
+    from producers.simulator.traps import CATALOGUE, with_options
+
+    fault = options["fault"]
+    if fault is not None and fault not in FAULTS:
+        raise MisuseError(f"no fault has the name {fault!r}{suggestion(fault, FAULTS)}")
+    for trap in options["traps"]:
+        if trap not in CATALOGUE:
+            raise MisuseError(f"no trap has the name {trap!r}{suggestion(trap, CATALOGUE)}")
+    if options["gtid_mode"] not in ("ON", "OFF"):
+        raise MisuseError(f"--gtid-mode: expected ON or OFF, found {options['gtid_mode']!r}")
+    try:
+        return with_options(Scenario(**options))
+    except ValueError as error:
+        raise MisuseError(f"no such fleet: {error}") from None
+
+
+def _write_history(scenario: Scenario, output: str) -> None:
+    from coordinates.json_lines import block_to_lines
+    from producers.simulator.engine import simulate as simulate_history
+
+    history = simulate_history(scenario)
+    lines = (line for block in history.blocks(BLOCK_RECORDS) for line in block_to_lines(block))
+    if output == STANDARD_INPUT:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+    else:
+        try:
+            with Path(output).open("w", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in lines)
+        except OSError as error:
+            raise MisuseError(f"{output!r} cannot be written: {error.strerror}") from error
+    for note in history.injected:
+        terminal.notice(f"{note['fault']} was injected at {note['instance']}")
+    if scenario.fault is not None and not history.injected:
+        terminal.notice(f"{scenario.fault} found no moment to be injected")
+
+
+def _live(scenario: Scenario, settings: Settings, speed: float, stop: Stop) -> None:
+    from producers.collect_requests import CollectRequests
+    from producers.kafka_topics import ensure_topics, tallystick_topics
+    from producers.simulator.engine import Fleet, hooks_of
+    from tallystick.live_fleet import LiveFleet, Pace
+
+    now_us = time.time_ns() // 1_000
+    fleet = Fleet(scenario, hooks_of(scenario), start_ts=now_us)
+    topics = tallystick_topics(settings.journal_partitions, settings.topic_prefix)
+    ensure_topics(
+        settings.bootstrap_servers, topics, replication_factor=settings.replication_factor
+    )
+    requests = CollectRequests(
+        settings.bootstrap_servers,
+        clock_us=lambda: time.time_ns() // 1_000,
+        age_max_s=settings.collect_deadline_s,
+        notice=terminal.notice,
+        topic=f"{settings.topic_prefix}.collect",
+        client=settings.client,
+    )
+    try:
+        sink = _sink(settings)
+        live = LiveFleet(
+            fleet,
+            sink,
+            requests,
+            pace=Pace(speed=speed),
+            # A fleet that starts anew writes a journal of its own, above any before it.
+            epoch=now_us // 1_000_000,
+            answered=lambda name: terminal.notice(f"answered collection {name}"),
+        )
+        names = ", ".join(fleet.instances)
+        terminal.notice(f"{names} write to {settings.bootstrap_servers}; Ctrl-C ends them")
+        live.run(stop)
+        sink.close()
+    finally:
+        requests.close()
+    terminal.notice(f"{live.records:,} records, {live.collections} collections answered")
+
+
+def _sink(settings: Settings) -> EventSink:
+    from producers.publisher import KafkaSettings, open_sink
+
+    return open_sink(
+        settings.client,
+        KafkaSettings(
+            bootstrap_servers=settings.bootstrap_servers,
+            topic=f"{settings.topic_prefix}.journal",
+        ),
+    )
+
+
+def load(
+    rate: Annotated[
+        float, typer.Option(min=0, help="Events a second over all instances; 0: full speed.")
+    ] = 0.0,
+    instances: Annotated[int, typer.Option(min=1, max=10_000, help="How many sources.")] = 2,
+    replicas: Annotated[
+        int, typer.Option(min=0, max=100, help="How many replicas each source has.")
+    ] = 0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="End after this time.")] = 10.0,
+    events: Annotated[
+        int | None, typer.Option(min=1, help="End after this many events, if that is sooner.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides every number.")] = 1,
+    block_size: Annotated[
+        int, typer.Option(min=1, max=65_536, help="Events in a message, at most.")
+    ] = 4_096,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    client: Client = None,
+    json: Json = False,
+) -> None:
+    """Send legal histories at full speed or at a rate, and report what was achieved."""
+    from producers.kafka_topics import ensure_topics, tallystick_topics
+    from producers.load.history import LoadPlan
+    from producers.load.run import LoadOptions, run_load
+    from producers.publisher import KafkaSettings
+
+    settings = load_settings(
+        {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
+    ).settings
+    topics = tallystick_topics(settings.journal_partitions, settings.topic_prefix)
+    ensure_topics(
+        settings.bootstrap_servers, topics, replication_factor=settings.replication_factor
+    )
+    now_us = time.time_ns() // 1_000
+    plan = LoadPlan(
+        sources=instances,
+        replicas=replicas,
+        block_size=block_size,
+        seed=seed,
+        start_us=now_us,
+        epoch=now_us // 1_000_000,
+    )
+    with terminal.progress(f"sending to {settings.bootstrap_servers}"):
+        achieved = run_load(
+            LoadOptions(plan=plan, rate=rate, seconds=seconds, events=events),
+            KafkaSettings(
+                bootstrap_servers=settings.bootstrap_servers,
+                topic=f"{settings.topic_prefix}.journal",
+            ),
+            settings.client,
+        )
+    if json:
+        terminal.show_json(achieved.as_dict())
+        return
+    terminal.show(
+        f"{achieved.events:,} events in {achieved.blocks:,} blocks and {achieved.seconds:.1f} s:"
+        f" {achieved.events_per_s:,.0f} events/s,"
+        f" {achieved.value_bytes / 1e6 / achieved.seconds:,.1f} MB/s",
+        *_latency_lines(achieved),
+    )
+
+
+def _latency_lines(achieved: Any) -> Iterator[str]:
+    parts = [
+        f"{name} {value * 1000:,.1f} ms"
+        for name, value in (
+            ("p50", achieved.produce_p50_s),
+            ("p95", achieved.produce_p95_s),
+            ("p99", achieved.produce_p99_s),
+        )
+        if value is not None
+    ]
+    if parts:
+        yield f"acknowledged after {', '.join(parts)}"

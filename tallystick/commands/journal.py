@@ -1,0 +1,216 @@
+"""``tallystick journal`` and ``collect``: look into the journal topic, write to it, ask."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tallystick import terminal
+from tallystick.commands.offline import STANDARD_INPUT, lines_of
+from tallystick.commands.options import (
+    BootstrapServers,
+    Client,
+    Instances,
+    Json,
+    TopicPrefix,
+)
+from tallystick.errors import ExitCode, MisuseError
+from tallystick.running import stopping
+from tallystick.settings import Settings, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coordinates.journal import Block
+
+POLL_S = 0.2
+
+
+def journal(
+    instance: Annotated[
+        str | None, typer.Option(help="Only this instance's records.", metavar="INSTANCE")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what arrives, until stopped.")
+    ] = False,
+    write: Annotated[
+        str | None,
+        typer.Option(
+            help="Put the JSON Lines of FILE (- is standard input) into the topic.", metavar="FILE"
+        ),
+    ] = None,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    client: Client = None,
+) -> None:
+    """Print the journal topic as JSON Lines, or write JSON Lines into it.
+
+    The form is that of docs/journal.md: `tallystick journal | tallystick replay -` audits it.
+    """
+    settings = load(
+        {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
+    ).settings
+    if write is not None:
+        if follow or instance is not None:
+            raise MisuseError("--write: expected neither --follow nor --instance beside it")
+        _write(settings, write)
+        return
+    _print(settings, instance, follow)
+
+
+def _print(settings: Settings, instance: str | None, follow: bool) -> None:
+    from coordinates.json_lines import block_to_lines
+    from producers.journal_reader import JournalReader
+
+    reader = JournalReader(
+        settings.bootstrap_servers,
+        topic=f"{settings.topic_prefix}.journal",
+        notice=terminal.notice,
+        instance_id=instance,
+    )
+    try:
+        with stopping() as stop:
+            while not stop.is_set() and (follow or not reader.is_past_start):
+                for block in reader.poll(POLL_S):
+                    sys.stdout.writelines(f"{line}\n" for line in block_to_lines(block))
+                sys.stdout.flush()
+    finally:
+        reader.close()
+
+
+def _write(settings: Settings, file: str) -> None:
+    from coordinates.json_lines import JsonLinesError, blocks_from_lines
+    from producers.kafka_topics import ensure_topics, tallystick_topics
+    from producers.publisher import KafkaSettings, open_sink
+
+    ensure_topics(
+        settings.bootstrap_servers,
+        tallystick_topics(settings.journal_partitions, settings.topic_prefix),
+        replication_factor=settings.replication_factor,
+    )
+    sink = open_sink(
+        settings.client,
+        KafkaSettings(
+            bootstrap_servers=settings.bootstrap_servers,
+            topic=f"{settings.topic_prefix}.journal",
+        ),
+    )
+    written = 0
+    try:
+        for block in blocks_from_lines(lines_of(file)):
+            sink.send(block)
+            written += len(block)
+    except JsonLinesError as error:
+        name = "standard input" if file == STANDARD_INPUT else file
+        raise MisuseError(f"{name!r}: {error}; {written} records before it were written") from None
+    finally:
+        sink.close()
+    terminal.show(f"{written:,} records written to {settings.topic_prefix}.journal")
+
+
+def collect(
+    instance: Instances = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Wait so many seconds for rows.", metavar="SECONDS"),
+    ] = None,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    json: Json = False,
+) -> None:
+    """Ask the fleet for one collection now, and print the rows as they come.
+
+    With --instance (or the setting `instances`) it ends when all of them have answered, else at the
+    deadline. Exit status: 0 when all answered with a row, 3 when one did not, or nobody did.
+    """
+    settings = load(
+        {
+            "bootstrap_servers": bootstrap_servers,
+            "topic_prefix": topic_prefix,
+            "instances": instance,
+            "collect_deadline_s": deadline,
+        }
+    ).settings
+    answers = _collect(settings, json)
+    missing = [name for name in settings.instances if name not in answers]
+    for name in missing:
+        terminal.notice(f"{name} has not answered within {settings.collect_deadline_s:g} s")
+    if not answers:
+        terminal.notice("nobody has answered: is a producer running?")
+    is_complete = answers and not missing and all("row" in body for body in answers.values())
+    raise typer.Exit(ExitCode.CONSISTENT if is_complete else ExitCode.UNDECIDED)
+
+
+def _collect(settings: Settings, json: bool) -> dict[str, dict[str, Any]]:
+    from producers.collect_requests import CollectRequest
+    from producers.journal_reader import JournalReader, send_request
+
+    now_us = time.time_ns() // 1_000
+    request = CollectRequest(f"collect-{now_us}", now_us, frozenset(settings.instances) or None)
+    reader = JournalReader(
+        settings.bootstrap_servers,
+        topic=f"{settings.topic_prefix}.journal",
+        notice=terminal.notice,
+        from_beginning=False,
+    )
+    answers: dict[str, dict[str, Any]] = {}
+    try:
+        send_request(settings.bootstrap_servers, request, f"{settings.topic_prefix}.collect")
+        terminal.notice(f"asked for collection {request.collection_id}")
+        end = time.monotonic() + settings.collect_deadline_s
+        with stopping() as stop:
+            while not stop.is_set() and time.monotonic() < end:
+                if settings.instances and answers.keys() >= set(settings.instances):
+                    break
+                for block in reader.poll(POLL_S):
+                    for answer, body in _answers(block, request.collection_id):
+                        answers[block.instance_id] = body
+                        _show(block.instance_id, answer, body, json)
+    finally:
+        reader.close()
+    return answers
+
+
+def _answers(block: Block, collection_id: str) -> Iterator[tuple[Block, dict[str, Any]]]:
+    """The block's answers to one collection, each as a block of one record and its body."""
+    from coordinates.journal import RecordType, Stream
+
+    types = zip(block.columns["stream"].tolist(), block.columns["type"].tolist(), strict=True)
+    for index, found in enumerate(types):
+        if found == (Stream.SERVER, RecordType.LOG_STATUS):
+            body = block.body(index)
+            if body.get("collection_id") == collection_id:
+                yield block.take(index, index + 1), body
+
+
+def _show(instance_id: str, answer: Block, body: dict[str, Any], json: bool) -> None:
+    from coordinates.json_lines import block_to_lines
+
+    if json:
+        sys.stdout.writelines(f"{line}\n" for line in block_to_lines(answer))
+        sys.stdout.flush()
+        return
+    if "row" not in body:
+        terminal.show((f"{instance_id}: no row: {body.get('error', 'and no error')}", "yellow"))
+        return
+    terminal.show((instance_id, "bold"), *_row_lines(body))
+
+
+def _row_lines(body: dict[str, Any]) -> Iterator[str]:
+    from coordinates.log_status import read_log_status
+
+    state = read_log_status(body, tags=True)
+    if state.position is not None:
+        yield f"  binary log     {state.position}"
+    if state.executed is not None:
+        yield f"  gtid_executed  {state.executed}"
+    if state.lsn is not None:
+        yield f"  LSN            {state.lsn} (checkpoint {state.lsn_checkpoint})"
+    for channel in state.channels.values():
+        if channel.is_listed:
+            yield f"  channel {channel.channel!r}: relay log {channel.relay or 'empty'}"
+    for problem in state.problems:
+        yield f"  {problem.invariant.name}: {problem.sentence}"

@@ -1,0 +1,60 @@
+"""The job's numbers for a Prometheus scrape, on 127.0.0.1 only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import final
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tallystick.errors import MisuseError
+
+HOST = "127.0.0.1"
+PREFIX = "tallystick_"
+
+
+@final
+class JobMetrics(Collector):
+    """Serves the last numbers that the job has told.
+
+    Args:
+        counters: Names of the numbers that only grow; the others are gauges.
+    """
+
+    def __init__(self, counters: tuple[str, ...]) -> None:
+        self._counters = frozenset(counters)
+        self._values: Mapping[str, float] = {}
+
+    def take(self, values: Mapping[str, float]) -> None:
+        """Remember the newest numbers."""
+        self._values = values
+
+    def collect(self) -> Iterator[Metric]:
+        """Answer a scrape."""
+        for name, value in sorted(self._values.items()):
+            words = name.replace("_", " ")
+            if name in self._counters:
+                counter = CounterMetricFamily(PREFIX + name, f"{words} since the start")
+                counter.add_metric([], value)
+                yield counter
+            else:
+                gauge = GaugeMetricFamily(PREFIX + name, f"{words} now")
+                gauge.add_metric([], value)
+                yield gauge
+
+    def serve(self, port: int) -> None:
+        """Listen for scrapes, in a thread that ends with the process.
+
+        Raises:
+            MisuseError: The port cannot be listened on.
+        """
+        registry = CollectorRegistry()
+        registry.register(self)
+        try:
+            start_http_server(port, addr=HOST, registry=registry)
+        except OSError as error:
+            raise MisuseError(
+                f"--metrics-port: {HOST}:{port} cannot be listened on: {error.strerror}"
+            ) from error
