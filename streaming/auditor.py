@@ -7,7 +7,7 @@ and absorbed, and what cannot be read is kept aside with its reason.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -279,16 +279,16 @@ def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
         for letter in result.dead_letters
     ]
     # Objects, so that a missing integer stays missing and does not turn its column into floats.
-    return pd.DataFrame(rows, columns=AUDIT_ROWS.names, dtype=object)
+    frame: pd.DataFrame = pd.DataFrame(rows, columns=AUDIT_ROWS.names, dtype=object)
+    return frame
 
 
 def audit_blocks(blocks: DataFrame, *, disabled: frozenset[str] = frozenset()) -> DataFrame:
     """Rows of ``schema.BLOCK_ROWS``, from wherever they come, to rows of ``schema.AUDIT_ROWS``."""
     grouped = blocks.groupBy("instance_id")
-    audited = grouped.transformWithStateInPandas(
+    return grouped.transformWithStateInPandas(
         BlockAuditor(disabled),
         outputStructType=AUDIT_ROWS,
         outputMode="Append",
         timeMode="None",
     )
-    return cast("DataFrame", audited)

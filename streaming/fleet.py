@@ -193,8 +193,8 @@ class FleetStep:
         self._metrics.count(blocks=content.blocks, records=content.records, micro_batches=1)
 
     def _is_caught_up(self, content: BatchContent) -> bool:
-        # Told by the rows alone, so that a retried micro-batch tells the same. Spark fills a limited
-        # one but for a few blocks, as it shares the limit out among the topic's partitions.
+        # Told by the rows alone, so that a retried micro-batch tells the same. Spark fills one that
+        # is limited but for a few blocks, as it shares the limit out among partitions.
         if self._backlog_blocks is None:
             return True
         return content.blocks + len(content.dead_letters) < BACKLOG_SHARE * self._backlog_blocks
