@@ -83,6 +83,7 @@ class InstanceAudit:
         self.ts = 0
         self.event_findings = 0
         self.data_lineage = 0
+        self.has_stopped = False
         self._handlers: dict[int, Callable[[dict[str, Any], int], None]] = {
             RecordType.START: self._started,
             RecordType.STOP: self._stopped,
@@ -202,7 +203,7 @@ class InstanceAudit:
         for relay in self.relays.values():
             relay.mark_gap()
         # A RESET may have gone unseen: no baseline of before is comparable any more.
-        self.history.begin_data_lineage()
+        self.history.forget_rows()
         self.collections.interrupted()
         self.backups.interrupted()
         self.clones.interrupted(records_lost=True)
@@ -307,7 +308,11 @@ class InstanceAudit:
         if isinstance(recovered, dict) and recovered.get("file"):
             place = (str(recovered["file"]), int(recovered.get("position", 0)))
         if was_known:
-            self.binlog.server_started(bool(body.get("crashed")), place)
+            crashed = self._has_crashed(body)
+            self.binlog.server_started(crashed, place)
+            if crashed:
+                self.history.lose_redo()
+        self.has_stopped = False
         self.collections.interrupted()
         self.backups.interrupted()
         self.clones.interrupted(records_lost=False)
@@ -327,6 +332,13 @@ class InstanceAudit:
                 "binlog_lineage": self.binlog.lineage,
             },
         )
+
+    def _has_crashed(self, body: Mapping[str, Any]) -> bool:
+        """Whether the boot before may have ended without a clean stop."""
+        told = body.get("crashed")
+        if told is None:
+            return not (self.has_stopped or self.binlog.is_closed)
+        return bool(told)
 
     def _expect_recovered(self, body: Mapping[str, Any], was_known: bool) -> None:
         """What recovery found must be in the first row of the boot."""
@@ -365,6 +377,7 @@ class InstanceAudit:
         self.relays = {}
 
     def _stopped(self, body: dict[str, Any], ts: int) -> None:
+        self.has_stopped = bool(body.get("clean", True))
         self.collections.interrupted()
         self.backups.interrupted()
 
@@ -515,6 +528,7 @@ class InstanceAudit:
                 "ts": self.ts,
                 "event_findings": self.event_findings,
                 "data_lineage": self.data_lineage,
+                "has_stopped": self.has_stopped,
                 "server": self.server.dump(),
                 "history": self.history.dump(),
                 "binlog": binlog,
@@ -541,6 +555,7 @@ class InstanceAudit:
         audit.ts = document["ts"]
         audit.event_findings = document["event_findings"]
         audit.data_lineage = document["data_lineage"]
+        audit.has_stopped = document["has_stopped"]
         audit.server.load(document["server"])
         audit.history.load(document["history"])
         audit.binlog.load(document["binlog"], arrays, "binlog")

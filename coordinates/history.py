@@ -63,6 +63,8 @@ class History:
         self.grown: tuple[GtidSet, GtidSet] | None = None
         """Executed sets of the accepted row before and of the row being judged."""
         self.log_bin_changed = False
+        self.oldest_file: int | None = None
+        """Number of the oldest binary log file at the row before."""
         self.channels: dict[str, ChannelHistory] = {}
         self.has_row = False
 
@@ -75,6 +77,7 @@ class History:
         self.position = None
         self.executed = None
         self.purged = None
+        self.oldest_file = None
         for name in ("position", "executed", "purged"):
             self.fallen.pop(name, None)
         self.unsettled = []
@@ -90,6 +93,23 @@ class History:
         self.numbers = {}
         self.fallen = {}
         self.channels = {}
+
+    def forget_rows(self) -> None:
+        """Records are missing: no value of before bounds what comes; settings are kept."""
+        self.begin_binlog_lineage()
+        self.numbers = {}
+        self.fallen = {}
+        for name, channel in self.channels.items():
+            self.begin_channel_lineage(name, channel.lineage)
+            channel.receiver_stopped = False
+
+    def lose_redo(self) -> None:
+        """A crash: redo that was not on disk yet is gone, only what was flushed stays a bound."""
+        on_disk = [self.numbers[n] for n in ("flushed", "LSN_checkpoint") if n in self.numbers]
+        self.numbers.pop("LSN", None)
+        self.fallen.pop("lsn.LSN", None)
+        if on_disk:
+            self.numbers["LSN"] = max(on_disk)
 
     def begin_channel_lineage(self, name: str, lineage: int) -> None:
         """RESET REPLICA, CHANGE SOURCE, relay log recovery."""
@@ -125,6 +145,7 @@ class History:
             "unexplained": str(self.unexplained),
             "must_recover": _text(self.must_recover),
             "log_bin_changed": self.log_bin_changed,
+            "oldest_file": self.oldest_file,
             "has_row": self.has_row,
             "channels": {
                 name: {
@@ -169,6 +190,7 @@ class History:
         self.unexplained = GtidSet.parse(document["unexplained"])
         self.must_recover = _set(document["must_recover"])
         self.log_bin_changed = document["log_bin_changed"]
+        self.oldest_file = document["oldest_file"]
         self.has_row = document["has_row"]
         for name, c in document["channels"].items():
             channel = self.channel(name)

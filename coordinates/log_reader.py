@@ -221,6 +221,7 @@ class LogReader:
         self.sids: list[str] = []
         self._sid_index: dict[str, int] = {}
         self._redelivering = False
+        self._may_restart = False
 
     # Names
 
@@ -417,10 +418,12 @@ class LogReader:
     def _read_group_event(self, event: Event, event_class: int, end: int) -> Mark:
         state = self.group_state
         if event_class == EventClass.OPENER:
-            if state in (GroupState.OPENED, GroupState.BODY):
+            if state in (GroupState.OPENED, GroupState.BODY) and not self._may_restart:
                 self._malformed_group(event, "another group opens inside it")
+            self._may_restart = False
             self._open_group(event)
             return Mark.NOTHING
+        self._may_restart = False
         if state is GroupState.RESYNC:
             return Mark.NOTHING
         if state is GroupState.IDLE:
@@ -509,9 +512,13 @@ class LogReader:
         self.group_state = GroupState.RESYNC
 
     def drop_open_group(self) -> None:
-        """Forget an incomplete group without judging it (crash, reconnect)."""
+        """Forget an incomplete group without judging it."""
         if self.group_state is not GroupState.IDLE:
             self.group_state = GroupState.RESYNC
+
+    def interrupt_group(self) -> None:
+        """An incomplete group may go on, or come again from its beginning."""
+        self._may_restart = True
 
     # Groups, whole columns
 
@@ -543,6 +550,7 @@ class LogReader:
         self.group_state = scan.state
         self.end = int(ends[-1])
         self._redelivering = False
+        self._may_restart = False
         return True
 
     def _scan_groups(self, run: dict[str, Array], mapping: Array) -> GroupScan | None:
@@ -666,6 +674,7 @@ class LogReader:
             "group": self.group.to_list(),
             "sids": self.sids,
             "redelivering": self._redelivering,
+            "may_restart": self._may_restart,
             "window": window,
         }
         return document, dict(arrays)
@@ -681,6 +690,7 @@ class LogReader:
         for sid in document["sids"]:
             self.sid_number(sid)
         self._redelivering = document["redelivering"]
+        self._may_restart = document["may_restart"]
         self.window.load(document["window"], arrays[f"{prefix}.window"])
 
 

@@ -88,9 +88,13 @@ class ServerState:
     prepared_xa: GtidSet | None = None
     lsn: int | None = None
     lsn_checkpoint: int | None = None
+    has_other_engines: bool = False
+    """Whether engines beside InnoDB keep logs: their commits need not write InnoDB's."""
     innodb: dict[str, int] = field(default_factory=dict)
     binary_logs: list[tuple[str, int]] | None = None
     binary_logs_changed: bool = False
+    binary_logs_confirmed: bool = False
+    """Whether the list was read before and after gtid_purged, and was the same."""
     trx_sys: LogCoordinates | None = None
     clone_status: dict[str, Any] | None = None
     channels: dict[str, ChannelState] = field(default_factory=dict)
@@ -204,6 +208,7 @@ class _Reader:
                 channel.relay = self._coordinates(file, position, "relay log coordinates", name)
 
     def _read_engines(self, engines: Mapping[str, Any]) -> None:
+        self.state.has_other_engines = any(name != "InnoDB" for name in engines)
         innodb = engines.get("InnoDB")
         if innodb is None:
             return
@@ -231,11 +236,10 @@ class _Reader:
         self._read_innodb(body.get("innodb"))
         state.binary_logs = self._binary_logs(body.get("binary_logs"))
         again = self._binary_logs(body.get("binary_logs_again"))
-        state.binary_logs_changed = (
-            again is not None
-            and state.binary_logs is not None
-            and ([name for name, _ in again] != [name for name, _ in state.binary_logs])
-        )
+        if again is not None and state.binary_logs is not None:
+            names = [name for name, _ in state.binary_logs]
+            state.binary_logs_confirmed = names == [name for name, _ in again]
+            state.binary_logs_changed = not state.binary_logs_confirmed
         trx_sys = body.get("trx_sys")
         if isinstance(trx_sys, dict) and trx_sys.get("binary_log_file"):
             state.trx_sys = self._coordinates(

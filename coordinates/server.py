@@ -113,6 +113,11 @@ class Server:
         return (MAX_CONNECTIONS_DEFAULT if connections is None else connections) + self.workers
 
     @property
+    def knows_commit_lag_max(self) -> bool:
+        """Whether K is the server's own, not made of the defaults of a server's settings."""
+        return any(self.number(name) is not None for name in ("commit_lag_max", "max_connections"))
+
+    @property
     def relay_log_info_is_transactional(self) -> bool:
         """Whether the relay log info repository commits with the transaction it describes."""
         return self._flag("relay_log_info_transactional", default=True)

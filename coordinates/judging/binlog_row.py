@@ -302,6 +302,12 @@ def _judge_growth(row: Row, executed: GtidSet, before: GtidSet | None) -> None:
         or row.relays[name].base_name is None
         or not row.relays[name].received_is_complete
     ]
+    if any(relay.has_anonymous for relay in row.relays.values()):
+        judgement.undecided(
+            EXECUTED_GROWTH_EXPLAINED,
+            "a channel brings groups without a GTID, to which the replica may assign any UUID",
+        )
+        return
     if unseen or server.server_uuid is None:
         judgement.undecided(
             EXECUTED_GROWTH_EXPLAINED, "the relay logs of all channels were not seen completely"
@@ -361,7 +367,13 @@ def _judge_lag(row: Row, logged: GtidSet | None, missing: GtidSet | None) -> Non
         return
     history.known_holes = history.known_holes - executed
     waiting = missing - history.known_holes
-    if waiting.count() > server.commit_lag_max:
+    if waiting.count() <= server.commit_lag_max:
+        judgement.holds(COMMIT_LAG_BOUNDED)
+    elif not server.knows_commit_lag_max:
+        judgement.undecided(
+            COMMIT_LAG_BOUNDED, "neither max_connections nor commit_lag_max of the server is known"
+        )
+    else:
         judgement.broken(
             COMMIT_LAG_BOUNDED,
             sentence=f"{waiting.count()} logged GTIDs are not executed; at most "
@@ -372,8 +384,6 @@ def _judge_lag(row: Row, logged: GtidSet | None, missing: GtidSet | None) -> Non
             expected_in="max_connections and applier workers, or commit_lag_max",
             witness=waiting.first(10),
         )
-    else:
-        judgement.holds(COMMIT_LAG_BOUNDED)
     _judge_suffix(row, waiting - history.late_recovered)
     _judge_settled(row, missing)
     if missing and not server.is_atomic:
@@ -432,6 +442,8 @@ def _judge_settled(row: Row, missing: GtidSet) -> None:
     for gtids in due:
         lost = lost | (gtids & missing)
     lost = lost - history.lost
+    in_flight = lost & _behind_last_executed(row)
+    lost = lost - in_flight
     if lost:
         history.lost = history.lost | lost
         judgement.broken(
@@ -445,6 +457,12 @@ def _judge_settled(row: Row, missing: GtidSet) -> None:
             expected_in="binary log at an earlier row",
             witness=lost.first(10),
         )
+    elif in_flight:
+        judgement.undecided(
+            LOGGED_EVENTUALLY_EXECUTED,
+            "commits stand still behind the last executed group (a source that waits for a "
+            "semi-synchronous replica, a stalled disk)",
+        )
     elif missing:
         judgement.undecided(LOGGED_EVENTUALLY_EXECUTED, "logged groups still have time to settle")
     else:
@@ -452,6 +470,21 @@ def _judge_settled(row: Row, missing: GtidSet) -> None:
     pending = missing - history.lost
     if pending and len(history.unsettled) < UNSETTLED_MAX:
         history.unsettled.append((row.ts, pending))
+
+
+def _behind_last_executed(row: Row) -> GtidSet:
+    """The remembered groups up to P behind the last one that is executed."""
+    position, executed, binlog = row.state.position, row.state.executed, row.binlog
+    if position is None or executed is None:
+        return GtidSet.EMPTY
+    groups = binlog.groups_up_to(position.file_number, position.position)
+    is_executed = np.zeros(len(groups), dtype=bool)
+    for number in np.unique(groups[:, SID]).tolist():
+        of_sid = groups[:, SID] == number
+        is_executed[of_sid] = executed.contains_gnos(binlog.sids[number], groups[of_sid][:, GNO])
+    done = np.flatnonzero(is_executed)
+    tail = groups[int(done[-1]) + 1 :] if len(done) else groups
+    return GtidSet.from_groups(binlog.sids, tail[:, SID], tail[:, GNO])
 
 
 # Purged
@@ -540,8 +573,14 @@ def _judge_oldest_file(row: Row, purged: GtidSet) -> None:
     wrong = extra & binlog.grouped.freeze()
     if state.executed is not None:
         wrong = wrong | (extra - state.executed)
+    before, row.history.oldest_file = row.history.oldest_file, oldest
     if not absent and not wrong:
         judgement.holds(rule)
+        return
+    if not state.binary_logs_confirmed and (state.binary_logs or oldest != before):
+        judgement.undecided(
+            rule, "a purge may lie between the readings: the list of binary logs was not read twice"
+        )
         return
     name = format_log_file_name(binlog.base_name or "", oldest)
     judgement.broken(

@@ -143,6 +143,9 @@ def _judge_growth(row: Row, lsn: int) -> None:
     if lsn != before:
         judgement.holds(LSN_GROWS_WITH_COMMITS)
         return
+    if row.state.has_other_engines:
+        judgement.undecided(LSN_GROWS_WITH_COMMITS, "commits may be of another storage engine")
+        return
     if history.grown is None:
         judgement.undecided(LSN_GROWS_WITH_COMMITS, "two accepted executed sets are needed")
         return

@@ -167,7 +167,9 @@ class Log:
         self.end = 4
         self.event("FORMAT_DESCRIPTION", 122, **flags)
         text = str(self.gtids).replace("\n", "") if previous is None else previous
-        return self.event("PREVIOUS_GTIDS", 31 + 40 * text.count("-0000-0000-"), gtid_set=text, **flags)
+        return self.event(
+            "PREVIOUS_GTIDS", 31 + 40 * text.count("-0000-0000-"), gtid_set=text, **flags
+        )
 
 
 class Binlog(Log):
@@ -236,7 +238,9 @@ class RelayLog(Log):
 
     def connect(self, file: str = "binlog.000001", position: int = 4) -> None:
         """What a new connection writes: an artificial ROTATE and the source's FDE."""
-        self.event("ROTATE", 46, log_pos=0, flags=ARTIFICIAL, next_file=file, next_position=position)
+        self.event(
+            "ROTATE", 46, log_pos=0, flags=ARTIFICIAL, next_file=file, next_position=position
+        )
         self.event("FORMAT_DESCRIPTION", 122, log_pos=126)
         self.source = file, position
         self.flush()
@@ -380,9 +384,7 @@ class Journal:
                 "SERVER_UUID": self.uuid,
                 "LOCAL": local,
                 "REPLICATION": {"channels": channels},
-                "STORAGE_ENGINES": {
-                    "InnoDB": {"LSN": self.lsn, "LSN_checkpoint": self.lsn - 512}
-                },
+                "STORAGE_ENGINES": {"InnoDB": {"LSN": self.lsn, "LSN_checkpoint": self.lsn - 512}},
             },
             **{"gtid_purged": self.purged} | beside,
         )
