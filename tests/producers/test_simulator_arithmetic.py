@@ -3,6 +3,7 @@
 import random
 
 import pytest
+
 from coordinates.gtid import GtidSet
 from producers.simulator import innodb
 from producers.simulator.gtid_intervals import GtidIntervals
