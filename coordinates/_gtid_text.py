@@ -28,6 +28,7 @@ _ITEM_END = r"(?=[:,]|\Z)"
 _match_blank = re.compile(_BLANK).match
 _match_separators = re.compile(r"[, \t\n\v\f\r]*").match
 _match_uuid = re.compile(_UUID).match
+_match_uuid_alone = re.compile(_UUID).fullmatch
 _match_sid = re.compile(rf"{_UUID}(?::{_TAG})?").fullmatch
 _match_item = re.compile(
     rf":{_BLANK}(?:(?P<first>{_NUMBER}){_BLANK}"
@@ -134,6 +135,11 @@ def read_sid(sid: str) -> str:
             f"malformed source identifier {_quote(sid)}: expected UUID or UUID:TAG"
         )
     return sid.lower()
+
+
+def is_uuid(text: object) -> bool:
+    """Whether it is the text of a UUID, without a tag or blanks."""
+    return isinstance(text, str) and _match_uuid_alone(text) is not None
 
 
 def blank_owners(text: str) -> str:

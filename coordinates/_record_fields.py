@@ -6,13 +6,17 @@ and what was read beside it) is kept as it came, to be judged by the audit.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinates.binlog import parse_log_file_name
-from coordinates.errors import CoordinateError
+from coordinates.errors import CoordinateError, JournalError
 from coordinates.journal import RecordType
+
+if TYPE_CHECKING:
+    from coordinates.journal import Block
 
 INT64_MAX = 2**63 - 1
 UINT32_MAX = 2**32 - 1
@@ -481,3 +485,30 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
 KINDS_WITH_CHANNEL = frozenset(
     record_type for record_type, shape in RECORD_SHAPES.items() if "channel" in shape.fields
 )
+
+
+def read_fact(block: Block, index: int) -> dict[str, Any]:
+    """The body of the fact at ``index``, with its channel, as JSON Lines would have it.
+
+    Raises:
+        JournalError: It is no JSON, or its fields do not fit its kind.
+    """
+    try:
+        record_type = RecordType(int(block.columns["type"][index]))
+    except ValueError:
+        raise JournalError(f"unknown type {int(block.columns['type'][index])}") from None
+    try:
+        body = block.body(index)
+        number = int(block.columns["channel"][index])
+        if record_type in KINDS_WITH_CHANNEL and 0 <= number < len(block.channels):
+            body.setdefault("channel", block.channels[number])
+        if "\\ud" in block.texts.get(index, "").lower():
+            json.dumps(body, ensure_ascii=False).encode()
+        return RECORD_SHAPES[record_type](body)
+    except FieldError as error:
+        found = f", found {repr(error.value)[:80]}" if error.shown else ""
+        raise JournalError(f"key {error.path!r}: expected {error.expected}{found}") from None
+    except UnicodeEncodeError:
+        raise JournalError("expected text without lone surrogates") from None
+    except RecursionError:
+        raise JournalError("expected values less deeply nested") from None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coordinates._record_fields import read_fact
 from coordinates.binlog import LogCoordinates
 from coordinates.binlog_reader import BinlogReader
 from coordinates.errors import GtidSetParseError, JournalError
@@ -110,8 +111,11 @@ class InstanceAudit:
     def absorb(self, block: Block) -> AuditOutput:
         """Read the next block of the journal; repeated and missing records are noticed here.
 
+        A fact that cannot be read is told and counts as missing records, unless it is an answer to
+        a collection, which changes nothing that comes behind it.
+
         Raises:
-            JournalError: A record of the block cannot be read; the state is then of no more use.
+            JournalError: The block is of another instance.
         """
         if block.instance_id != self.instance_id:
             raise JournalError(
@@ -281,17 +285,19 @@ class InstanceAudit:
         if self.waiting:
             self._settle_rows()
         self.reporter.look_at(block.epoch, block.first_sequence + index, ts)
-        body = block.body(index)
-        number = int(block.columns["channel"][index])
-        if 0 <= number < len(block.channels):
-            body.setdefault("channel", block.channels[number])
-        handler = self._handlers.get(int(block.columns["type"][index]))
-        if handler is None:
-            raise JournalError(
-                f"record {block.first_sequence + index} of instance {self.instance_id!r} has the "
-                f"unknown type {int(block.columns['type'][index])}"
+        record_type = int(block.columns["type"][index])
+        try:
+            body = read_fact(block, index)
+            self._handlers[record_type](body, ts)
+        except JournalError as error:
+            self.reporter.note(
+                ObservationCode.BLOCK_UNREADABLE,
+                f"record {block.first_sequence + index} could not be read: {error}",
+                at=f"{block.epoch}:{block.first_sequence + index}",
+                is_undecided=True,
             )
-        handler(body, ts)
+            if record_type != RecordType.LOG_STATUS:
+                self._lose_records()
 
     # Facts about the server
 
@@ -394,12 +400,11 @@ class InstanceAudit:
         self.binlog.begin_lineage("reset")
 
     def _gtids_assigned(self, body: dict[str, Any], ts: int) -> None:
-        self.collections.progress("gtid_purged was assigned")
-        text = str(body.get("added", ""))
         try:
-            added = GtidSet.parse(text.removeprefix("+"), tags=self.server.knows_tags)
+            added = GtidSet.parse(body["added"].removeprefix("+"), tags=self.server.knows_tags)
         except GtidSetParseError as error:
-            raise JournalError(f"gtid_purged of {self.instance_id!r}: {error}") from error
+            raise JournalError(f"key 'added': {error}") from None
+        self.collections.progress("gtid_purged was assigned")
         self.history.assigned = self.history.assigned | added
         self.reporter.fact(FactKind.GTID_PURGED, {"added": str(added)})
 

@@ -7,9 +7,11 @@ other check gets to see it. Unknown keys are ignored, as servers and versions di
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from coordinates._gtid_text import is_uuid
 from coordinates.binlog import LogCoordinates, parse_log_file_name, strip_directory
 from coordinates.errors import CoordinateError, GtidSetParseError
 from coordinates.gtid import GtidSet, is_canonical_server_text
@@ -134,32 +136,27 @@ class _Reader:
         if missing:
             self._incomplete("row", ", ".join(sorted(columns)), f"column {missing[0]} as well")
         uuid = columns.get("server_uuid")
-        if isinstance(uuid, str):
-            try:
-                GtidSet.parse(f"{uuid}:1")
-                self.state.server_uuid = uuid.lower()
-            except GtidSetParseError:
-                self._incomplete("SERVER_UUID", uuid, "a UUID")
+        if is_uuid(uuid):
+            self.state.server_uuid = str(uuid).lower()
+        elif uuid is not None:
+            self._incomplete("SERVER_UUID", uuid, "a UUID")
         self._read_local(self._document(columns.get("local"), "LOCAL"))
         self._read_replication(self._document(columns.get("replication"), "REPLICATION"))
         self._read_engines(self._document(columns.get("storage_engines"), "STORAGE_ENGINES"))
 
-    def _document(self, value: Any, name: str) -> dict[str, Any]:
+    def _document(self, value: Any, name: str) -> dict[str, Any] | None:
         if isinstance(value, str):
-            try:
+            with suppress(ValueError, RecursionError):
                 value = json.loads(value)
-            except ValueError:
-                self._incomplete(name, value, "a JSON object")
-                return {}
         if value is None:
-            return {}
+            return None
         if not isinstance(value, dict):
             self._incomplete(name, value, "a JSON object")
-            return {}
+            return None
         return value
 
-    def _read_local(self, local: Mapping[str, Any]) -> None:
-        if not local:
+    def _read_local(self, local: Mapping[str, Any] | None) -> None:
+        if local is None:
             return
         if "gtid_executed" not in local:
             self._incomplete("LOCAL", ", ".join(local), "the key gtid_executed")
@@ -177,11 +174,12 @@ class _Reader:
         else:
             self.state.has_binlog = False
 
-    def _read_replication(self, replication: Mapping[str, Any]) -> None:
+    def _read_replication(self, replication: Mapping[str, Any] | None) -> None:
+        if replication is None:
+            return
         rows = replication.get("channels")
         if rows is None:
-            if replication:
-                self._incomplete("REPLICATION", ", ".join(replication), "the key channels")
+            self._incomplete("REPLICATION", ", ".join(replication), "the key channels")
             return
         if not isinstance(rows, list):
             self._incomplete("REPLICATION", rows, "a list of channels")
@@ -207,7 +205,9 @@ class _Reader:
             else:
                 channel.relay = self._coordinates(file, position, "relay log coordinates", name)
 
-    def _read_engines(self, engines: Mapping[str, Any]) -> None:
+    def _read_engines(self, engines: Mapping[str, Any] | None) -> None:
+        if engines is None:
+            return
         self.state.has_other_engines = any(name != "InnoDB" for name in engines)
         innodb = engines.get("InnoDB")
         if innodb is None:

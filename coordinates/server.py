@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from coordinates._gtid_text import is_uuid
+from coordinates.errors import JournalError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -30,9 +33,14 @@ class Server:
         self.variables: dict[str, Any] = {}
 
     def started(self, body: Mapping[str, Any]) -> None:
-        """Take over a ``start`` record."""
-        uuid = body.get("server_uuid")
-        self.server_uuid = str(uuid).lower() if uuid else self.server_uuid
+        """Take over a ``start`` record.
+
+        Raises:
+            JournalError: A UUID is none; nothing was taken over then.
+        """
+        uuid = _uuid(body, "server_uuid")
+        _check_uuids(body.get("variables", {}))
+        self.server_uuid = uuid or self.server_uuid
         if isinstance(body.get("server_id"), int):
             self.server_id = body["server_id"]
         self.version = body.get("version", self.version)
@@ -40,11 +48,16 @@ class Server:
         self.changed(body.get("variables", {}))
 
     def changed(self, variables: Mapping[str, Any]) -> None:
-        """Take over variables, by old or new name."""
+        """Take over variables, by old or new name.
+
+        Raises:
+            JournalError: A UUID is none; nothing was taken over then.
+        """
+        _check_uuids(variables)
         for name, value in variables.items():
             self.variables[_OLD_NAMES.get(name, name)] = value
-        if self.variables.get("server_uuid"):
-            self.server_uuid = str(self.variables["server_uuid"]).lower()
+        if variables.get("server_uuid"):
+            self.server_uuid = str(variables["server_uuid"]).lower()
         if isinstance(self.variables.get("server_id"), int):
             self.server_id = self.variables["server_id"]
 
@@ -141,3 +154,17 @@ class Server:
         """Inverse of ``dump``."""
         for name, value in document.items():
             setattr(self, name, value)
+
+
+def _uuid(values: Mapping[str, Any], name: str) -> str | None:
+    value = values.get(name)
+    if value is None or value == "":
+        return None
+    if not is_uuid(value):
+        raise JournalError(f"key {name!r}: expected a UUID, found {repr(value)[:80]}")
+    return str(value).lower()
+
+
+def _check_uuids(variables: Mapping[str, Any]) -> None:
+    for name in ("server_uuid", "group_replication_group_name"):
+        _uuid(variables, name)

@@ -91,15 +91,16 @@ def test_a_message_without_a_key_is_nobodys():
     assert result.findings == []
 
 
-def test_a_block_whose_record_cannot_be_read_is_the_only_one_kept_aside():
-    """What the audit refuses half-way is undone: the blocks before and after it count."""
+def test_a_fact_that_cannot_be_read_costs_no_other_record():
+    """It is told as unreadable; the other records of its block count, however they are cut."""
     pieces = cut_into_blocks(BLOCK, 60)
     broken = replace(pieces[0], texts={**pieces[0].texts, 0: "[]"})
     rows = [row(0, encode_block(broken)), *rows_of(BLOCK, 60)[1:]]
     result = audited(rows)
-    [letter] = result.dead_letters
-    assert (0, True) == (letter.row.offset, "JSON object" in letter.reason)
-    assert (len(pieces) - 1, len(BLOCK) - len(pieces[0])) == (result.blocks, result.records)
+    assert [] == result.dead_letters
+    assert (len(pieces), len(BLOCK)) == (result.blocks, result.records)
+    [told] = [o for o in result.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
+    assert "JSON object" in told.text
     state, whole = audit_rows(None, "a", [rows[0]])
     for each in rows[1:]:
         state, brought = audit_rows(state, "a", [each])
