@@ -112,9 +112,12 @@ class JournalReader:
             return None
         where = f"topic {self._topic!r}, partition {message.partition()}, offset {message.offset()}"
         try:
-            if message.value() is None:
-                raise BlockError("a message without a value: expected a block")
-            return decode_block(message.value(), key=message.key(), headers=message.headers() or [])
+            return decode_block(
+                # A message without a value is no block either.
+                message.value() or b"",
+                key=message.key(),
+                headers=message.headers() or [],
+            )
         except BlockError as error:
             self.unreadable += 1
             self._notice(f"{where}: skipped, it cannot be read: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -11,7 +12,7 @@ from tallystick.commands import audit, broker, demo, fleet, journal, offline, re
 from tallystick.errors import ExitCode
 
 # Typer may carry a click of its own: its classes are found through one that it hands out.
-UsageError, ClickException = typer.BadParameter.__mro__[1:3]
+ClickException = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
 app = typer.Typer(
     name="tallystick",
@@ -32,9 +33,11 @@ def _show_version(is_wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
-    ),
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
 ) -> None:
     """Audits, while they are written, that MySQL's accounts of one history agree."""
 
@@ -67,12 +70,12 @@ def _main(arguments: list[str] | None) -> int:
     try:
         code = command.main(args=arguments, prog_name="tallystick", standalone_mode=False)
     except ClickException as error:
-        words = error.format_message()  # type: ignore[attr-defined]
-        context = getattr(error, "ctx", None)
-        where = "tallystick" if context is None else context.command_path
-        if not words or type(error).__name__ == "NoArgsIsHelpError":
-            return ExitCode.MISUSE
-        terminal.notice(f"{words} ({where} --help says more)")
+        click_error: Any = error
+        words = click_error.format_message()
+        if words:
+            context = click_error.ctx if hasattr(error, "ctx") else None
+            where = "tallystick" if context is None else context.command_path
+            terminal.notice(f"{words} ({where} --help says more)")
         return ExitCode.MISUSE
     except typer.Abort:
         return ExitCode.INTERRUPTED

@@ -68,9 +68,7 @@ class DemoResult:
     is_complete: bool
 
 
-def demo_scenario(
-    seed: int, fault: str | None = None, traps: tuple[str, ...] = ()
-) -> Scenario:
+def demo_scenario(seed: int, fault: str | None = None, traps: tuple[str, ...] = ()) -> Scenario:
     """The scenario of a demonstration.
 
     Raises:
@@ -135,9 +133,7 @@ class Demo:
         self._port = port
         self._stop = stop
         self._progress = progress
-        self._fleet = Fleet(
-            scenario, hooks_of(scenario), start_ts=int(time.time()) * 1_000_000
-        )
+        self._fleet = Fleet(scenario, hooks_of(scenario), start_ts=int(time.time()) * 1_000_000)
         self._moments = self._planned_moments()
         self._metrics: Mapping[str, float] = {}
         self._live: LiveFleet | None = None
@@ -162,9 +158,7 @@ class Demo:
             servers = broker.bootstrap_servers
             ensure_topics(servers, tallystick_topics(PARTITIONS))
             say.done(f"broker: {servers}, for this run only")
-            requests = CollectRequests(
-                servers, clock_us=_now_us, age_max_s=60.0, notice=say.done
-            )
+            requests = CollectRequests(servers, clock_us=_now_us, age_max_s=60.0, notice=say.done)
             sink = open_sink("confluent-kafka", KafkaSettings(bootstrap_servers=servers))
             self._live = LiveFleet(
                 self._fleet,

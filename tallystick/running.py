@@ -57,7 +57,7 @@ class Terminated(BaseException):
     """SIGTERM, where no command waits for it: everything is unwound as after Ctrl-C."""
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
+def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 

@@ -89,8 +89,8 @@ class Settings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags over environment over file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
@@ -110,7 +110,9 @@ class Settings(BaseSettings):
 
         for name in names:
             if name not in INVARIANTS:
-                raise ValueError(f"no invariant has the name {name!r}{suggestion(name, INVARIANTS)}")
+                raise ValueError(
+                    f"no invariant has the name {name!r}{suggestion(name, INVARIANTS)}"
+                )
         return names
 
 

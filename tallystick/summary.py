@@ -22,7 +22,9 @@ _VALUE_MAX = 160
 _UNDECIDED_MAX = 8
 
 
-def summary(outcome: Outcome, report: Path | None = None, data_docs: Path | None = None) -> list[Line]:
+def summary(
+    outcome: Outcome, report: Path | None = None, data_docs: Path | None = None
+) -> list[Line]:
     """Sum up an outcome; the lines are not escaped yet."""
     return list(_lines(outcome, report, data_docs))
 
@@ -80,7 +82,9 @@ def _doubts(outcome: Outcome) -> Iterator[Line]:
         for seen in outcome.data.observations
         if seen.is_undecided
     ]
-    reasons += [f"  {row_name(cut)}: {cut.undecided}" for cut in newest_cuts(outcome.data) if cut.undecided]
+    reasons += [
+        f"  {row_name(cut)}: {cut.undecided}" for cut in newest_cuts(outcome.data) if cut.undecided
+    ]
     if reasons:
         yield ""
         yield "undecided because:"
@@ -90,7 +94,7 @@ def _doubts(outcome: Outcome) -> Iterator[Line]:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
+    text = " ".join(text.split()) or "(empty)"
     return text if len(text) <= _VALUE_MAX else f"{text[:_VALUE_MAX]}… ({len(text)} characters)"
 
 

@@ -66,7 +66,7 @@ def notice(text: object) -> None:
 
 @final
 class Progress:
-    """What a long command is doing: a line that changes on a terminal, lines that stay elsewhere."""
+    """What a long command does: a line that changes on a terminal, lines that stay elsewhere."""
 
     def __init__(self, status: Status | None, console: Console) -> None:
         self._status = status

@@ -31,6 +31,7 @@ MIB = 2**20
 
 
 def audit(
+    *,
     available_now: Annotated[
         bool,
         typer.Option("--available-now", help="Audit what is in the topic now, then end."),
@@ -211,7 +212,9 @@ class _Audit:
             title=f"{self._settings.topic_prefix}.journal at {self._settings.bootstrap_servers}",
             totals={"events": int(self._values.get("records", 0))},
             validation=self._newest,
-            data_docs=None if docs is None else str(docs.relative_to(self._run_directory.resolve())),
+            data_docs=None
+            if docs is None
+            else str(docs.relative_to(self._run_directory.resolve())),
         )
         page = results.write_report(outcome, self._run_directory)
         if self._json:

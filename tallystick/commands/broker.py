@@ -22,6 +22,7 @@ DEFAULT_PORT = 19_092
 
 @app.command()
 def start(
+    *,
     port: Annotated[
         int, typer.Option(min=0, max=65_534, help="Where it listens; 0: a free port.")
     ] = DEFAULT_PORT,
@@ -34,9 +35,7 @@ def start(
     settings = load({"directory": directory}).settings
     broker = _broker(settings, port)
     if not broker.status().is_running:
-        problems = check_machine(
-            directory=broker.directory, ports=(port, port + 1) if port else ()
-        )
+        problems = check_machine(directory=broker.directory, ports=(port, port + 1) if port else ())
         if problems:
             raise MisuseError("\n".join(map(str, problems)))
     with terminal.progress("starting the broker") as progress:
@@ -50,7 +49,7 @@ def start(
 
 
 @app.command()
-def stop(directory: Directory = None) -> None:
+def stop(*, directory: Directory = None) -> None:
     """Stop the broker that `tallystick broker start` has left; its data stays."""
     broker = _broker(load({"directory": directory}).settings, 0)
     with terminal.progress("stopping the broker"):
@@ -59,7 +58,7 @@ def stop(directory: Directory = None) -> None:
 
 
 @app.command()
-def status(directory: Directory = None, json: Json = False) -> None:
+def status(*, directory: Directory = None, json: Json = False) -> None:
     """Say whether the broker runs and answers."""
     found = _broker(load({"directory": directory}).settings, 0).status()
     if json:

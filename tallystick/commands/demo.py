@@ -13,6 +13,7 @@ from tallystick.settings import load
 
 
 def demo(
+    *,
     fault: Annotated[
         str | None, typer.Option(help="Inject this fault (tallystick faults lists them).")
     ] = None,
@@ -38,9 +39,7 @@ def demo(
     directory = load().settings.directory.absolute()
     preflight(directory, port)
     with stopping() as stop, terminal.progress("starting the broker") as progress:
-        result = Demo(
-            scenario, new_run(directory), port=port, stop=stop, progress=progress
-        ).run()
+        result = Demo(scenario, new_run(directory), port=port, stop=stop, progress=progress).run()
     if result is None:
         raise typer.Exit(stop.exit_code)
     if not result.is_complete:

@@ -15,7 +15,8 @@ from tallystick.commands.offline import STANDARD_INPUT
 from tallystick.commands.options import BootstrapServers, Client, Json, TopicPrefix
 from tallystick.errors import MisuseError
 from tallystick.running import Stop, stopping
-from tallystick.settings import Settings, load as load_settings, suggestion
+from tallystick.settings import Settings, suggestion
+from tallystick.settings import load as load_settings
 
 if TYPE_CHECKING:
     from producers.publisher import EventSink
@@ -29,6 +30,7 @@ FAULT_AT_MS = 10_000
 
 
 def simulate(
+    *,
     output: Annotated[
         str | None,
         typer.Option(help="Write JSON Lines there instead of to Kafka; - is standard output."),
@@ -227,6 +229,7 @@ def _sink(settings: Settings) -> EventSink:
 
 
 def load(
+    *,
     rate: Annotated[
         float, typer.Option(min=0, help="Events a second over all instances; 0: full speed.")
     ] = 0.0,

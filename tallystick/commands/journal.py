@@ -30,6 +30,7 @@ POLL_S = 0.2
 
 
 def journal(
+    *,
     instance: Annotated[
         str | None, typer.Option(help="Only this instance's records.", metavar="INSTANCE")
     ] = None,
@@ -112,6 +113,7 @@ def _write(settings: Settings, file: str) -> None:
 
 
 def collect(
+    *,
     instance: Instances = None,
     deadline: Annotated[
         float | None,

@@ -27,7 +27,7 @@ def lines_of(file: str) -> Iterator[str]:
         MisuseError: It cannot be read, or is no UTF-8.
     """
     try:
-        source = sys.stdin.buffer if file == STANDARD_INPUT else Path(file).open("rb")
+        source = sys.stdin.buffer if file == STANDARD_INPUT else Path(file).open("rb")  # noqa: SIM115
     except OSError as error:
         raise MisuseError(f"{file!r} cannot be read: {error.strerror}") from error
     with source:
@@ -42,6 +42,7 @@ def lines_of(file: str) -> Iterator[str]:
 
 
 def replay(
+    *,
     file: Annotated[str, typer.Argument(help="A journal as JSON Lines; - is standard input.")],
     report: Annotated[
         Path | None,
@@ -79,6 +80,7 @@ def replay(
 
 
 def report(
+    *,
     directory: Annotated[Path, typer.Argument(help="A run: it holds the tables.")],
     json: Json = False,
 ) -> None:
@@ -98,7 +100,9 @@ def report(
         outcome = results.outcome_of_tables(
             tables,
             title=str(directory),
-            validation=CollectionValidator().validate(list(collections[-1])) if collections else None,
+            validation=CollectionValidator().validate(list(collections[-1]))
+            if collections
+            else None,
             data_docs=str(docs.relative_to(directory)) if docs.exists() else None,
         )
         page = results.write_report(outcome, directory)
@@ -110,6 +114,7 @@ def report(
 
 
 def campaign(
+    *,
     seeds: Annotated[str, typer.Option(help="From A up to, without, B.", metavar="A:B")] = "0:100",
     fault: Annotated[
         list[str] | None,
@@ -167,11 +172,8 @@ def _campaign_lines(result: CampaignResult) -> Iterator[str | tuple[str, str]]:
             yield f"  its journal: {seed.simulate_command} --output -"
     healthy = sum(seed.scenario.fault is None for seed in result.seeds)
     style = "bold green" if result.is_right else "bold red"
-    yield (
-        f"recall {result.recall:.3f}, false alarms {len(result.false_alarms)} in {healthy} healthy "
-        f"seeds, undecided {result.undecided}",
-        style,
-    )
+    recall = f"recall {result.recall:.3f}, false alarms {len(result.false_alarms)}"
+    yield f"{recall} in {healthy} healthy seeds, undecided {result.undecided}", style
     yield (
         f"{len(result.seeds)} seeds, {result.records:,} records in {result.elapsed_s:.1f} s, "
         f"{result.seeds_per_s:.1f} seeds/s"

@@ -13,9 +13,7 @@ BootstrapServers = Annotated[
 TopicPrefix = Annotated[
     str | None, typer.Option(help="Topics are named PREFIX.journal and so on.", metavar="PREFIX")
 ]
-Client = Annotated[
-    str | None, typer.Option(help="Kafka client: confluent-kafka or kafka-python.")
-]
+Client = Annotated[str | None, typer.Option(help="Kafka client: confluent-kafka or kafka-python.")]
 Directory = Annotated[
     Path | None, typer.Option(help="Where the state of runs lies (.tallystick).", metavar="PATH")
 ]
