@@ -19,11 +19,13 @@ def server_uuid(instance_id: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, instance_id))
 
 
-def history(instance_id: str, rounds: int, *, groups: int = 10, broken: frozenset[int]) -> Block:
+def history(
+    instance_id: str, rounds: int, *, groups: int = 10, broken: frozenset[int], ahead: int = 0
+) -> Block:
     """``rounds`` collections with ``groups`` transactions before each.
 
     In the rounds of ``broken`` the row claims one more executed GTID than the binary log holds
-    (``executed_within_logged``).
+    (``executed_within_logged``). The last row is ``ahead`` bytes ahead of the journal: it waits.
     """
     source = server_uuid(instance_id)
     builder = BlockBuilder(instance_id)
@@ -72,7 +74,7 @@ def history(instance_id: str, rounds: int, *, groups: int = 10, broken: frozense
             "LOCAL": {
                 "gtid_executed": f"{source}:1-{claimed}",
                 "binary_log_file": FILE,
-                "binary_log_position": position,
+                "binary_log_position": position + (ahead if number == rounds - 1 else 0),
             },
             "REPLICATION": {"channels": []},
             "STORAGE_ENGINES": {"InnoDB": {"LSN": 19_000_000 + ts, "LSN_checkpoint": 19_000_000}},

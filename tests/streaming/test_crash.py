@@ -19,6 +19,9 @@ from coordinates.audit import InstanceAudit
 from deploy.jars import spark_kafka_jars
 from streaming import sinks
 
+# Each of these starts a Spark of its own, whatever fixtures it asks for.
+pytestmark = pytest.mark.spark
+
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("streaming_driver.py")
 DEADLINE_S = 120

@@ -154,6 +154,31 @@ def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
     assert EXPECTED == sinks.read_findings(tmp_path / "out")
 
 
+def test_the_end_of_a_history_decides_what_waits(spark, broker, tmp_path):
+    """Rows that wait for more of their journal, and instances that never answered, are told."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    block = history("a", 2, broken=frozenset(), ahead=500)
+    produce(servers, topics["journal_topic"], [block], 100)
+    core = InstanceAudit("a")
+    before, end = core.absorb(block), core.finish()
+    assert (["c-000"], ["c-001"]) == tuple(
+        [cut.collection_id for cut in output.cuts] for output in (before, end)
+    )
+    settings = JobSettings(
+        servers, tmp_path / "cp", tmp_path / "out", instances=("a", "z"), available_now=True,
+        history_ends=True, **topics,
+    )  # fmt: skip
+    run(spark, settings)
+    cuts = sinks.read_cuts(tmp_path / "out")
+    assert [*before.cuts, *end.cuts] == [cut for cut in cuts if cut.instance_id == "a"]
+    assert ["missing", "missing"] == [cut.answer for cut in cuts if cut.instance_id == "z"]
+    told = [
+        (row["collection_id"], row["missing"]) for row in sinks.read_validations(tmp_path / "out")
+    ]
+    assert [("c-000", 1), ("c-001", 1)] == told
+
+
 def test_what_cannot_be_read_goes_to_the_dead_letter_topic(spark, broker, tmp_path):
     """With its reason and its place, counted, while the rest of the journal is audited."""
     servers = broker.bootstrap_servers

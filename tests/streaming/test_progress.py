@@ -1,0 +1,71 @@
+"""Metrics: plain numbers, and nothing that goes wrong with them reaches the job."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from streaming.progress import Metrics, ProgressListener, auditor_gauges
+
+PROGRESS = SimpleNamespace(
+    name="auditor",
+    batchDuration=120,
+    numInputRows=9,
+    stateOperators=[SimpleNamespace(numRowsTotal=3, memoryUsedBytes=4096)],
+    sources=[
+        SimpleNamespace(
+            endOffset=json.dumps({"journal": {"0": 5, "1": 7}}),
+            metrics={"maxOffsetsBehindLatest": "6", "avgOffsetsBehindLatest": "4.5"},
+        )
+    ],
+)
+
+
+def listener(metrics: Metrics) -> ProgressListener:
+    return ProgressListener(metrics, auditor_name="auditor", collector_name="collector")
+
+
+def test_the_lag_of_all_partitions_is_told():
+    """The query commits no offsets, so this is the only place that knows."""
+    gauges = auditor_gauges(PROGRESS)
+    assert (6, 9) == (gauges["blocks_behind_max"], gauges["blocks_behind_sum"])
+    assert (3, 4096, 120) == (
+        gauges["state_instances"], gauges["state_memory_bytes"], gauges["micro_batch_ms"],
+    )  # fmt: skip
+
+
+def test_requests_of_the_collector_are_counted():
+    """One row of its query is one request."""
+    metrics = Metrics()
+    for rows in (1, 1, 0):
+        progress = SimpleNamespace(name="collector", numInputRows=rows)
+        listener(metrics).onQueryProgress(SimpleNamespace(progress=progress))
+    assert metrics.snapshot()["collections_requested"] == 2
+
+
+@pytest.mark.parametrize("progress", [None, SimpleNamespace(name="auditor"), PROGRESS])
+def test_the_listener_never_raises(progress):
+    """Whatever Spark sends, and whatever the callable does."""
+
+    def report(_metrics):
+        raise RuntimeError("no display")
+
+    metrics = Metrics(report)
+    listener(metrics).onQueryProgress(SimpleNamespace(progress=progress))
+    metrics.count(blocks=2)
+    assert metrics.snapshot()["blocks"] == 2
+
+
+def test_every_change_is_reported_and_unknown_names_are_our_mistake():
+    """A misspelt metric is seen in the first test, not on a dashboard."""
+    reported = []
+    metrics = Metrics(reported.append)
+    metrics.count(blocks=1)
+    metrics.set(collections_open=4)
+    assert [(1, 0), (1, 4)] == [(m["blocks"], m["collections_open"]) for m in reported]
+    with pytest.raises(KeyError):
+        metrics.count(blokcs=1)
+    with pytest.raises(KeyError):
+        metrics.set(blokcs=1)
