@@ -196,7 +196,9 @@ def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdi
     halves of a cut differ and the audit, which has seen the whole journal, does not call it broken,
     two checkers contradict each other: that is UNDECIDED until somebody has looked.
     """
-    said_broken = {(cut.instance_id, cut.channel): frozenset(cut.broken.split(",")) for cut in cuts}
+    said_broken: dict[tuple[str | None, str | None], frozenset[str]] = {
+        (cut.instance_id, cut.channel): frozenset(cut.broken.split(",")) for cut in cuts
+    }
     outcomes = {
         Outcome.UNDECIDED if _is_contested(result, said_broken) else result.outcome
         for result in results
