@@ -30,8 +30,6 @@ class ChannelHistory:
     """Reported as passed by the applier but never executed."""
     fallen: dict[str, LogCoordinates] = field(default_factory=dict)
     steps_back: int = 0
-    rotation_due: tuple[str, int, int] | None = None
-    """Source place that the master info repository must have reached by the next row."""
     source_uuid: str | None = None
     auto_position: bool | None = None
     is_filtered: bool = False
@@ -119,7 +117,6 @@ class History:
         channel.executed = None
         channel.applied = None
         channel.received = None
-        channel.rotation_due = None
         channel.applied_lost = GtidSet.EMPTY
         channel.fallen = {}
 
@@ -157,7 +154,6 @@ class History:
                     "applied_lost": str(c.applied_lost),
                     "fallen": {n: _place(v) for n, v in c.fallen.items()},
                     "steps_back": c.steps_back,
-                    "rotation_due": c.rotation_due,
                     "source_uuid": c.source_uuid,
                     "auto_position": c.auto_position,
                     "is_filtered": c.is_filtered,
@@ -204,7 +200,6 @@ class History:
                 n: place for n, v in c["fallen"].items() if (place := _coordinates(v)) is not None
             }
             channel.steps_back = c["steps_back"]
-            channel.rotation_due = tuple(c["rotation_due"]) if c["rotation_due"] else None
             channel.source_uuid = c["source_uuid"]
             channel.auto_position = c["auto_position"]
             channel.is_filtered = c["is_filtered"]

@@ -51,8 +51,6 @@ class RelayReader(LogReader):
         source_number: Its number.
         source_end: Source position behind the last event, 64 bits, -1 not known.
         source_high: Highest (file number, position) of the source read in this lineage.
-        rotation_place: Source place where the present relay file began.
-        has_stepped_back: Whether the receiver connected anew since the present relay file began.
         steps_back: How often a new connection began at an earlier place of the source's log; the
             applier then executes the source's ROTATE, and Ex steps back as well.
         place_end: Source position behind the very last event, even where it fell.
@@ -75,9 +73,7 @@ class RelayReader(LogReader):
         self.place_end = ABSENT
         self.has_fallen = False
         self.may_step_back = True
-        self.has_stepped_back = False
         self.steps_back = 0
-        self.rotation_place: tuple[int, int] | None = None
         self._queue: npt.NDArray[np.int64] = np.empty((0, QUEUE_COLUMNS), dtype=np.int64)
         self._queue_fresh: list[tuple[int, ...]] = []
         self.queue_is_full = False
@@ -102,10 +98,6 @@ class RelayReader(LogReader):
         self.file_number = file_number
         self.offsets_doubtful = False
         self.end = FIRST_POSITION if event.start == FIRST_POSITION or is_known else event.start
-        self.rotation_place = (
-            (self.source_number, self.source_end) if self.source_end >= 0 else None
-        )
-        self.has_stepped_back = False
         return True
 
     def _source_place(self) -> tuple[int, int]:
@@ -153,7 +145,6 @@ class RelayReader(LogReader):
                 self.drop_open_group()
             self.may_step_back = True
         self.tell()
-        self.has_stepped_back |= self.source_base is None or bool(event.flags & FLAG_ARTIFICIAL)
         if base_name != self.source_base or (number, position) < (
             self.source_number,
             self.source_end,
@@ -391,7 +382,6 @@ class RelayReader(LogReader):
         self.received_is_complete = True
         self.source_high = (ABSENT, ABSENT)
         self.may_step_back = True
-        self.rotation_place = None
         self._queue = self._queue[:0]
         self._queue_fresh = []
         self.queue_is_full = False
@@ -436,12 +426,10 @@ class RelayReader(LogReader):
             "source_number": self.source_number,
             "source_end": self.source_end,
             "place_end": self.place_end,
-            "has_stepped_back": self.has_stepped_back,
             "steps_back": self.steps_back,
             "has_fallen": self.has_fallen,
             "source_high": self.source_high,
             "may_step_back": self.may_step_back,
-            "rotation_place": self.rotation_place,
             "queue_is_full": self.queue_is_full,
             "has_anonymous": self.has_anonymous,
         }
@@ -460,7 +448,6 @@ class RelayReader(LogReader):
             "source_number",
             "source_end",
             "place_end",
-            "has_stepped_back",
             "steps_back",
             "has_fallen",
             "may_step_back",
@@ -469,5 +456,3 @@ class RelayReader(LogReader):
         ):
             setattr(self, name, document[name])
         self.source_high = (document["source_high"][0], document["source_high"][1])
-        place = document["rotation_place"]
-        self.rotation_place = None if place is None else (place[0], place[1])

@@ -488,18 +488,17 @@ MASTER_INFO_FLUSH_POINTS = register(
         scope="T",
         severity=Severity.WARNING,
         claim=(
-            "After a rotation of the relay log, CHANGE REPLICATION SOURCE, a stop of the receiver"
-            " and every sync_source_info events the stored source coordinate is the one read."
+            "While the receiver is stopped, the stored source coordinate is the one it had read when"
+            " it stopped."
         ),
         why=(
-            "At these points the receiver forces its positions into the repository; in between a"
-            " table is left alone, because writing it for each event would cost too much. A row"
-            " older than the last such point was not stored."
+            "A stop forces the receiver's positions into the repository. The other flush points of"
+            " the design leave no moment at which both can be read at rest, and FLUSH RELAY LOGS"
+            " does not write the row on 8.0.31, so only the stop is judged."
         ),
         undecided_when=(
-            "the repository was not read, no such point was observed since the channel began, the"
-            " read coordinate at that point is not known, sync_source_info is not told (for the"
-            " periodic writes), or the channel is gtid_only"
+            "the repository was not read, no stop of the receiver was observed since the channel"
+            " began, the read coordinate is not known, or the channel is gtid_only"
         ),
         sources=("WL#2775, REQ-3", "MySQL manual: sync_source_info"),
         remedy=(

@@ -668,6 +668,14 @@ _EXECUTED_RULES = (
 _PURGED_RULES = (PURGED_WITHIN_EXECUTED, PURGED_MATCHES_OLDEST_FILE, PURGED_MONOTONE)
 
 
+def _receives_own(row: Row) -> bool:
+    """Whether GTIDs of the own UUID come through a channel: then their order is not ours."""
+    own = row.server.server_uuid
+    return own is not None and any(
+        relay.received_ever.freeze().restrict(own) for relay in row.relays.values()
+    )
+
+
 def _accept(row: Row) -> None:
     """Values that failed no tier become baselines; the others are withheld from tier 4 (R1)."""
     state, history, judgement = row.state, row.history, row.judgement
@@ -676,7 +684,7 @@ def _accept(row: Row) -> None:
     elif state.position is not None:
         history.position = state.position
     if state.executed is not None and not judgement.is_broken(*_EXECUTED_RULES):
-        if state.owned is not None:
+        if state.owned is not None and not _receives_own(row):
             used = state.executed | state.owned | (state.purged or GtidSet.EMPTY)
             row.binlog.watch_density(used, state.owned)
         history.grown = None if history.executed is None else (history.executed, state.executed)

@@ -467,7 +467,7 @@ def _committed_between(
 
 def _judge_flush_points(channel: _Channel) -> None:
     rule = MASTER_INFO_FLUSH_POINTS
-    state, relay = channel.state, channel.relay
+    state = channel.state
     stored, read = state.stored_read, state.read
     if state.is_gtid_only:
         channel.undecided(rule, GTID_ONLY)
@@ -475,40 +475,22 @@ def _judge_flush_points(channel: _Channel) -> None:
     if stored is None:
         channel.undecided(rule, NOT_READ)
         return
-    due, channel.history.rotation_due = channel.history.rotation_due, _rotation_place(channel)
-    expected: LogCoordinates | None = None
-    where = ""
-    if channel.history.receiver_stopped and state.receiver_runs is False and read is not None:
-        expected, where = read, "Read_Source_Log_Pos when the receiver stopped"
-    elif due is not None and relay is not None and not relay.has_stepped_back:
-        # The table is read before the row: only a rotation before the last row is surely in it.
-        place = LogCoordinates(due[0], due[1], due[2])
-        if same_family(stored, place) and stored < place:
-            expected, where = place, "source position where a relay log file began"
-    else:
-        channel.undecided(rule, "no flush point was seen since the channel began")
+    if not channel.history.receiver_stopped or state.receiver_runs is not False or read is None:
+        channel.undecided(rule, "the receiver was not stopped since the channel began")
         return
-    if expected is None or stored == expected or not same_family(stored, expected):
+    if stored == read or not same_family(stored, read):
         channel.holds(rule)
         return
     channel.broken(
         rule,
-        sentence=f"The master info repository says {stored}, although it had to be written at "
-        f"{expected}.",
+        sentence=f"The master info repository says {stored}, although the receiver "
+        f"stopped at {read}.",
         observed=stored,
         observed_in="slave_master_info",
-        expected=expected,
-        expected_in=where,
+        expected=read,
+        expected_in="Read_Source_Log_Pos when the receiver stopped",
         witness=stored,
     )
-
-
-def _rotation_place(channel: _Channel) -> tuple[str, int, int] | None:
-    """Source place where the present relay log file began, None when that says nothing."""
-    relay = channel.relay
-    if relay is None or relay.rotation_place is None or relay.source_base is None:
-        return None
-    return None if relay.has_stepped_back else (relay.source_base, *relay.rotation_place)
 
 
 # Over time

@@ -73,8 +73,15 @@ class WaitingRow:
         return cls(*document)
 
 
-def judge_answer(waiting: WaitingRow, audit: InstanceAudit) -> list[Cut]:
-    """Judge one answer and return its rows of the cut table."""
+def judge_answer(waiting: WaitingRow, audit: InstanceAudit, *, is_early: bool = False) -> list[Cut]:
+    """Judge one answer and return its rows of the cut table.
+
+    Args:
+        waiting: The answer.
+        audit: Everything read so far.
+        is_early: Whether the journal ended before it reached the row's coordinates; then only what
+            the row says by itself is judged.
+    """
     reporter = audit.reporter
     reporter.look_at(waiting.epoch, waiting.sequence, waiting.ts)
     collection_id = str(waiting.body.get("collection_id"))
@@ -85,6 +92,8 @@ def judge_answer(waiting: WaitingRow, audit: InstanceAudit) -> list[Cut]:
     _judge_readable(state, judgement, waiting.body)
     audit.server.server_uuid = audit.server.server_uuid or state.server_uuid
     base = _server_half(waiting, audit, collection_id)
+    if is_early:
+        return [_leave_undecided(waiting, audit, judgement, base)]
     channels = {name: _channel_half(base, state, name) for name in state.channels}
     row = Row(
         collection_id=collection_id,
@@ -101,7 +110,8 @@ def judge_answer(waiting: WaitingRow, audit: InstanceAudit) -> list[Cut]:
     view = judge_binlog_row(row)
     judge_redo_row(row)
     views = judge_channel_rows(row)
-    audit.backups.judge_row(state, audit.server.is_backup_safe, judgement)
+    is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
+    audit.backups.judge_row(state, is_backup_safe, judgement)
     audit.history.has_row = True
     _tell_status(waiting, audit, collection_id)
     instance = base | previous
@@ -189,6 +199,28 @@ def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
     if error.get("column"):
         text = f"{text} (column {error['column']})"
     return {"answer": answer, "error_code": code, "error_text": text}
+
+
+def _leave_undecided(
+    waiting: WaitingRow, audit: InstanceAudit, judgement: Judgement, base: dict[str, Any]
+) -> Cut:
+    """A row that the journal never reached: no baseline, and nothing for the fleet."""
+    collection_id = judgement.collection_id
+    audit.reporter.note(
+        ObservationCode.LOG_STATUS_EARLY,
+        f"the journal ended before it reached the coordinates of collection {collection_id}",
+        at=collection_id,
+        is_undecided=True,
+        collection_id=collection_id,
+    )
+    audit.reporter.fact(
+        FactKind.NO_STATUS, {"collection_id": collection_id, "reason": "not reached"}
+    )
+    answers = _answers(judgement, None)
+    if not answers["broken"]:
+        answers["verdict"] = Verdict.UNDECIDED.value
+        answers["undecided"] = "log_status: the journal did not reach the row's coordinates"
+    return Cut(**base, scope="instance", event_findings=audit.event_findings, **answers)
 
 
 # Tier 0

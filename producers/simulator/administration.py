@@ -82,7 +82,6 @@ def flush_relay_logs(fleet: Fleet, channel: Channel) -> None:
         RecordType.CHANNEL, {"channel": channel.name, "action": "flush_relay_logs"}, channel.name
     )
     relay_log.rotate(fleet, channel, with_source_format=bool(channel.read[0]))
-    receiver.persist_position(fleet, channel, "relay_rotate")
     if channel.applier_runs and not channel.pending and fleet.rng.random() < 0.5:
         # An applier that waits at the end of the relay log may move on into the new file.
         channel.applied = relay_log.end(channel)
