@@ -103,6 +103,9 @@ class FleetAudit:
         """Take facts: those of one instance in journal order, instances in any interleaving."""
         for fact in facts:
             self._take(fact)
+        for ledger in self.ledgers.values():
+            if ledger.open_ts is not None and ledger.open_ts < ledger.known_ts:
+                self._close_instant(ledger, ledger.open_ts)
         self._settle()
         return self._give()
 
@@ -117,6 +120,7 @@ class FleetAudit:
                 self._queue_groups(member, channel, at_end, (), is_row=False)
             self.origins.row(instance_id, member.ledger.lineage, at_end)
             self._reach(member.ledger, end)
+            self._close_instant(member.ledger, member.ledger.known_ts)
         self._settle()
         for key, queue in self.queues.items():
             self._expire_queue(key, queue, end + 1)
@@ -164,17 +168,32 @@ class FleetAudit:
             self._received(fact, member)
             member.ledger.reached(fact.ts)
         else:
+            if fact.ts > member.ledger.known_ts:
+                self._close_instant(member.ledger, member.ledger.known_ts)
             handler = self._handlers.get(fact.kind)
             if handler is not None:
                 handler(fact, member)
             member.replica.place = Place.of(fact)
             self._reach(member.ledger, fact.ts)
+            if fact.kind is FactKind.TIME:
+                self._close_instant(member.ledger, member.ledger.known_ts)
 
     def _reach(self, ledger: Ledger, ts: int) -> None:
-        """The journal is known up to `ts`: what waits for that may be decided."""
-        ledger.take_snapshot(ledger.reached(ts))
+        """The journal has reached `ts`; more records of that instant may follow."""
+        ledger.reached(ts)
+        ledger.open_ts = ledger.known_ts
         self.origins.reached(ledger.instance_id, ledger.known_ts)
-        self._moved.add(ledger.instance_id)
+
+    def _close_instant(self, ledger: Ledger, ts: int) -> None:
+        """The journal is known up to `ts`: what waits for that may be decided.
+
+        An observer reads many events at one time; a state taken in the middle of them lacks what
+        had been written by then.
+        """
+        if ledger.open_ts is not None:
+            ledger.open_ts = None
+            ledger.take_snapshot(ts)
+            self._moved.add(ledger.instance_id)
 
     def _logged(self, fact: Fact, member: _Member) -> None:
         ledger, arrays = member.ledger, fact.arrays

@@ -109,6 +109,7 @@ class Ledger:
     def __init__(self, instance_id: str) -> None:
         self.instance_id = instance_id
         self.known_ts = -1
+        self.open_ts: int | None = None
         self.identities: list[Identity] = []
         self.group_uuid: str | None = None
         self.server_id: int | None = None
@@ -263,7 +264,7 @@ class Ledger:
             file.skip_to(end)
         if not later and (file is None or file.end <= end):
             return
-        self.take_snapshot(ts)
+        self.take_snapshot(max(ts, self.known_ts))
         self.loss_count += 1
         for key in sorted(later):
             self._lose(self.files[key], 0, ts)
@@ -289,7 +290,7 @@ class Ledger:
 
     def begin_lineage(self, lineage: int, ts: int) -> None:
         """RESET, clone or restore: the binary log begins anew."""
-        self.take_snapshot(ts)
+        self.take_snapshot(max(ts, self.known_ts))
         self.loss_count += 1
         self.beyond = self.beyond | self.logged()
         self.lineage = lineage
@@ -305,7 +306,7 @@ class Ledger:
 
     def miss(self, ts: int) -> None:
         """Part of the journal is missing."""
-        self.take_snapshot(ts)
+        self.take_snapshot(max(ts, self.known_ts))
         self.loss_count += 1
         self.is_complete = False
         self.has_row = False
@@ -351,7 +352,7 @@ class Ledger:
         file = self.files.get((self.lineage, self.file_number))
         self.snapshots.append(
             Snapshot(
-                ts=max(ts, self.known_ts),
+                ts=ts,
                 losses=self.loss_count,
                 lineage=self.lineage,
                 lineage_ts=self.lineage_ts,
@@ -433,6 +434,7 @@ class Ledger:
         texts = _Texts()
         return {
             "known_ts": self.known_ts,
+            "open_ts": self.open_ts,
             "identities": self.identities,
             "sids": self.sids,
             "files": files,
@@ -453,6 +455,7 @@ class Ledger:
     ) -> None:
         """Inverse of `dump`."""
         self.known_ts = document["known_ts"]
+        self.open_ts = document["open_ts"]
         self.identities = [Identity(*values) for values in document["identities"]]
         for sid in document["sids"]:
             self.sid_number(sid)
