@@ -283,6 +283,8 @@ def measure_auditor(servers: str, directory: Path, topics: dict[str, str]) -> di
     if process.wait() or len(lines) < 4:
         raise SystemExit(f"the auditor ended with {process.returncode} after {len(lines)} lines")
     batches = [line for line in lines if line.get("micro_batches")]
+    if len(batches) < 3:
+        raise SystemExit(f"{len(batches)} micro-batches have no steady rate: give more --events")
     first, last = batches[1], batches[-1]
     rate = (last["records"] - first["records"]) / (last["at"] - first["at"])
     return {"rate": rate, "batches": len(batches), **lines[-1]}
