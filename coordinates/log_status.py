@@ -260,7 +260,8 @@ class _Reader:
             channel.stored_applied = self._stored(row, "relay_log_name", "relay_log_pos")
             channel.stored_executed = self._stored(row, "source_log_name", "source_log_pos")
         for name in self._doubled:
-            state.channels.pop(name, None)
+            # The channel is there, but nothing that the row says of it can be believed.
+            state.channels[name] = ChannelState(name, is_listed=True)
 
     def _read_innodb(self, innodb: Any) -> None:
         if not isinstance(innodb, dict):
