@@ -140,7 +140,7 @@ class InstanceAudit:
         return self._output()
 
     def finish(self) -> AuditOutput:
-        """The end of a finished journal: rows that still wait are judged by what there is."""
+        """The end of a finished journal: rows that still wait are undecided."""
         self._settle_rows(force=True)
         return self._output()
 
@@ -202,6 +202,8 @@ class InstanceAudit:
 
     def _lose_records(self) -> None:
         """Part of the journal is missing: everything is anchored anew."""
+        # Whether the journal reached the rows that wait is now unknowable: they are undecided.
+        self._settle_rows(force=True)
         self.reporter.fact(FactKind.GAP, {})
         self.binlog.mark_gap()
         for relay in self.relays.values():
@@ -211,8 +213,6 @@ class InstanceAudit:
         self.collections.interrupted()
         self.backups.interrupted()
         self.clones.interrupted(records_lost=True)
-        # Whether the journal reached the rows that wait is now unknowable: they are undecided.
-        self._settle_rows(force=True)
 
     # Reading
 
@@ -281,11 +281,14 @@ class InstanceAudit:
 
     def _read_server_record(self, block: Block, index: int) -> None:
         ts = int(block.columns["ts"][index])
+        record_type = int(block.columns["type"][index])
+        if record_type == RecordType.GAP:
+            # What was lost came before: rows that wait are not late by its time.
+            self._settle_rows(force=True)
         self.ts = max(self.ts, ts)
         if self.waiting:
             self._settle_rows()
         self.reporter.look_at(block.epoch, block.first_sequence + index, ts)
-        record_type = int(block.columns["type"][index])
         try:
             body = read_fact(block, index)
             self._handlers[record_type](body, ts)
@@ -472,17 +475,26 @@ class InstanceAudit:
                 body, self.reporter.epoch, self.reporter.sequence, ts, self.server.knows_tags
             )
         )
+        row = self.waiting[-1]
+        if self.ts <= row.ts and not self._has_reached(row):
+            self.reporter.note(
+                ObservationCode.LOG_STATUS_EARLY,
+                f"the row of collection {row.body['collection_id']} names coordinates that the "
+                "journal has not reached: it waits for what was written up to its time",
+                at=row.body["collection_id"],
+                collection_id=row.body["collection_id"],
+            )
         self._settle_rows()
 
     def _settle_rows(self, *, force: bool = False) -> None:
         """Judge the rows whose coordinates the journal has reached, or never will."""
         while self.waiting:
             row = self.waiting[0]
-            is_late = self.ts > row.ts or len(self.waiting) > WAITING_MAX
-            if not (force or is_late or self._has_reached(row)):
+            is_ripe = self.ts > row.ts or self._has_reached(row)
+            if not (is_ripe or force or len(self.waiting) > WAITING_MAX):
                 return
             del self.waiting[0]
-            self.cuts += judge_answer(row, self)
+            self.cuts += judge_answer(row, self, is_early=not is_ripe)
             self.event_findings = 0
 
     def _has_reached(self, row: WaitingRow) -> bool:

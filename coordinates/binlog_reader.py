@@ -129,13 +129,14 @@ class BinlogReader(LogReader):
     def _judge_old_file(self, event: Event, file_number: int) -> None:
         """An event of a file before the present one can only be a second delivery."""
         present, self.file_number = self.file_number, file_number
-        if not self._is_redelivery(event):
+        if not self._is_redelivery(event) and not self._redelivering:
             self.reporter.note(
                 ObservationCode.EVENT_REDELIVERED,
-                f"an event of the older file {self.file_name} came late; it was dropped",
+                f"events of the older file {self.file_name} came late; they were dropped",
                 at=f"{self.file_name}:{event.start}",
                 is_undecided=True,
             )
+        self._redelivering = True
         self.file_number = present
 
     def _judge_next_number(self, base_name: str, file_number: int) -> None:
@@ -619,7 +620,7 @@ class BinlogReader(LogReader):
         self.reporter.fact(FactKind.GAP, {})
 
     def mark_gap(self) -> None:
-        """Records are missing, maybe with a RESET among them: nothing of before bounds what comes."""
+        """Records are missing, maybe a RESET among them: nothing of before bounds what comes."""
         super().mark_gap()
         self.forget_logged()
         self.oldest_file = None

@@ -93,7 +93,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceAudit, *, is_early: bool = 
     audit.server.server_uuid = audit.server.server_uuid or state.server_uuid
     base = _server_half(waiting, audit, collection_id)
     if is_early:
-        return [_leave_undecided(waiting, audit, judgement, base)]
+        return [_leave_undecided(audit, judgement, base)]
     channels = {name: _channel_half(base, state, name) for name in state.channels}
     row = Row(
         collection_id=collection_id,
@@ -201,9 +201,7 @@ def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
     return {"answer": answer, "error_code": code, "error_text": text}
 
 
-def _leave_undecided(
-    waiting: WaitingRow, audit: InstanceAudit, judgement: Judgement, base: dict[str, Any]
-) -> Cut:
+def _leave_undecided(audit: InstanceAudit, judgement: Judgement, base: dict[str, Any]) -> Cut:
     """A row that the journal never reached: no baseline, and nothing for the fleet."""
     collection_id = judgement.collection_id
     audit.reporter.note(
@@ -277,7 +275,11 @@ def _channel_half(base: Mapping[str, Any], state: ServerState, name: str) -> dic
         "channel": name,
         "source_uuid": channel.source_uuid,
         "retrieved_gtid_set": _text(channel.retrieved),
-        **_place("relay_log_file", "relay_log_position", channel.relay),
+        **(
+            {"relay_log_file": "", "relay_log_position": 0}
+            if channel.relay_is_empty
+            else _place("relay_log_file", "relay_log_position", channel.relay)
+        ),
         **_place("applied_relay_log_file", "applied_relay_log_position", channel.applied),
         **_place("read_source_log_file", "read_source_log_pos", channel.read),
         **_place("exec_source_log_file", "exec_source_log_pos", channel.executed),
@@ -296,12 +298,17 @@ def _journal_half(view: RelayView | None) -> dict[str, Any]:
 
 
 def _previous_half(audit: InstanceAudit) -> dict[str, Any]:
+    """The baselines that this row is compared with; none where a fall has been told already."""
     history = audit.history
+    fallen = history.fallen
+    executed = None if "executed" in fallen else history.executed
+    purged = None if "purged" in fallen or history.log_bin_changed else history.purged
+    position = None if "position" in fallen else history.position
     return {
-        "previous_gtid_executed": _text(history.executed),
-        "previous_gtid_purged": _text(history.purged),
-        "previous_lsn": history.numbers.get("LSN"),
-        **_place("previous_binary_log_file", "previous_binary_log_position", history.position),
+        "previous_gtid_executed": _text(executed),
+        "previous_gtid_purged": _text(purged),
+        "previous_lsn": None if "lsn.LSN" in fallen else history.numbers.get("LSN"),
+        **_place("previous_binary_log_file", "previous_binary_log_position", position),
     }
 
 
