@@ -59,6 +59,7 @@ class BinlogView(NamedTuple):
 def judge_binlog_row(row: Row) -> BinlogView:
     """Judge everything a row says of the binary log and the GTID sets."""
     logged = _judge_position(row)
+    boundary = None if _place_is_undecided(row) else _boundary(row)
     missing = _judge_executed(row, logged)
     _judge_recovered(row)
     _judge_lag(row, logged, missing)
@@ -66,7 +67,7 @@ def judge_binlog_row(row: Row) -> BinlogView:
     _judge_file_list(row)
     _judge_table(row)
     _accept(row)
-    return BinlogView(logged, _boundary(row), None if missing is None else missing.count())
+    return BinlogView(logged, boundary, None if missing is None else missing.count())
 
 
 # The coordinate
@@ -153,6 +154,15 @@ def _judge_place(row: Row, position: LogCoordinates) -> None:
         expected="the end of a group" if before is None else f"{before[0]}:{before[1]}",
         expected_in="last group end before it in the binary log",
         witness=position,
+    )
+
+
+def _place_is_undecided(row: Row) -> bool:
+    """Whether the journal cannot tell what ends at or before P."""
+    undecided = row.judgement.undecided_reasons(None)
+    return SNAPSHOT_POSITION_WITHIN_FILE.name in undecided or (
+        SNAPSHOT_POSITION_ON_GROUP_BOUNDARY.name in undecided
+        and not row.judgement.is_broken(SNAPSHOT_POSITION_WITHIN_FILE)
     )
 
 
