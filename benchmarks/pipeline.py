@@ -375,6 +375,7 @@ def measure_latency(
             # So that not each block meets the same phase of the query's trigger.
             time.sleep(LATENCY_PAUSE_S * (number % 7) / 7)
     finally:
+        producer.flush(10)
         process.terminate()
         process.communicate(timeout=READY_S)
         consumer.close()
@@ -447,7 +448,7 @@ def measure_all(
         f"checkpoint {last['checkpoint_bytes'] / 2**20:.1f} MB on disk"
     )
     latencies = sorted(measure_latency(servers, directory / "probe", probe, injected))
-    p50, p95 = (statistics.quantiles(latencies, n=20)[i] for i in (9, 18))
+    p50, p95 = (statistics.quantiles(latencies, n=20, method="inclusive")[i] for i in (9, 18))
     print(
         f"detection latency over {len(latencies)} injected findings, from the produced block to "
         f"the finding readable in Kafka: p50 {p50 * 1000:.0f} ms, p95 {p95 * 1000:.0f} ms, "
