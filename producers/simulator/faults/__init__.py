@@ -12,6 +12,7 @@ from producers.simulator.faults.channel_faults import CHANNEL_INJECTORS
 from producers.simulator.faults.fleet_faults import FLEET_INJECTORS
 from producers.simulator.faults.injector import Injector
 from producers.simulator.faults.protocol_faults import PROTOCOL_INJECTORS
+from producers.simulator.faults.repository_faults import REPOSITORY_INJECTORS
 from producers.simulator.faults.row_faults import ROW_INJECTORS
 from producers.simulator.faults.stream_faults import STREAM_INJECTORS
 
@@ -27,6 +28,7 @@ INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     **ROW_INJECTORS,
     **STREAM_INJECTORS,
     **CHANNEL_INJECTORS,
+    **REPOSITORY_INJECTORS,
     **FLEET_INJECTORS,
     **PROTOCOL_INJECTORS,
 }

@@ -1,4 +1,4 @@
-"""Faults F42 to F56: what a replication channel holds, and where it says it is."""
+"""Faults F42 to F51: what a replication channel holds, and where it says it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coordinates.binlog import EventType, log_pos_field, parse_log_file_name
 from coordinates.gtid import GtidSet
-from coordinates.journal import QueryVerb, RecordType, Stream
+from coordinates.journal import QueryVerb, Stream
 from producers.simulator import administration, applier, commit, receiver, relay_log
 from producers.simulator.faults.injector import (
     Injector,
@@ -15,7 +15,6 @@ from producers.simulator.faults.injector import (
     gtid_of,
     server_text,
 )
-from producers.simulator.faults.tampered_journal import JournalFault
 from producers.simulator.model import GroupKind, LoggedGroup, QueuedFraming, QueuedGroup
 from producers.simulator.workload import make_group
 
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
 _RETRY_US: Final = 100
 _SETTLED_US: Final = 50_000
 _BEYOND: Final = 10_000
-
-
-_RelayInfo = tuple[str, int, str, int]
-"""Relay file and position, source file and position: a row of slave_relay_log_info."""
 
 
 class ReceiverSkipsGroup(Injector):
@@ -73,7 +68,7 @@ class OldGroupRequeued(Injector):
         return True
 
 
-class _ChannelRowFault(RowFault):
+class ChannelRowFault(RowFault):
     """Tampers with what one row says of one channel."""
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
@@ -90,25 +85,25 @@ class _ChannelRowFault(RowFault):
         )
 
 
-class RelayPositionBeyondFile(_ChannelRowFault):
+class RelayPositionBeyondFile(ChannelRowFault):
     """F44: F_c past the end of its file."""
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         """Move F_c on."""
         shown = row.channel(channel)
-        file = _relay_file(channel, shown["relay_log_file"]) if shown else None
+        file = relay_file(channel, shown["relay_log_file"]) if shown else None
         if shown is None or file is None:
             return False
         shown["relay_log_position"] = file.end + _BEYOND
         return True
 
 
-class RelayPositionRegressed(_ChannelRowFault):
+class RelayPositionRegressed(ChannelRowFault):
     """F45: F_c falls while the applier is stopped."""
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Stop the appliers; each starts again at its own next row."""
-        for channel in _channels(fleet):
+        for channel in channels(fleet):
             fleet.clock.schedule(
                 fleet.fault_at, channel.replica, self._stop_applier, fleet, channel
             )
@@ -120,7 +115,7 @@ class RelayPositionRegressed(_ChannelRowFault):
     def mark(self, fleet: Fleet, instance: Instance) -> None:
         """Let the appliers go on."""
         super().mark(fleet, instance)
-        for channel in _channels(fleet):
+        for channel in channels(fleet):
             fleet.clock.schedule(fleet.now + 1, channel.replica, applier.start, fleet, channel)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
@@ -128,7 +123,7 @@ class RelayPositionRegressed(_ChannelRowFault):
         shown, earlier = row.channel(channel), before.channel(channel)
         if shown is None or earlier is None or channel.applier_runs:
             return False
-        applied, flushed = _coordinate(*channel.applied), _flushed(earlier)
+        applied, flushed = coordinate(*channel.applied), _flushed(earlier)
         between = [
             (file, end)
             for file in channel.relay_files
@@ -143,7 +138,7 @@ class RelayPositionRegressed(_ChannelRowFault):
         return True
 
 
-class AppliedAheadOfFlushed(_ChannelRowFault):
+class AppliedAheadOfFlushed(ChannelRowFault):
     """F46: F_c is shown three groups before A_c, and not before the last F_c."""
 
     _GROUPS: Final = 3
@@ -152,30 +147,30 @@ class AppliedAheadOfFlushed(_ChannelRowFault):
         """Move F_c back to where the last three applied groups begin."""
         shown, earlier = row.channel(channel), before.channel(channel)
         status = row.status(channel)
-        file = _relay_file(channel, status["Relay_Log_File"]) if status is not None else None
+        file = relay_file(channel, status["Relay_Log_File"]) if status is not None else None
         if shown is None or earlier is None or status is None or file is None:
             return False
         applied = [group for group in file.groups if group.end <= status["Relay_Log_Pos"]]
         if len(applied) < self._GROUPS or shown["relay_log_file"] != file.name:
             return False
         start = applied[-self._GROUPS].start
-        if _coordinate(file.name, start) < _flushed(earlier):
+        if coordinate(file.name, start) < _flushed(earlier):
             return False
         shown["relay_log_position"] = start
         return True
 
 
-class ExecBeyondRead(_ChannelRowFault):
+class ExecBeyondRead(ChannelRowFault):
     """F47: Ex_c is the end of a group that the receiver has not read."""
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Let the network be slow."""
-        _clog_receivers(self, fleet)
+        clog_receivers(self, fleet)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         """Move Ex_c to the end of the next group of the source."""
         status = row.status(channel)
-        unread = next(_unread_groups(channel), None)
+        unread = next(unread_groups(channel), None)
         if status is None or unread is None:
             return False
         file, logged = unread
@@ -184,7 +179,7 @@ class ExecBeyondRead(_ChannelRowFault):
         return True
 
 
-class RelayPosSavedAsExecPos(_ChannelRowFault):
+class RelayPosSavedAsExecPos(ChannelRowFault):
     """F48: Ex_c with the offset of A_c, until the true one has passed it."""
 
     def __init__(self) -> None:
@@ -206,10 +201,10 @@ class RelayPosSavedAsExecPos(_ChannelRowFault):
             return False
         # SHOW REPLICA STATUS was read some moments before the row: its own values must fit.
         file_name, executed = status["Relay_Source_Log_File"], status["Exec_Source_Log_Pos"]
-        read = _coordinate(status["Source_Log_File"], status["Read_Source_Log_Pos"])
+        read = coordinate(status["Source_Log_File"], status["Read_Source_Log_Pos"])
         offset = status["Relay_Log_Pos"]
         file = next((f for f in channel.source.binlog.files if f.name == file_name), None)
-        if file is None or not executed < offset or _coordinate(file_name, offset) > read:
+        if file is None or not executed < offset or coordinate(file_name, offset) > read:
             return False
         ends = {end for logged in file.groups() for end in _event_ends(logged)}
         if offset in ends or offset in {e.end for e in file.entries}:
@@ -227,9 +222,9 @@ class RelayPosSavedAsExecPos(_ChannelRowFault):
         row = Row.of(instance, body)
         if channel is None or self._shown is None or row is None or channel.replica is not instance:
             return super().on_row(fleet, instance, body)
-        shown = _coordinate(*self._shown)
+        shown = coordinate(*self._shown)
         # A new connection may have brought Rd_c, and Ex_c after it, back before the wrong place.
-        if shown <= _coordinate(*channel.executed) or shown > _coordinate(*channel.read):
+        if shown <= coordinate(*channel.executed) or shown > coordinate(*channel.read):
             self._channel = None
             return body
         row = row.copy()
@@ -239,7 +234,7 @@ class RelayPosSavedAsExecPos(_ChannelRowFault):
         return row.body
 
 
-class AppliedGtidMissing(_ChannelRowFault):
+class AppliedGtidMissing(ChannelRowFault):
     """F49: A_c behind a group that is still to be executed."""
 
     def on_fleet(self, fleet: Fleet) -> None:
@@ -253,9 +248,7 @@ class AppliedGtidMissing(_ChannelRowFault):
         if status is None or queued is None or not queued.is_complete:
             return False
         group = queued.logged.group
-        is_flushed = _coordinate(queued.relay_file.name, queued.end) <= _coordinate(
-            *channel.flushed
-        )
+        is_flushed = coordinate(queued.relay_file.name, queued.end) <= coordinate(*channel.flushed)
         if group.sid is None or (group.sid, group.gno) in channel.replica.logged or not is_flushed:
             return False
         status["Relay_Log_File"] = queued.relay_file.name
@@ -263,12 +256,12 @@ class AppliedGtidMissing(_ChannelRowFault):
         return True
 
 
-class RetrievedInflated(_ChannelRowFault):
+class RetrievedInflated(ChannelRowFault):
     """F50: Ret_c holds the GTID that the source will send next."""
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Let the network be slow."""
-        _clog_receivers(self, fleet)
+        clog_receivers(self, fleet)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         """Add the next GTID of the source to Ret_c."""
@@ -276,7 +269,7 @@ class RetrievedInflated(_ChannelRowFault):
         if status is None:
             return False
         retrieved = GtidSet.parse(status["Retrieved_Gtid_Set"])
-        unread = (gtid_of(logged) for _, logged in _unread_groups(channel))
+        unread = (gtid_of(logged) for _, logged in unread_groups(channel))
         unread = (gtid for gtid in unread if gtid and gtid.isdisjoint(retrieved))
         following = next(unread, None)
         if following is None:
@@ -298,164 +291,6 @@ class ExecutedWithoutReceipt(Injector):
         self.mark(fleet, channel.replica)
         commit.commit(fleet, channel.replica, group)
         return False
-
-
-class MasterInfoAhead(_ChannelRowFault):
-    """F52: the stored read position is that of a group which was not received."""
-
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Let the network be slow."""
-        _clog_receivers(self, fleet)
-
-    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Move the stored position to the end of the next group of the source."""
-        stored = row.info("slave_master_info", channel)
-        unread = next(_unread_groups(channel), None)
-        if stored is None or unread is None:
-            return False
-        file, logged = unread
-        stored["Master_log_name"] = file.name
-        stored["Master_log_pos"] = logged.end
-        return True
-
-
-class _RelayInfoFault(JournalFault):
-    """Tampers with the writes to one row of slave_relay_log_info until a collection has read it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._true: dict[Channel, _RelayInfo] = {}
-        self._torn: list[tuple[Channel, _RelayInfo, GtidSet]] = []
-
-    def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
-        """What the row holds after a write."""
-        raise NotImplementedError
-
-    def on_fact(
-        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
-    ) -> Mapping[str, Any] | None:
-        """Change what a transaction writes that follows another in both files."""
-        is_write = record_type is RecordType.INFO_WRITE and body["table"] == "slave_relay_log_info"
-        if self.fleet is None or not is_write:
-            return body
-        channel = self.fleet.instances[instance_id].channels[body["channel"]]
-        old, new = self._true.get(channel), channel.relay_info
-        self._true[channel] = new
-        if old is None or not self.is_due_in(instance_id) or body["reason"] != "xid":
-            return body
-        is_next = (
-            bool(old[0] and old[2])
-            and _coordinate(old[0], old[1]) < _coordinate(new[0], new[1])
-            and _coordinate(old[2], old[3]) < _coordinate(new[2], new[3])
-        )
-        file = _relay_file(channel, new[0])
-        group = next((g for g in reversed(file.groups) if g.end == new[1]), None) if file else None
-        has_workers = channel.replica.variables["replica_parallel_workers"] > 1
-        if not is_next or group is None or has_workers:
-            return body
-        channel.relay_info = self.torn(old, new)
-        self._torn.append((channel, channel.relay_info, gtid_of(group.logged)))
-        relay_name, relay_pos, source_name, source_pos = channel.relay_info
-        row = {
-            **body["row"],
-            "Relay_log_name": f"./{relay_name}",
-            "Relay_log_pos": relay_pos,
-            "Master_log_name": source_name,
-            "Master_log_pos": source_pos,
-        }
-        return {**body, "row": row}
-
-    def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
-    ) -> dict[str, Any] | None:
-        """Once it was read behind the transaction's commit, writes are true again."""
-        if self.injected or "row" not in body:
-            return body
-        executed = GtidSet.parse(body.get("gtid_executed_first", ""))
-        for channel, (relay_name, relay_pos, _, source_pos), gtid in self._torn:
-            stored = Row(instance, body, 0).info("slave_relay_log_info", channel)
-            if channel.replica is not instance or stored is None or not gtid <= executed:
-                continue
-            shown = stored["Relay_log_name"], stored["Relay_log_pos"], stored["Master_log_pos"]
-            if shown == (f"./{relay_name}", relay_pos, source_pos):
-                self.mark(fleet, instance)
-                break
-        return body
-
-
-class RelayInfoTorn(_RelayInfoFault):
-    """F53: the relay position is new, the source position old."""
-
-    def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
-        """Mix both."""
-        return new[0], new[1], old[2], old[3]
-
-
-class RelayInfoNotUpdated(_RelayInfoFault):
-    """F54: both positions are old."""
-
-    def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
-        """Keep the old row."""
-        return old
-
-
-class MasterInfoNotFlushedOnStop(Injector):
-    """F55: STOP REPLICA IO_THREAD writes nothing; the receiver starts again after a collection."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._channel: Channel | None = None
-
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Stop a receiver when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._stop, fleet)
-
-    def _stop(self, fleet: Fleet) -> None:
-        for channel in _channels(fleet):
-            is_busy = channel.is_connected and channel.read != channel.master_info
-            if is_busy and channel.read[0] == channel.master_info[0]:
-                self._channel = channel
-                self.mark(fleet, channel.replica)
-                receiver.stop(fleet, channel)
-                return
-        fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, self._stop, fleet)
-
-    def on_info_write(self, fleet: Fleet, channel: Channel, table: str, reason: str) -> bool:
-        """Leave out the write that the stop asks for."""
-        is_it = channel is self._channel and reason == "receiver_stop"
-        return not (is_it and table == "slave_master_info")
-
-    def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
-    ) -> dict[str, Any] | None:
-        """Once a row shows it, receive again."""
-        channel = self._channel
-        if channel is not None and channel.replica is instance and "row" in body:
-            self._channel = None
-            fleet.clock.schedule(fleet.now + 1, instance, receiver.start, fleet, channel)
-        return body
-
-
-class BothRepositoriesFilled(JournalFault):
-    """F56: a start finds a file beside the table and succeeds."""
-
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Restart a replica when the fault is due."""
-        super().on_fleet(fleet)
-        for replica in [channel.replica for channel in _channels(fleet)][:1]:
-            fleet.clock.schedule(fleet.fault_at, None, administration.shut_down, fleet, replica)
-
-    def on_fact(
-        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
-    ) -> Mapping[str, Any] | None:
-        """Let the start tell of a file."""
-        repositories = body.get("repositories")
-        is_start = record_type is RecordType.START and bool(repositories)
-        if not is_start or not repositories or not self.is_due_in(instance_id):
-            return body
-        self.mark_in(instance_id)
-        first = {**repositories[0], "file": True, "table": True, "started": True}
-        return {**body, "repositories": [first, *repositories[1:]]}
 
 
 def queue_phantom(fleet: Fleet, channel: Channel, sid: str, gno: int) -> bool:
@@ -516,7 +351,8 @@ def queue_phantom(fleet: Fleet, channel: Channel, sid: str, gno: int) -> bool:
     return True
 
 
-def _channels(fleet: Fleet) -> Iterator[Channel]:
+def channels(fleet: Fleet) -> Iterator[Channel]:
+    """All channels, in the order of instances."""
     for instance in fleet.instances.values():
         yield from instance.channels.values()
 
@@ -535,16 +371,18 @@ def _is_followable(channel: Channel, logged: LoggedGroup) -> bool:
     )
 
 
-def _relay_file(channel: Channel, name: str) -> RelayFile | None:
+def relay_file(channel: Channel, name: str) -> RelayFile | None:
+    """The retained relay log file of that name."""
     return next((file for file in channel.relay_files if file.name == name), None)
 
 
-def _coordinate(name: str, position: int) -> tuple[int, int]:
+def coordinate(name: str, position: int) -> tuple[int, int]:
+    """File and position as a value that is ordered as the log is."""
     return (parse_log_file_name(name)[1], position) if name else (0, position)
 
 
 def _flushed(shown: dict[str, Any]) -> tuple[int, int]:
-    return _coordinate(shown["relay_log_file"], shown["relay_log_position"])
+    return coordinate(shown["relay_log_file"], shown["relay_log_position"])
 
 
 def _event_ends(logged: LoggedGroup) -> Iterator[int]:
@@ -553,9 +391,9 @@ def _event_ends(logged: LoggedGroup) -> Iterator[int]:
         yield start + length
 
 
-def _unread_groups(channel: Channel) -> Iterator[tuple[BinlogFile, LoggedGroup]]:
+def unread_groups(channel: Channel) -> Iterator[tuple[BinlogFile, LoggedGroup]]:
     """The groups of the source behind Rd_c that the channel never received."""
-    read = _coordinate(*channel.read)
+    read = coordinate(*channel.read)
     for file in channel.source.binlog.files:
         if file.number >= read[0]:
             for logged in file.groups():
@@ -565,9 +403,9 @@ def _unread_groups(channel: Channel) -> Iterator[tuple[BinlogFile, LoggedGroup]]
                     yield file, logged
 
 
-def _clog_receivers(fault: Injector, fleet: Fleet) -> None:
+def clog_receivers(fault: Injector, fleet: Fleet) -> None:
     """From when the fault is due until it is injected, nothing arrives from any source."""
-    for channel in _channels(fleet):
+    for channel in channels(fleet):
         fleet.clock.schedule(fleet.fault_at, None, _clog_receiver, fault, fleet, channel)
 
 
@@ -583,7 +421,7 @@ def _clog_receiver(fault: Injector, fleet: Fleet, channel: Channel) -> None:
 
 def _clog_appliers(fault: Injector, fleet: Fleet, after_us: int = 0) -> None:
     """From when the fault is due until it is injected, appliers wait as for a long transaction."""
-    for channel in _channels(fleet):
+    for channel in channels(fleet):
         fleet.clock.schedule(fleet.fault_at + after_us, None, _clog_applier, fault, fleet, channel)
 
 
@@ -607,9 +445,4 @@ CHANNEL_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     "applied_gtid_missing": AppliedGtidMissing,
     "retrieved_inflated": RetrievedInflated,
     "executed_without_receipt": ExecutedWithoutReceipt,
-    "master_info_ahead": MasterInfoAhead,
-    "relay_info_torn": RelayInfoTorn,
-    "relay_info_not_updated": RelayInfoNotUpdated,
-    "master_info_not_flushed_on_stop": MasterInfoNotFlushedOnStop,
-    "both_repositories_filled": BothRepositoriesFilled,
 }

@@ -1,0 +1,196 @@
+"""Faults F52 to F56: the tables in which a replica stores where its channels are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from coordinates.gtid import GtidSet
+from coordinates.journal import RecordType
+from producers.simulator import administration, receiver
+from producers.simulator.faults.channel_faults import (
+    ChannelRowFault,
+    channels,
+    clog_receivers,
+    coordinate,
+    relay_file,
+    unread_groups,
+)
+from producers.simulator.faults.injector import Injector, Row, gtid_of
+from producers.simulator.faults.tampered_journal import JournalFault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel, Instance
+
+_RETRY_US: Final = 1_000
+_RelayInfo = tuple[str, int, str, int]
+"""Relay file and position, source file and position: a row of slave_relay_log_info."""
+
+
+class MasterInfoAhead(ChannelRowFault):
+    """F52: the stored read position is that of a group which was not received."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Let the network be slow."""
+        clog_receivers(self, fleet)
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Move the stored position to the end of the next group of the source."""
+        stored = row.info("slave_master_info", channel)
+        unread = next(unread_groups(channel), None)
+        if stored is None or unread is None:
+            return False
+        file, logged = unread
+        stored["Master_log_name"] = file.name
+        stored["Master_log_pos"] = logged.end
+        return True
+
+
+class _RelayInfoFault(JournalFault):
+    """Tampers with the writes to one row of slave_relay_log_info until a collection has read it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._true: dict[Channel, _RelayInfo] = {}
+        self._torn: list[tuple[Channel, _RelayInfo, GtidSet]] = []
+
+    def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
+        """What the row holds after a write."""
+        raise NotImplementedError
+
+    def on_fact(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Change what a transaction writes that follows another in both files."""
+        is_write = record_type is RecordType.INFO_WRITE and body["table"] == "slave_relay_log_info"
+        if self.fleet is None or not is_write:
+            return body
+        channel = self.fleet.instances[instance_id].channels[body["channel"]]
+        old, new = self._true.get(channel), channel.relay_info
+        self._true[channel] = new
+        if old is None or not self.is_due_in(instance_id) or body["reason"] != "xid":
+            return body
+        is_next = (
+            bool(old[0] and old[2])
+            and coordinate(old[0], old[1]) < coordinate(new[0], new[1])
+            and coordinate(old[2], old[3]) < coordinate(new[2], new[3])
+        )
+        file = relay_file(channel, new[0])
+        group = next((g for g in reversed(file.groups) if g.end == new[1]), None) if file else None
+        has_workers = channel.replica.variables["replica_parallel_workers"] > 1
+        if not is_next or group is None or has_workers:
+            return body
+        channel.relay_info = self.torn(old, new)
+        self._torn.append((channel, channel.relay_info, gtid_of(group.logged)))
+        relay_name, relay_pos, source_name, source_pos = channel.relay_info
+        row = {
+            **body["row"],
+            "Relay_log_name": f"./{relay_name}",
+            "Relay_log_pos": relay_pos,
+            "Master_log_name": source_name,
+            "Master_log_pos": source_pos,
+        }
+        return {**body, "row": row}
+
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Once it was read behind the transaction's commit, writes are true again."""
+        if self.injected or "row" not in body:
+            return body
+        executed = GtidSet.parse(body.get("gtid_executed_first", ""))
+        for channel, (relay_name, relay_pos, _, source_pos), gtid in self._torn:
+            stored = Row(instance, body, 0).info("slave_relay_log_info", channel)
+            if channel.replica is not instance or stored is None or not gtid <= executed:
+                continue
+            shown = stored["Relay_log_name"], stored["Relay_log_pos"], stored["Master_log_pos"]
+            if shown == (f"./{relay_name}", relay_pos, source_pos):
+                self.mark(fleet, instance)
+                break
+        return body
+
+
+class RelayInfoTorn(_RelayInfoFault):
+    """F53: the relay position is new, the source position old."""
+
+    def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
+        """Mix both."""
+        return new[0], new[1], old[2], old[3]
+
+
+class RelayInfoNotUpdated(_RelayInfoFault):
+    """F54: both positions are old."""
+
+    def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
+        """Keep the old row."""
+        return old
+
+
+class MasterInfoNotFlushedOnStop(Injector):
+    """F55: STOP REPLICA IO_THREAD writes nothing; the receiver starts again after a collection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._channel: Channel | None = None
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Stop a receiver when the fault is due."""
+        fleet.clock.schedule(fleet.fault_at, None, self._stop, fleet)
+
+    def _stop(self, fleet: Fleet) -> None:
+        for channel in channels(fleet):
+            is_busy = channel.is_connected and channel.read != channel.master_info
+            if is_busy and channel.read[0] == channel.master_info[0]:
+                self._channel = channel
+                self.mark(fleet, channel.replica)
+                receiver.stop(fleet, channel)
+                return
+        fleet.clock.schedule(fleet.now + _RETRY_US, None, self._stop, fleet)
+
+    def on_info_write(self, fleet: Fleet, channel: Channel, table: str, reason: str) -> bool:
+        """Leave out the write that the stop asks for."""
+        is_it = channel is self._channel and reason == "receiver_stop"
+        return not (is_it and table == "slave_master_info")
+
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Once a row shows it, receive again."""
+        channel = self._channel
+        if channel is not None and channel.replica is instance and "row" in body:
+            self._channel = None
+            fleet.clock.schedule(fleet.now + 1, instance, receiver.start, fleet, channel)
+        return body
+
+
+class BothRepositoriesFilled(JournalFault):
+    """F56: a start finds a file beside the table and succeeds."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Restart a replica when the fault is due."""
+        super().on_fleet(fleet)
+        for replica in [channel.replica for channel in channels(fleet)][:1]:
+            fleet.clock.schedule(fleet.fault_at, None, administration.shut_down, fleet, replica)
+
+    def on_fact(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Let the start tell of a file."""
+        repositories = body.get("repositories")
+        is_start = record_type is RecordType.START and bool(repositories)
+        if not is_start or not repositories or not self.is_due_in(instance_id):
+            return body
+        self.mark_in(instance_id)
+        first = {**repositories[0], "file": True, "table": True, "started": True}
+        return {**body, "repositories": [first, *repositories[1:]]}
+
+
+REPOSITORY_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
+    "master_info_ahead": MasterInfoAhead,
+    "relay_info_torn": RelayInfoTorn,
+    "relay_info_not_updated": RelayInfoNotUpdated,
+    "master_info_not_flushed_on_stop": MasterInfoNotFlushedOnStop,
+    "both_repositories_filled": BothRepositoriesFilled,
+}
