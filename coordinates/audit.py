@@ -336,7 +336,7 @@ class InstanceAudit:
                 "server_uuid": self.server.server_uuid,
                 "server_id": self.server.server_id,
                 "version": self.server.version,
-                "variables": self.server.variables,
+                "variables": dict(self.server.variables),
                 "data_lineage": self.data_lineage,
                 "binlog_lineage": self.binlog.lineage,
             },

@@ -665,13 +665,14 @@ class LogReader:
     def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
         """Document and arrays for the state bytes; arrays are named with ``prefix``."""
         window, arrays = self.window.to_arrays(f"{prefix}.window")
+        is_inside = self.group_state in (GroupState.OPENED, GroupState.BODY)
         document = {
             "base_name": self.base_name,
             "file_number": self.file_number,
             "end": self.end,
             "offsets_doubtful": self.offsets_doubtful,
             "group_state": int(self.group_state),
-            "group": self.group.to_list(),
+            "group": (self.group if is_inside else OpenGroup()).to_list(),
             "sids": self.sids,
             "redelivering": self._redelivering,
             "may_restart": self._may_restart,
