@@ -15,7 +15,7 @@ from producers.simulator.faults.channel_faults import (
     relay_file,
     unread_groups,
 )
-from producers.simulator.faults.injector import Injector, Row, gtid_of
+from producers.simulator.faults.injector import Injector, Row, ends_in_xid, gtid_of
 from producers.simulator.faults.tampered_journal import JournalFault
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class _RelayInfoFault(JournalFault):
         file = relay_file(channel, new[0])
         group = next((g for g in reversed(file.groups) if g.end == new[1]), None) if file else None
         has_workers = channel.replica.variables["replica_parallel_workers"] > 1
-        if not is_next or group is None or has_workers:
+        if not is_next or group is None or has_workers or not ends_in_xid(group.logged):
             return body
         channel.relay_info = self.torn(old, new)
         self._torn.append((channel, channel.relay_info, gtid_of(group.logged)))
