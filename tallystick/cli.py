@@ -62,10 +62,11 @@ app.add_typer(broker.app, name="broker")
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process."""
-    sys.exit(running.run(lambda: _main(arguments)))
+    sys.exit(running.run(lambda: run_command(arguments)))
 
 
-def _main(arguments: list[str] | None) -> int:
+def run_command(arguments: list[str] | None) -> int:
+    """Run the command line; give its exit code. Errors of the domain are let out."""
     command = typer.main.get_command(app)
     try:
         code = command.main(args=arguments, prog_name="tallystick", standalone_mode=False)

@@ -96,6 +96,20 @@ def demo_scenario(seed: int, fault: str | None = None, traps: tuple[str, ...] = 
         raise MisuseError(f"these traps exclude each other: {error}") from None
 
 
+def demo_fleet(scenario: Scenario, start_ts: int) -> tuple[Fleet, Pace]:
+    """The fleet of a demonstration and how its time passes, from ``start_ts`` on."""
+    fleet = Fleet(scenario, hooks_of(scenario), start_ts=start_ts)
+    interval = scenario.collection_interval_ms * 1_000
+    settled = fleet.load_ends_at + SETTLE_MS * 1_000
+    moments = (
+        *range(start_ts + interval, fleet.load_ends_at, interval),
+        settled,
+        settled + interval,
+    )
+    # Late enough that every collection is past its deadline and nothing waits any more.
+    return fleet, Pace(speed=SPEED, moments=moments, ends_at=moments[-1] + 2 * DEADLINE_US)
+
+
 def preflight(directory: Path, port: int) -> None:
     """Check the machine before anything is started.
 
@@ -133,8 +147,8 @@ class Demo:
         self._port = port
         self._stop = stop
         self._progress = progress
-        self._fleet = Fleet(scenario, hooks_of(scenario), start_ts=int(time.time()) * 1_000_000)
-        self._moments = self._planned_moments()
+        self._fleet, self._pace = demo_fleet(scenario, int(time.time()) * 1_000_000)
+        self._planned = len(self._pace.moments or ())
         self._metrics: Mapping[str, float] = {}
         self._live: LiveFleet | None = None
         self._fleet_stop = threading.Event()
@@ -164,7 +178,7 @@ class Demo:
                 self._fleet,
                 sink,
                 requests,
-                pace=Pace(speed=SPEED, moments=self._moments, ends_at=self._ends_at()),
+                pace=self._pace,
             )
             fleet = threading.Thread(target=self._live_on, name="fleet", daemon=True)
             fleet.start()
@@ -183,20 +197,6 @@ class Demo:
         for part in ("broker/data", "checkpoint"):
             shutil.rmtree(self._directory / part, ignore_errors=True)
         return result
-
-    def _planned_moments(self) -> list[int]:
-        interval = COLLECTION_INTERVAL_MS * 1_000
-        fleet = self._fleet
-        settled = fleet.load_ends_at + SETTLE_MS * 1_000
-        return [
-            *range(fleet.start_ts + interval, fleet.load_ends_at, interval),
-            settled,
-            settled + interval,
-        ]
-
-    def _ends_at(self) -> int:
-        """Late enough that every collection is past its deadline and nothing waits any more."""
-        return self._moments[-1] + 2 * DEADLINE_US
 
     def _live_on(self) -> None:
         assert self._live is not None
@@ -269,7 +269,7 @@ class Demo:
         self._newest = validation
         self._rounds += 1
         self._progress.done(
-            f"collection {self._rounds} of {len(self._moments)}: {len(cuts)} rows, "
+            f"collection {self._rounds} of {self._planned}: {len(cuts)} rows, "
             f"{validation.statistics['held']} expectations held, "
             f"{validation.statistics['broken']} broken, {self._findings()} findings so far"
         )
@@ -290,7 +290,7 @@ class Demo:
             return
         self._progress.count(
             f"{int(self._metrics['records']):,} of {self._live.records:,} events audited, "
-            f"{int(self._metrics['collections_closed'])} of {len(self._moments)} collections, "
+            f"{int(self._metrics['collections_closed'])} of {self._planned} collections, "
             f"{self._findings()} findings"
         )
 

@@ -41,6 +41,16 @@ class Outcome:
         return {**report_json(self.data), "verdict": self.verdict.value}
 
 
+def require_tables(tables: Path) -> None:
+    """Refuse what is no run.
+
+    Raises:
+        MisuseError: There are no tables.
+    """
+    if not tables.is_dir():
+        raise MisuseError(f"{str(tables)!r}: expected the tables of a run, there is no directory")
+
+
 def outcome_of_tables(
     tables: Path,
     *,
@@ -57,14 +67,9 @@ def outcome_of_tables(
         totals: Further counts worth telling.
         validation: Great Expectations' answer for the newest collection.
         data_docs: Where the Data Docs lie, relative to the report.
-
-    Raises:
-        MisuseError: There are none.
     """
     from streaming import sinks
 
-    if not tables.is_dir():
-        raise MisuseError(f"{str(tables)!r}: expected the tables of a run, there is no directory")
     cuts = sinks.read_cuts(tables)
     validations = sinks.read_validations(tables)
     data = ReportData(

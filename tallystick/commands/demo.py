@@ -27,10 +27,10 @@ def demo(
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Run the main job on a simulated fleet: Kafka, Spark, Great Expectations, report.
+    """Run the main job on a simulated fleet, from the broker to the report.
 
-    A broker of its own, five instances, several collections. Nothing is left running. Exit status:
-    0 consistent, 1 inconsistent, 3 undecided.
+    With a broker of its own, five instances and Great Expectations on each collection. Nothing is
+    left running. Exit status: 0 consistent, 1 inconsistent, 3 undecided.
     """
     from tallystick.demo import Demo, demo_scenario, new_run, preflight
     from tallystick.summary import summary

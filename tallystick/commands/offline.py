@@ -92,8 +92,9 @@ def report(
     from tallystick import results
     from tallystick.summary import summary
 
+    tables = directory / results.TABLES
+    results.require_tables(tables)
     with terminal.progress("reading the tables"):
-        tables = directory / results.TABLES
         outcome = results.outcome_of_tables(tables, title=str(directory))
         collections = outcome.data.collections
         docs = directory / results.DATA_DOCS / "site" / "index.html"

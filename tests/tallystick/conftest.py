@@ -1,0 +1,36 @@
+"""Commands run in this process: exit code, stdout and stderr."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+import pytest
+
+from tallystick import cli, running
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def tallystick(capsys, monkeypatch, tmp_path):
+    """Run a command line from an empty directory, with none of the caller's settings."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("TALLYSTICK_")]:
+        monkeypatch.delenv(name)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments: str) -> Ran:
+        capsys.readouterr()
+        code = running.run(lambda: cli.run_command(list(arguments)))
+        out, err = capsys.readouterr()
+        return Ran(int(code), out, err)
+
+    yield run
+    signal.signal(signal.SIGTERM, before)

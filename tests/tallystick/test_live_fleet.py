@@ -1,0 +1,139 @@
+"""The fleet that a demonstration shows, driven without a broker: moments, pace, faults, traps."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from coordinates.audit import InstanceAudit
+from coordinates.fleet import FleetAudit
+from coordinates.journal import RecordType, Stream
+from coordinates.replay import audit_history
+from coordinates.verdict import Verdict
+from producers.collect_requests import CollectRequest
+from producers.publisher import MemorySink
+from producers.simulator.faults import FAULTS
+from tallystick.demo import demo_fleet, demo_scenario
+from tallystick.live_fleet import LiveFleet, Pace
+
+MOMENTS = 7
+
+
+class Requests:
+    """Asks for a collection in every so many polls; each poll takes an eighth of a second."""
+
+    def __init__(self, every: int = 15, instances: frozenset[str] | None = None) -> None:
+        self.every = every
+        self.instances = instances
+        self.polls = 0
+
+    def clock(self) -> float:
+        return self.polls / 8
+
+    def poll(self, timeout_s: float) -> list[CollectRequest]:
+        self.polls += 1
+        if self.polls % self.every:
+            return []
+        return [CollectRequest(f"c-{self.polls:04d}", self.polls, self.instances)]
+
+
+def demonstrate(
+    seed: int = 1, fault: str | None = None, traps: tuple[str, ...] = (), every: int = 15
+):
+    """Run a demonstration's fleet to its end; the fleet, its life and the blocks."""
+    fleet, pace = demo_fleet(demo_scenario(seed, fault, traps), 1_700_000_000_000_000)
+    requests, sink = Requests(every), MemorySink()
+    live = LiveFleet(fleet, sink, requests, pace=pace, clock=requests.clock)
+    live.run(threading.Event())
+    return fleet, live, sink.blocks
+
+
+def audited_live(blocks):
+    """What a job that goes on has found so far: nothing is told to end."""
+    instances: dict[str, InstanceAudit] = {}
+    fleet = FleetAudit()
+    findings = []
+    for block in blocks:
+        audit = instances.setdefault(block.instance_id, InstanceAudit(block.instance_id))
+        output = audit.absorb(block)
+        findings += [*output.findings, *fleet.absorb(output.facts).findings]
+    return {finding.invariant for finding in findings}
+
+
+def test_a_healthy_demonstration_is_consistent():
+    """All planned collections are answered, every record arrives, and nothing is found."""
+    fleet, live, blocks = demonstrate()
+    result = audit_history(blocks)
+    assert (Verdict.CONSISTENT, []) == (result.verdict, result.findings)
+    assert (MOMENTS, MOMENTS) == (live.collections, len({c.collection_id for c in result.cuts}))
+    assert sum(map(len, blocks)) == live.records
+    assert ["hub", "replica-a1", "replica-a2", "source-a", "source-b"] == sorted(fleet.instances)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_found_in_the_demonstration(fault):
+    """`tallystick demo --fault NAME` names exactly the invariants of the catalogue, in time."""
+    fleet, _, blocks = demonstrate(fault=fault)
+    assert fleet.injected, "the fault found no moment"
+    assert FAULTS[fault].must_fire == audited_live(blocks)
+
+
+def test_the_rest_of_the_machine_does_not_matter():
+    """However late the requests come, the rows show the same history."""
+    rows = []
+    for every in (5, 40):
+        _, _, blocks = demonstrate(every=every)
+        bodies = [
+            block.body(index)
+            for block in blocks
+            for index in np.flatnonzero(
+                (block.columns["stream"] == Stream.SERVER)
+                & (block.columns["type"] == RecordType.LOG_STATUS)
+            ).tolist()
+        ]
+        rows.append([body["row"] for body in bodies])
+    assert len(rows[0]) == MOMENTS * 5
+    assert rows[0] == rows[1]
+
+
+def test_virtual_time_follows_the_clock_and_waits_at_a_planned_moment():
+    """Time runs at the speed that was asked for, and never past a moment nobody has asked for."""
+    fleet, _ = demo_fleet(demo_scenario(1), 0)
+    requests = Requests(every=10_000)
+    stop = threading.Event()
+    seen = []
+
+    def clock() -> float:
+        seen.append(fleet.now)
+        if requests.polls == 8:
+            stop.set()
+        return requests.clock()
+
+    live = LiveFleet(
+        fleet, MemorySink(), requests, pace=Pace(speed=4.0, moments=[1_000_000]), clock=clock
+    )
+    live.run(stop)
+    assert [0, 0, *range(500_000, 1_000_001, 500_000), *[1_000_000] * 5] == seen
+
+
+def test_a_live_fleet_answers_whenever_it_is_asked_and_only_then():
+    """Without planned moments each request is answered; one for others is not."""
+    for instances, answered in ((None, 3), (frozenset({"hub"}), 3), (frozenset({"other"}), 0)):
+        fleet, _ = demo_fleet(demo_scenario(1), 0)
+        requests = Requests(10, instances)
+        names: list[str] = []
+        sink = MemorySink()
+        live = LiveFleet(
+            fleet,
+            sink,
+            requests,
+            pace=Pace(speed=1.0, ends_at=4_000_000),
+            epoch=9,
+            answered=names.append,
+            clock=requests.clock,
+        )
+        live.run(threading.Event())
+        assert (answered, answered) == (live.collections, len(names))
+        assert {9} == {block.epoch for block in sink.blocks}

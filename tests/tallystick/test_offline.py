@@ -1,0 +1,237 @@
+"""Commands without Kafka and Spark: verdicts as exit codes, results and notices apart."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordinates.invariants import INVARIANTS
+from producers.simulator.faults import FAULTS
+from tallystick import campaign as campaigns
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "journal.md").read_text("utf-8")
+EXAMPLE = DOCUMENT.split("```json\n")[1].split("```")[0]
+AHEAD = '"gtid_executed":"aaaaaaaa-0000-0000-0000-000000000001:1'
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    """Give text to a command that reads ``-``."""
+
+    def give(text: str | bytes) -> None:
+        raw = text if isinstance(text, bytes) else text.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "fired"),
+    [
+        (EXAMPLE, 0, set()),
+        (
+            EXAMPLE.replace('"binary_log_position":457', '"binary_log_position":426'),
+            1,
+            {"snapshot_position_on_group_boundary", "executed_within_logged"},
+        ),
+        (EXAMPLE.replace(AHEAD, AHEAD + "-2"), 1, {"executed_within_logged"}),
+        # Without the row nothing was checked: no evidence is no consistency.
+        ("\n".join(EXAMPLE.splitlines()[:-1]), 3, set()),
+        ("", 3, set()),
+    ],
+)
+def test_replay_gives_the_verdict(tallystick, stdin, text, code, fired):
+    """The example of docs/journal.md and its variants get the exit codes that the page promises."""
+    stdin(text)
+    ran = tallystick("replay", "-", "--json")
+    report = json.loads(ran.out)
+    assert (code, fired) == (ran.code, {f["invariant"] for f in report["findings"]})
+    assert {0: "CONSISTENT", 1: "INCONSISTENT", 3: "UNDECIDED"}[code] == report["verdict"]
+    stdin(text)
+    ran = tallystick("replay", "-")
+    assert (code, "") == (ran.code, ran.err)
+    assert report["verdict"] == ran.out.splitlines()[0]
+    assert all(f"{name} (" in ran.out for name in fired)
+
+
+def test_replay_counts_the_lines_of_the_file(tallystick, tmp_path):
+    """What is counted is what stands in the file."""
+    (tmp_path / "j").write_text(EXAMPLE)
+    ran = tallystick("replay", "j")
+    assert f"{len(EXAMPLE.splitlines())} events, 1 instance, " in ran.out
+
+
+def test_a_finding_names_instance_channel_and_witness(tallystick):
+    """The text has all that a person needs to check the finding by hand."""
+    simulated = tallystick(
+        "simulate", "--seed", "1", "--topology", "demo", "--fault", "retrieved_inflated",
+        "--output", "j",
+    )  # fmt: skip
+    assert (0, "") == (simulated.code, simulated.out)
+    ran = tallystick("replay", "j", "--report", "r")
+    assert 1 == ran.code
+    found = json.loads(Path("r/report.json").read_text())["findings"][0]
+    assert f"{found['instance_id']}, channel {found['channel']!r}, at {found['at']}" in ran.out
+    assert f"witness: {found['witness']}" in " ".join(ran.out.split())
+    assert "retrieved_matches_relay" in Path("r/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"kind":"start"}\n', "'j': line 1, key 'instance'"),
+        (b"\xff\n", "'j', line 1: no UTF-8"),
+        (b'{"kind":"start",\n', "'j': line 1"),
+    ],
+)
+def test_an_unreadable_journal_is_misuse(tallystick, content, said):
+    """Status 2 and one sentence with the line."""
+    Path("j").write_bytes(content)
+    ran = tallystick("replay", "j")
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("replay", "nowhere"), "'nowhere' cannot be read: No such file"),
+        (("replay",), "Missing argument"),
+        (("report", "nowhere"), "nowhere/tables"),
+        (("faults", "errant_writ"), "did you mean 'errant_write'?"),
+        (("invariants", "lsn_ordr"), "did you mean 'lsn_order'?"),
+        (("demo", "--fault", "errant_writ"), "did you mean 'errant_write'?"),
+        (("demo", "--trap", "purg"), "did you mean 'purge'?"),
+        (("demo", "--trap", "reset_replica", "--trap", "two_paths"), "exclude each other"),
+        (("simulate", "--topology", "ring", "--output", "-"), "'ring'"),
+        (("campaign", "--seeds", "9:3"), "expected 0 <= A < B, found '9:3'"),
+        (("campaign", "--seeds", "some"), "found 'some'"),
+        (("replya", "j"), "Did you mean 'replay'"),
+        (("journal", "--write", "j", "--follow"), "neither --follow nor --instance"),
+        (("audit", "--history-ends"), "expected --available-now"),
+    ],
+)
+def test_misuse_is_one_sentence(tallystick, arguments, said):
+    """Status 2, nothing on stdout, one line on stderr that says what is expected."""
+    ran = tallystick(*arguments)
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert said in ran.err
+
+
+def test_our_own_mistake_is_no_verdict(tallystick, monkeypatch):
+    """An unexpected error ends with 70, one line and a log file that has the trace."""
+
+    def broken(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("coordinates.replay.audit_history", broken)
+    ran = tallystick("replay", "-")
+    assert (70, "") == (ran.code, ran.out)
+    assert "unexpected ZeroDivisionError: oops" in ran.err
+    assert "Traceback" not in ran.err
+    (log,) = Path(".tallystick").glob("tallystick-crash-*.log")
+    assert str(log) in ran.err
+    assert "ZeroDivisionError" in log.read_text()
+
+
+def test_simulate_is_deterministic_and_replays(tallystick):
+    """Equal options give equal bytes, another seed gives others, and a healthy fleet is healthy."""
+    first = tallystick("simulate", "--seed", "4", "--topology", "pair", "--output", "-")
+    again = tallystick("simulate", "--seed", "4", "--topology", "pair", "--output", "j")
+    other = tallystick("simulate", "--seed", "5", "--topology", "pair", "--output", "-")
+    assert (0, first.out, "") == (first.code, Path("j").read_text(), again.out)
+    assert first.out != other.out
+    assert 0 == tallystick("replay", "j").code
+
+
+def test_simulate_takes_the_options_of_every_scenario(tallystick):
+    """The command that a campaign prints for a seed gives exactly that seed's journal."""
+    from coordinates.json_lines import block_to_lines
+    from producers.simulator.engine import simulate
+
+    for seed in (5, 24):
+        scenario = campaigns.scenario_of(seed)
+        words = campaigns.simulate_command(scenario).split()
+        ran = tallystick(*words[1:], "--output", "-")
+        expected = [
+            line for block in simulate(scenario).blocks(512) for line in block_to_lines(block)
+        ]
+        assert expected == ran.out.splitlines()
+
+
+def test_campaign_counts_and_exits_by_the_result(tallystick, monkeypatch):
+    """Status 0 and recall 1 when all is found; status 1 and the seed's command when not."""
+    ran = tallystick("campaign", "--seeds", "0:4", "--fault", "lsn_regressed", "--json")
+    found = json.loads(ran.out)
+    assert (0, True, 1.0, 0) == (
+        ran.code,
+        found["is_right"],
+        found["recall"],
+        found["false_alarms"],
+    )
+    assert [{"name": "lsn_regressed", "runs": 2, "injected": 2, "found": 2, "surplus": 0}] == (
+        found["faults"]
+    )
+    blind = campaigns.run_seed
+    monkeypatch.setattr(
+        campaigns, "run_seed", lambda scenario: blind(scenario, frozenset({"lsn_monotone"}))
+    )
+    ran = tallystick("campaign", "--seeds", "0:4", "--fault", "lsn_regressed")
+    assert 1 == ran.code
+    assert "again: tallystick campaign --seeds 1:2" in ran.out
+    assert "missed: seed 1, lsn_regressed: lsn_monotone" in ran.out
+
+
+def test_the_reference_is_complete(tallystick):
+    """Every invariant and every fault is listed, and each has an entry of its own."""
+    assert list(INVARIANTS) == [
+        d["name"] for d in json.loads(tallystick("invariants", "--json").out)
+    ]
+    listed = tallystick("invariants").out
+    assert all(name in listed for name in INVARIANTS)
+    assert "Claim" in tallystick("invariants", "no_errant_gtids").out
+    catalogue = json.loads(tallystick("faults", "--json").out)
+    assert {n: sorted(f.must_fire) for n, f in FAULTS.items()} == {
+        entry["name"]: entry["must_fire"] for entry in catalogue
+    }
+    one = tallystick("faults", "errant_write").out
+    assert "no_errant_gtids" in one
+    assert FAULTS["errant_write"].injection in one
+
+
+def test_replay_starts_without_kafka_and_spark():
+    """A replay imports neither Spark nor Great Expectations nor a Kafka client nor pandas."""
+    program = (
+        "import sys\n"
+        "from tallystick import cli\n"
+        "code = cli.run_command(['replay', '-'])\n"
+        "heavy = {'pyspark', 'great_expectations', 'confluent_kafka', 'kafka', 'pandas'}\n"
+        "print(code, sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=EXAMPLE, capture_output=True, text=True, check=True
+    )
+    assert "0 []" == done.stdout.splitlines()[-1]
+
+
+def test_a_closed_pipe_is_no_error():
+    """`tallystick simulate --output - | head -1` ends without a complaint."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tallystick.cli", "simulate", "--topology", "demo", "--output", "-"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline().startswith('{"kind":"start"')
+    process.stdout.close()
+    assert "" == process.stderr.read()
+    process.stderr.close()
+    assert 143 == process.wait(60)

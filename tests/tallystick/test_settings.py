@@ -1,0 +1,99 @@
+"""Where settings come from, which source wins, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tallystick.settings import FILE, Settings, load
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_each_source_goes_over_the_next(monkeypatch):
+    """Flag over environment over file over default, and each value knows its origin."""
+    FILE.write_text('keep_runs = 5\nspark_memory = "3g"\nclient = "kafka-python"\n')
+    monkeypatch.setenv("TALLYSTICK_KEEP_RUNS", "6")
+    monkeypatch.setenv("TALLYSTICK_SPARK_MEMORY", "4g")
+    loaded = load({"keep_runs": 7, "spark_partitions": None})
+    found = loaded.settings
+    assert (7, "4g", "kafka-python", 4) == (
+        found.keep_runs,
+        found.spark_memory,
+        found.client,
+        found.spark_partitions,
+    )
+    assert ["flag", "environment", "file", "default"] == [
+        loaded.origins[name] for name in ("keep_runs", "spark_memory", "client", "spark_partitions")
+    ]
+
+
+def test_lists_are_read_from_every_source(monkeypatch):
+    """An array in TOML, commas in the environment, several values of a flag."""
+    FILE.write_text('instances = ["a", "b,c"]\n')
+    assert ("a", "b,c") == load().settings.instances
+    monkeypatch.setenv("TALLYSTICK_INSTANCES", "d, e")
+    assert ("d", "e") == load().settings.instances
+    assert ("f",) == load({"instances": ["f"]}).settings.instances
+    assert ("d", "e") == load({"instances": []}).settings.instances
+
+
+def test_config_shows_value_and_origin(tallystick, monkeypatch):
+    """`tallystick config --json` has every setting, and the text names the origins."""
+    monkeypatch.setenv("TALLYSTICK_KEEP_RUNS", "6")
+    shown = json.loads(tallystick("config", "--json").out)
+    assert set(Settings.model_fields) == set(shown)
+    assert {"value": 6, "origin": "environment"} == shown["keep_runs"]
+    assert {"value": ".tallystick", "origin": "default"} == shown["directory"]
+    lines = tallystick("config").out.splitlines()
+    assert any(line.startswith("keep_runs") and "(environment)" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("keep_runs = 0", "keep_runs: input should be greater than or equal to 1, found '0'"),
+        ("keep_run = 3", "'keep_run' is no setting; did you mean 'keep_runs'?"),
+        ("keep_runs = ", "is no TOML"),
+        ('bootstrap_servers = "kafka"', "found 'kafka'"),
+        ('disabled = ["lsn_orde"]', "no invariant has the name 'lsn_orde'; did you mean"),
+        ('client = "librdkafka"', "found 'librdkafka'"),
+        ('spark_memory = "much"', "found 'much'"),
+    ],
+)
+def test_a_bad_file_is_misuse(tallystick, toml, said):
+    """Status 2 and one sentence that quotes the value and names the file."""
+    FILE.write_text(toml)
+    ran = tallystick("config")
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert said in ran.err
+    assert "tallystick.toml" in ran.err
+
+
+def test_a_bad_variable_is_misuse(tallystick, monkeypatch):
+    """An unfit value is quoted under the variable's name."""
+    monkeypatch.setenv("TALLYSTICK_KEEP_RUNS", "many")
+    ran = tallystick("config")
+    assert (2, "") == (ran.code, ran.out)
+    assert "TALLYSTICK_KEEP_RUNS: " in ran.err
+    assert "'many'" in ran.err
+
+
+def test_an_unknown_variable_keeps_its_secret(tallystick, monkeypatch):
+    """A variable that is no setting is refused by name; what it holds is not shown."""
+    monkeypatch.setenv("TALLYSTICK_PASSWORD", "open sesame")
+    ran = tallystick("config")
+    assert (2, "") == (ran.code, ran.out)
+    assert "TALLYSTICK_PASSWORD is no setting" in ran.err
+    assert "sesame" not in ran.err
+
+
+def test_a_bad_flag_is_misuse(tallystick):
+    """A flag's unfit value is quoted under the flag's name."""
+    ran = tallystick("replay", "x", "--disable", "no_such")
+    assert (2, "") == (ran.code, ran.out)
+    assert "--disable: no invariant has the name 'no_such'" in ran.err

@@ -1,0 +1,72 @@
+"""What came from outside can do nothing to a terminal."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+HOSTILE = {
+    "colour and cursor": "\x1b[31m\x1b[2J",
+    "bell": "\x07",
+    "another encoding's control": "\x9b31m",
+    "right to left": "\u202etxet\u202c",
+    "zero width": "a\u200bb",
+    "line end": "a\nCONSISTENT",
+    "rich markup": "[bold red]x[/] [link=file:///etc/passwd]y[/link]",
+    "emoji code": ":skull:",
+    "half a surrogate pair": "\ud83d",
+}
+
+
+def journal(name: str) -> str:
+    """The example of docs/journal.md under another name, with a row that contradicts its log."""
+    page = (Path(__file__).parents[2] / "docs" / "journal.md").read_text("utf-8")
+    records = [json.loads(line) for line in page.split("```json\n")[1].split("```")[0].splitlines()]
+    records[-1]["collection_id"] = name
+    records[-1]["row"]["LOCAL"]["gtid_executed"] += "-2"
+    return "".join(json.dumps({**record, "instance": name}) + "\n" for record in records)
+
+
+def is_harmless(text: str) -> bool:
+    return all(
+        character == "\n" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        for character in text
+    )
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_instance_does_nothing_to_the_terminal(tallystick, tmp_path, name):
+    """Names of instances and collections are shown as they are spelt, or refused as they are."""
+    (tmp_path / "j").write_text(journal(name))
+    ran = tallystick("replay", "j")
+    assert is_harmless(ran.out)
+    assert is_harmless(ran.err)
+    if ran.code == 2:  # no instance can have this name
+        assert "key 'instance'" in ran.err
+        return
+    assert 1 == ran.code
+    assert f"  {spelt(name)}, at " in ran.out
+    # As JSON the name is whole, and still harmless.
+    document = tallystick("replay", "j", "--json").out
+    assert is_harmless(document)
+    assert name == json.loads(document)["findings"][0]["instance_id"]
+
+
+def spelt(name: str) -> str:
+    """How a name is shown: what cannot be seen as its escape."""
+    return "".join(
+        character.encode("unicode_escape", "surrogatepass").decode()
+        if not is_harmless(character) or character == "\n"
+        else character
+        for character in name
+    )
+
+
+def test_a_hostile_file_name_does_nothing_to_the_terminal(tallystick):
+    """Notices on stderr are escaped too."""
+    ran = tallystick("replay", "no\x1b[31msuch")
+    assert 2 == ran.code
+    assert is_harmless(ran.err)
