@@ -128,7 +128,8 @@ class EventWindow:
 
     def to_arrays(self, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.int64]]]:
         """Document and array for ``coordinates.packing``."""
-        return {"forgotten": self.has_forgotten}, {name: self.rows().reshape(-1)}
+        rows = self.rows().reshape(-1)
+        return {"forgotten": self.has_forgotten}, {name: rows}
 
     def load(self, document: dict[str, Any], flat: npt.NDArray[np.int64]) -> None:
         """Inverse of ``to_arrays``."""

@@ -315,6 +315,10 @@ class Journal:
         self.relays: dict[str, RelayLog] = {}
         self.collections = 0
 
+    def lines(self) -> list[str]:
+        """The records as JSON Lines."""
+        return [json.dumps(record) for record in self.records]
+
     # Facts
 
     def record(self, kind: str, **fields: Any) -> Record:

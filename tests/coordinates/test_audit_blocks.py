@@ -1,0 +1,201 @@
+"""However a journal is cut into blocks, and whichever path reads it, the audit says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from coordinates import log_reader
+from coordinates.audit import InstanceAudit
+from coordinates.facts import Fact, FactKind, decode_facts, encode_facts
+from coordinates.journal import Block, concatenate, cut_into_blocks
+from coordinates.json_lines import blocks_from_lines
+from producers.load.history import LoadPlan, journal_blocks
+from producers.simulator.engine import simulate
+from producers.simulator.faults import FAULTS
+from producers.simulator.traps import CATALOGUE as TRAPS
+from tallystick.campaign import scenario_of
+from tests.support.journals import Audited, Journal
+
+FAULT_SEEDS = [2 * number + 1 for number in range(len(FAULTS))]
+TRAP_SEEDS = [2 * number for number in range(len(TRAPS))]
+SEVENTHS = 7
+
+
+def simulated(seed: int) -> list[Block]:
+    """Each instance's journal of a seed, whole."""
+    blocks: dict[str, list[Block]] = {}
+    for block in simulate(scenario_of(seed)).blocks(512):
+        blocks.setdefault(block.instance_id, []).append(block)
+    return [concatenate(journal) for journal in blocks.values()]
+
+
+def loaded(records: int, **plan: Any) -> list[Block]:
+    """Each instance's journal of a load, whole."""
+    blocks: dict[str, list[Block]] = {}
+    for block in islice(journal_blocks(LoadPlan(**plan)), records):
+        blocks.setdefault(block.instance_id, []).append(block)
+    return [concatenate(journal) for journal in blocks.values()]
+
+
+def audited(blocks: Iterable[Block], *, through_bytes: bool = False) -> Audited:
+    """What the audit says of one instance's blocks."""
+    result = Audited()
+    for block in blocks:
+        audit = result.audit or InstanceAudit(block.instance_id)
+        if through_bytes:
+            audit = InstanceAudit.from_bytes(audit.to_bytes())
+        result.audit = audit
+        result.take(audit.absorb(block))
+    assert result.audit is not None
+    result.take(result.audit.finish())
+    return result
+
+
+def said(result: Audited) -> dict[str, Any]:
+    """Everything that must not depend on blocks, in comparable form."""
+    facts = decode_facts(encode_facts(result.facts))
+    return {
+        "findings": sorted((f.order, f.to_dict()) for f in result.findings),
+        "observations": [o.to_dict() for o in result.observations],
+        "cuts": result.cuts,
+        "binlog facts": list(flat(facts, FactKind.LOGGED)),
+        "relay facts": sorted(
+            (str(channel), list(flat(facts, FactKind.RECEIVED, channel)))
+            for channel in {f.body["channel"] for f in facts if f.kind is FactKind.RECEIVED}
+        ),
+    }
+
+
+RUNS = (FactKind.LOGGED, FactKind.RECEIVED)
+OF_BINLOG = (FactKind.PREVIOUS, FactKind.FILE_END, FactKind.LINEAGE, FactKind.GAP)
+"""Facts that events of the binary log bring: between the events of another log they may move."""
+
+
+def flat(facts: Iterable[Fact], kind: FactKind, channel: str | None = None) -> Iterator[Any]:
+    """The facts of one log in order, with runs of events taken apart, beside those of no log."""
+    for fact in facts:
+        body, arrays = fact.body, fact.arrays
+        if fact.kind not in RUNS:
+            if channel is not None and fact.kind in OF_BINLOG:
+                continue
+            yield fact.kind, fact.epoch, fact.sequence, fact.ts, repr(body)
+        elif fact.kind is kind is FactKind.LOGGED:
+            place = body["binlog_lineage"], body["base_name"], body["file_number"]
+            groups = dict(zip(arrays["group_event"].tolist(), _groups(fact), strict=True))
+            for i, end in enumerate(arrays["event_ends"].tolist()):
+                yield *place, end, groups.get(i)
+        elif fact.kind is kind and body["channel"] == channel:
+            place = body["channel_lineage"], body["source_base_name"], body["source_file_number"]
+            ends = arrays["group_source_end"].tolist()
+            yield from ((*place, *each) for each in zip(ends, _groups(fact), strict=True))
+
+
+def _groups(fact: Fact) -> list[tuple[Any, ...]]:
+    names = [fact.body["sids"][i] if i >= 0 else None for i in fact.arrays["group_sid"].tolist()]
+    columns = ("group_gno", "group_server_id", "group_commit_ts")
+    return list(zip(names, *(fact.arrays[column].tolist() for column in columns), strict=True))
+
+
+SIZES = (7, 64)
+SEEDS = sorted(FAULT_SEEDS + TRAP_SEEDS)[::4]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_simulated_history_says_the_same_in_blocks_of_any_size(seed: int):
+    """Findings, observations, cuts and facts depend on the records alone, whatever is wrong."""
+    size = SIZES[SEEDS.index(seed) % 2]
+    for whole in simulated(seed):
+        expected = said(audited([whole]))
+        assert expected == said(audited(cut_into_blocks(whole, size), through_bytes=True))
+
+
+def test_records_one_by_one_say_the_same():
+    """A state saved and read back behind every single record loses nothing."""
+    for journal in simulated(SEEDS[1]):
+        whole = journal.take(0, min(len(journal), 900))
+        expected = said(audited([whole]))
+        assert expected == said(audited(cut_into_blocks(whole, 1), through_bytes=True))
+
+
+@pytest.mark.parametrize("seed", SEEDS[::2])
+def test_the_two_paths_leave_equal_bytes_behind(monkeypatch: pytest.MonkeyPatch, seed: int):
+    """Whole columns at a time or event by event: equal answers and equal state."""
+    for whole in simulated(seed):
+        assert_paths_agree(monkeypatch, whole)
+
+
+def test_a_load_says_the_same_on_both_paths_and_in_any_blocks(monkeypatch: pytest.MonkeyPatch):
+    """Thousands of regular events, several files, a replica: and nothing is found."""
+    plan = {"sources": 1, "replicas": 1, "status_every": 700, "binlog_bytes_max": 2**18}
+    for whole in loaded(30, block_size=512, **plan):
+        result = audited([whole])
+        assert ([], []) == (result.findings, result.observations)
+        assert {"CONSISTENT"} == {cut.verdict for cut in result.cuts}
+        for size in (7, 333):
+            assert said(result) == said(audited(cut_into_blocks(whole, size)))
+        assert_paths_agree(monkeypatch, whole)
+
+
+BREAKS = {
+    "log_pos": "binlog_log_pos_field_agrees",
+    "transaction_length": "transaction_length_agrees",
+    "sequence_number": "sequence_numbers_valid",
+    "gno": "gtid_logged_once",
+    "start": "log_events_contiguous",
+    "type": "binlog_group_wellformed",
+}
+
+
+@pytest.mark.parametrize(("column", "invariant"), BREAKS.items())
+def test_a_broken_load_says_the_same_on_both_paths(
+    monkeypatch: pytest.MonkeyPatch, column: str, invariant: str
+):
+    """One wrong number amid thousands is found wherever block borders and paths lie."""
+    whole = loaded(6, sources=1, status_every=10_000, block_size=512)[0]
+    columns = whole.columns
+    openers = [i for i in range(len(whole)) if columns["gno"][i] > 0]
+    place = openers[len(openers) // 2] + (1 if column == "type" else 0)
+    changed = columns[column].copy()
+    changed[place] += 31 if column == "start" else -1 if column == "gno" else 1
+    broken = replace(whole, columns={**columns, column: changed})
+    result = audited([broken])
+    assert invariant in result.broken
+    assert said(result) == said(audited(cut_into_blocks(broken, SEVENTHS), through_bytes=True))
+    assert_paths_agree(monkeypatch, broken)
+
+
+def test_the_facts_of_a_boot_are_as_of_that_boot():
+    """A variable that changes behind it in the same block does not reach back."""
+    journal = Journal().begin()
+    journal.record("variables", variables={"gtid_mode": "OFF_PERMISSIVE"})
+    result = audited([concatenate(list(blocks_from_lines(journal.lines())))])
+    [boot] = [fact for fact in result.facts if fact.kind is FactKind.BOOT]
+    assert "ON" == boot.body["variables"]["gtid_mode"]
+
+
+def assert_paths_agree(monkeypatch: pytest.MonkeyPatch, whole: Block) -> None:
+    fast = audited([whole])
+    with monkeypatch.context() as patch:
+        patch.setattr(log_reader, "FAST_MIN", 10**9)
+        slow = audited([whole])
+    assert said(fast) == said(slow)
+    assert fast.audit is not None
+    assert slow.audit is not None
+    assert fast.audit.to_bytes() == slow.audit.to_bytes()
+
+
+def test_a_state_that_forgot_events_says_so():
+    """A row that names a place older than what the saved state remembers stays undecided."""
+    journal = Journal().begin().groups(250)
+    early = journal.records[12]
+    row = journal.row()
+    row["row"]["LOCAL"]["binary_log_position"] = early["start"] + 1
+    blocks = list(blocks_from_lines(journal.lines(), block_size=len(journal.records) - 1))
+    result = audited(blocks, through_bytes=True)
+    assert [] == result.broken
+    assert "older" in result.undecided()["snapshot_position_on_group_boundary"]
