@@ -10,13 +10,13 @@ before, and what was taken back is kept as a `Loss`.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coordinates.comparing.binlog_file import BinlogFile, BinlogGroups
+from coordinates.comparing.snapshot import Identity, Loss, Snapshot
 from coordinates.growing_set import GrowingGtidSet
 from coordinates.gtid import GtidSet
 
@@ -35,72 +35,6 @@ SNAPSHOTS_MAX = 512
 LOSSES_MAX = 16
 
 _ts = attrgetter("ts")
-
-
-class Identity(NamedTuple):
-    """Since `ts` the instance reports this `server_uuid`; the last fact under it came at `until`."""
-
-    server_uuid: str
-    ts: int
-    until: int
-    epoch: int
-    sequence: int
-    collection_id: str | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
-    """The journal as it stood at `ts`.
-
-    Attributes:
-        ts: Time of the fact that it was taken at; that fact is part of it.
-        losses: How many times something had been taken back.
-        lineage, lineage_ts: The binlog lineage, and when it began, None if before the journal.
-        base_name, file_number, end: End of the binary log, base name None before its first event.
-        logged: L, the GTIDs that the present lineage has logged.
-        is_complete: Whether `logged` misses nothing.
-        declared: Executed without a group of the present lineage, as far as told since the last loss.
-        beyond: Everything else ever known to have been executed, logged or purged.
-        row_ts: Time of the last log_status row since the last loss, None if there was none.
-        has_row: Whether there was ever a row since the last gap.
-        purged: gtid_purged of the last row.
-        logs_everything: What is executed is also logged.
-        server_id: As last reported.
-        sources: Keys of the sources that the last row named.
-    """
-
-    ts: int
-    losses: int
-    lineage: int
-    lineage_ts: int | None
-    base_name: str | None
-    file_number: int
-    end: int
-    logged: GtidSet
-    is_complete: bool
-    declared: GtidSet
-    beyond: GtidSet
-    row_ts: int | None
-    has_row: bool
-    purged: GtidSet | None
-    logs_everything: bool
-    server_id: int | None
-    sources: tuple[str, ...]
-
-    @property
-    def known(self) -> GtidSet:
-        """Everything ever known to have been executed, logged or purged."""
-        return self.logged | self.beyond
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Loss:
-    """Events at the end of a file that a crash took back at `ts`."""
-
-    ts: int
-    lineage: int
-    file_number: int
-    event_ends: IntArray
 
 
 class Ledger:
@@ -150,7 +84,8 @@ class Ledger:
     def sid_column(self, names: list[str], local: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         """A fact's sid indexes as indexes of the ledger's table; -1 stays -1."""
         table = np.array([*(self.sid_number(name) for name in names), -1], dtype=np.int32)
-        return table[local]
+        column: npt.NDArray[np.int32] = table[local]
+        return column
 
     def identify(self, fact: Fact, server_uuid: str | None, server_id: int | None) -> bool:
         """Take over what the instance said of itself; True when its `server_uuid` is news."""
@@ -199,8 +134,7 @@ class Ledger:
         self._enter_lineage(body["binlog_lineage"], fact.ts)
         file = self._file(body["base_name"], body["file_number"])
         event_ends = fact.arrays["event_ends"].astype(np.int64, copy=False)
-        file.append(body["start"], event_ends, columns)
-        self.event_count += len(event_ends)
+        self.event_count += file.append(body["start"], event_ends, columns)
         if self.event_count > EVENTS_MAX:
             self._forget_oldest()
 

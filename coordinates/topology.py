@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from coordinates.comparing.origins import Origins
     from coordinates.ledger import Ledger
@@ -86,15 +86,17 @@ class Fleet:
 
     def is_upstream(self, instance_id: str, of: Ledger, ts: int) -> bool:
         """Whether `of` replicates, directly or not, from the instance: a ring."""
-        seen = {of.instance_id}
-        todo = [of]
+        return any(ledger.instance_id == instance_id for ledger in self.upstreams([of], ts))
+
+    def upstreams(self, of: Sequence[Ledger], ts: int) -> list[Ledger]:
+        """The instances that these replicate from, directly or not, as of `ts`; in a ring, all."""
+        found: dict[str, Ledger] = {}
+        todo = list(of)
         while todo:
             state = todo.pop().state_until(ts)
             for key in state.sources if state is not None else ():
                 for ledger in self.find(key, ts):
-                    if ledger.instance_id == instance_id:
-                        return True
-                    if ledger.instance_id not in seen:
-                        seen.add(ledger.instance_id)
+                    if ledger.instance_id not in found:
+                        found[ledger.instance_id] = ledger
                         todo.append(ledger)
-        return False
+        return list(found.values())

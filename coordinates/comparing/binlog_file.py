@@ -49,7 +49,7 @@ class BinlogFile:
         end: Where the next event starts.
         previous: Its Previous_gtids, None not known.
         holes: Ranges `(from, to]` whose events were not seen or are forgotten.
-        is_doubtful: Offsets did not grow: no position in here means anything.
+        is_doubtful: An offset fell: no position behind `end` means anything.
         is_open_ended: Part of the journal is missing behind the last event.
     """
 
@@ -67,13 +67,13 @@ class BinlogFile:
         self._sids: list[npt.NDArray[np.int32]] = []
         self._gnos: list[IntArray] = []
 
-    def append(self, start: int, event_ends: IntArray, groups: BinlogGroups) -> None:
-        """The next run of events, without a gap among themselves."""
-        if start != self.end:
-            if start < self.end:
-                self.is_doubtful = True
-            else:
-                self.skip_to(start)
+    def append(self, start: int, event_ends: IntArray, groups: BinlogGroups) -> int:
+        """The next run of events, without a gap among themselves; returns how many are kept."""
+        self.is_doubtful = self.is_doubtful or start < self.end
+        if self.is_doubtful:
+            return 0
+        if start > self.end:
+            self.skip_to(start)
         self.is_open_ended = False
         self._ends.append(event_ends)
         if len(groups.gno):
@@ -83,6 +83,7 @@ class BinlogFile:
         self._count += len(event_ends)
         if len(event_ends):
             self.end = int(event_ends[-1])
+        return len(event_ends)
 
     def skip_to(self, position: int) -> None:
         """The events up to `position` were not seen."""
@@ -90,8 +91,9 @@ class BinlogFile:
         self.end = position
 
     def event_ends(self) -> IntArray:
-        """Ends of all remembered events, ascending unless the file is doubtful."""
-        return _joined(self._ends, np.int64)
+        """Ends of all remembered events, ascending."""
+        ends: IntArray = _joined(self._ends, np.int64)
+        return ends
 
     def groups(self) -> BinlogGroups:
         """All remembered groups; `event` indexes `event_ends()`."""
@@ -100,7 +102,8 @@ class BinlogFile:
 
     def group_ends(self) -> IntArray:
         """Where each remembered group ends."""
-        return self.event_ends()[self.groups().event]
+        ends: IntArray = self.event_ends()[self.groups().event]
+        return ends
 
     @property
     def observed_from(self) -> int:
@@ -109,10 +112,10 @@ class BinlogFile:
 
     def is_known(self, positions: IntArray) -> npt.NDArray[np.bool_]:
         """Whether all that could stand at a position has been seen and is remembered."""
-        known = np.full(len(positions), not self.is_doubtful, dtype=np.bool_)
+        known = np.ones(len(positions), dtype=np.bool_)
         for first, last in self.holes:
             known &= (positions <= first) | (positions > last)
-        if self.is_open_ended:
+        if self.is_open_ended or self.is_doubtful:
             known &= positions <= self.end
         return known
 
@@ -149,7 +152,10 @@ class BinlogFile:
         kept = int(np.searchsorted(ends, end, side="right"))
         split = int(np.searchsorted(groups.event, kept))
         lost = BinlogGroups(groups.event[split:] - kept, groups.sid[split:], groups.gno[split:])
-        self._set(ends[:kept], BinlogGroups(*(column[:split] for column in groups)))
+        self._set(
+            ends[:kept],
+            BinlogGroups(groups.event[:split], groups.sid[:split], groups.gno[:split]),
+        )
         self.holes = [(a, min(b, end)) for a, b in self.holes if a < end]
         self.end = min(self.end, end)
         return ends[kept:], lost

@@ -1,9 +1,9 @@
-"""Comparisons that wait for the other instance's journal, and the answers that end their waiting."""
+"""Comparisons that wait for another instance's journal, and the answers that end the waiting."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +11,13 @@ from coordinates.comparing.place import Place
 from coordinates.gtid import GtidSet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from coordinates.invariants._registry import Invariant
+    from coordinates.ledger import Ledger
+    from coordinates.topology import Fleet
 
     IntArray = npt.NDArray[np.int64]
 
@@ -49,7 +53,7 @@ class Waiting:
     reason: str
 
 
-Answer = Union[list[Problem], Undecided, Waiting]
+Answer = list[Problem] | Undecided | Waiting
 """No problem: the invariant holds."""
 
 
@@ -71,7 +75,7 @@ class ChannelSaid:
     retrieved_ts: int | None
     """Since when the retrieved set grows from nothing, None not known."""
 
-    def dump(self, arrays: dict[str, npt.NDArray[Any]], name: str) -> list[Any]:
+    def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
         """For the state bytes."""
         return [
             self.instance_id,
@@ -87,7 +91,9 @@ class ChannelSaid:
         ]
 
     @classmethod
-    def load(cls, values: list[Any], arrays: dict[str, npt.NDArray[Any]], name: str) -> ChannelSaid:
+    def load(
+        cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str
+    ) -> ChannelSaid:
         """Inverse of `dump`."""
         instance_id, place, server_id, retrieved, has, read, executed, *rest = values
         return cls(
@@ -112,7 +118,7 @@ class ReplicaExecuted:
     server_uuid: str | None
     group_uuid: str | None
 
-    def dump(self, arrays: dict[str, npt.NDArray[Any]], name: str) -> list[Any]:
+    def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
         """For the state bytes."""
         return [
             self.instance_id,
@@ -124,7 +130,7 @@ class ReplicaExecuted:
 
     @classmethod
     def load(
-        cls, values: list[Any], arrays: dict[str, npt.NDArray[Any]], name: str
+        cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str
     ) -> ReplicaExecuted:
         """Inverse of `dump`."""
         instance_id, place, executed, server_uuid, group_uuid = values
@@ -172,6 +178,11 @@ class GroupsQueued:
     is_row: bool
     """Whether a row ends it, so that `executed` holds what the journal may have missed."""
     is_filtered: bool
+
+    @property
+    def group_count(self) -> int:
+        """How many groups."""
+        return sum(len(run.ends) for run in self.runs)
 
     def dump(self, arrays: dict[str, npt.NDArray[Any]], name: str) -> list[Any]:
         """For the state bytes."""
@@ -223,13 +234,15 @@ class CloneMade:
     first_queued: tuple[str, int, int, str] | None
     """Source base name, file number, position behind the group, GTID ("" anonymous)."""
 
-    def dump(self, arrays: dict[str, npt.NDArray[Any]], name: str) -> list[Any]:
+    def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
         """For the state bytes."""
         first = self.first_queued
         return [self.place, self.clone_ts, self.coordinates, str(self.executed), first]
 
     @classmethod
-    def load(cls, values: list[Any], arrays: dict[str, npt.NDArray[Any]], name: str) -> CloneMade:
+    def load(
+        cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str
+    ) -> CloneMade:
         """Inverse of `dump`."""
         place, clone_ts, coordinates, executed, first = values
         return cls(
@@ -241,7 +254,7 @@ class CloneMade:
         )
 
 
-Comparison = Union[ChannelSaid, ReplicaExecuted, GroupsQueued, CloneMade]
+Comparison = ChannelSaid | ReplicaExecuted | GroupsQueued | CloneMade
 
 
 @dataclass(slots=True)
@@ -274,6 +287,20 @@ class Memory:
             None if last is None else (last[0], last[1]),
             None if high is None else (high[0], high[1]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a rule gets beside a comparison: the sources' journals, its own memory, the fleet."""
+
+    sources: Sequence[Ledger]
+    memory: Memory
+    fleet: Fleet
+
+    @property
+    def source(self) -> Ledger:
+        """The source, when there is but one."""
+        return self.sources[0]
 
 
 def brief(gtids: GtidSet, how_many: int = 10) -> str:

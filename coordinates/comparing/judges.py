@@ -1,7 +1,6 @@
 """The rules that compare a replica with its sources.
 
-Each takes what the replica said, the ledgers of its sources and what the rule remembers of earlier
-comparisons, and answers with problems, with `Waiting` or with `Undecided`.
+Each takes what the replica said and a `Case`, and answers with problems, `Waiting` or `Undecided`.
 """
 
 from __future__ import annotations
@@ -23,17 +22,16 @@ from coordinates.invariants.fleet import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from coordinates.comparing.comparison import (
         Answer,
+        Case,
         ChannelSaid,
         Coordinates,
-        Memory,
         ReplicaExecuted,
     )
-    from coordinates.ledger import Ledger, Snapshot
-    from coordinates.topology import Fleet
+    from coordinates.comparing.snapshot import Snapshot
+    from coordinates.gtid import GtidSet
+    from coordinates.ledger import Ledger
 
 AMBIGUOUS = "another instance reports the same server_uuid as the source"
 NOT_REACHED = "the source's journal is not known up to the row"
@@ -45,35 +43,34 @@ def wait_or_give_up(source: Ledger, ts: int) -> Waiting | Undecided:
     return Undecided(TAKEN_BACK) if source.was_lost_before_answer(ts) else Waiting(NOT_REACHED)
 
 
-def judge_received(
-    said: ChannelSaid, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
-) -> Answer:
+def judge_received(said: ChannelSaid, case: Case) -> Answer:
     """Invariant 66: what was retrieved of the source's own GTIDs, the source has logged."""
-    source, ts = sources[0], said.place.ts
+    source, ts = case.source, said.place.ts
     if said.retrieved is None:
         return Undecided("Retrieved_Gtid_Set is not known")
-    state = next((s for s in source.states_from(ts) if s.is_complete and s.row_ts is not None), None)
+    states = source.states_from(ts)
+    state = next((s for s in states if s.is_complete and s.row_ts is not None), None)
     if state is None:
         return wait_or_give_up(source, ts)
     server_uuid = source.uuid_at(ts)
     if server_uuid is None:
         return Undecided("the source's server_uuid is not known")
-    if fleet.is_ambiguous(source, ts):
+    if case.fleet.is_ambiguous(source, ts):
         return Undecided(AMBIGUOUS)
     own = said.retrieved.restrict(server_uuid)
     # After RESET the numbers begin again: a number that both have may mean two transactions.
-    disputed = own & fleet.origins.differing(said.instance_id, ts, source.instance_id, state.ts)
+    origins = case.fleet.origins
+    disputed = own & origins.differing(said.instance_id, ts, source.instance_id, state.ts)
     missing = (own - state.logged - state.declared) | disputed
     if not missing:
         return []
-    if not disputed and _is_older_than_lineage(said.retrieved_ts, state) and own.isdisjoint(state.logged):
-        return Undecided(
-            "the source began a new binary log and has not logged anything under the retrieved GTIDs"
-        )
-    fresh = missing - memory.reported
+    is_older = _is_older_than_lineage(said.retrieved_ts, state)
+    if is_older and not disputed and own.isdisjoint(state.logged):
+        return Undecided("the source began a new binary log and logged none of the retrieved GTIDs")
+    fresh = missing - case.memory.reported
     if not fresh:
         return []
-    memory.reported = memory.reported | fresh
+    case.memory.reported = case.memory.reported | fresh
     logged = state.logged.restrict(server_uuid)
     return [
         Problem(
@@ -95,14 +92,12 @@ def _is_older_than_lineage(since: int | None, state: Snapshot) -> bool:
     return state.lineage_ts is not None and (since is None or since <= state.lineage_ts)
 
 
-def judge_executed(
-    said: ReplicaExecuted, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
-) -> Answer:
+def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
     """Invariant 67: what a replica has executed, one of its sources knows."""
     ts = said.place.ts
     rest = said.executed
-    for source in sources:
-        if fleet.is_ambiguous(source, ts):
+    for source in case.sources:
+        if case.fleet.is_ambiguous(source, ts):
             return Undecided(AMBIGUOUS)
         state = source.knowing_state(ts)
         if state is None:
@@ -119,13 +114,15 @@ def judge_executed(
     if rest and said.server_uuid is not None:
         # In a ring a replica's own writes are under way to its sources.
         own = rest.restrict(said.server_uuid)
-        if own and any(fleet.is_upstream(said.instance_id, s, ts) for s in sources):
+        if own and any(case.fleet.is_upstream(said.instance_id, s, ts) for s in case.sources):
             rest = rest - own
-    fresh = rest - memory.reported
+    fresh = _without_upstreams(rest - case.memory.reported, said, case)
+    if isinstance(fresh, Waiting):
+        return fresh
     if not fresh:
         return []
-    memory.reported = memory.reported | fresh
-    names = ", ".join(source.instance_id for source in sources)
+    case.memory.reported = case.memory.reported | fresh
+    names = ", ".join(source.instance_id for source in case.sources)
     return [
         Problem(
             NO_ERRANT_GTIDS,
@@ -141,11 +138,22 @@ def judge_executed(
     ]
 
 
-def judge_purged(
-    said: ChannelSaid, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
-) -> Answer:
+def _without_upstreams(rest: GtidSet, said: ReplicaExecuted, case: Case) -> GtidSet | Waiting:
+    """A replica moved to a source that lags has what that source is still to receive."""
+    ts = said.place.ts
+    for upstream in case.fleet.upstreams(case.sources, ts) if rest else ():
+        if upstream.instance_id == said.instance_id:
+            continue
+        state = upstream.knowing_state(ts)
+        if state is None:
+            return Waiting("not everything that the source's sources have executed is known")
+        rest = rest - state.logged - state.beyond
+    return rest
+
+
+def judge_purged(said: ChannelSaid, case: Case) -> Answer:
     """Invariant 70: what the source has purged, the replica has."""
-    source, ts = sources[0], said.place.ts
+    source, ts = case.source, said.place.ts
     if not said.auto_position:
         return []
     if said.has is None:
@@ -158,10 +166,10 @@ def judge_purged(
         return []
     if before.purged is None:
         return Undecided("gtid_purged of the source is not known")
-    fresh = before.purged - source.assigned - said.has - memory.reported
+    fresh = before.purged - source.assigned - said.has - case.memory.reported
     if not fresh:
         return []
-    memory.reported = memory.reported | fresh
+    case.memory.reported = case.memory.reported | fresh
     return [
         Problem(
             PURGED_NOT_NEEDED,
@@ -177,20 +185,18 @@ def judge_purged(
     ]
 
 
-def judge_server_id(
-    said: ChannelSaid, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
-) -> Answer:
+def judge_server_id(said: ChannelSaid, case: Case) -> Answer:
     """Invariant 65, second half: source and replica have different server ids."""
-    source, ts = sources[0], said.place.ts
+    source, ts = case.source, said.place.ts
     state = next(source.states_from(ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     if said.server_id is None or state.server_id is None:
         return Undecided("a server_id is not known")
     at = f"server_id {said.server_id} of {source.instance_id}"
-    if said.server_id != state.server_id or at in memory.told:
+    if said.server_id != state.server_id or at in case.memory.told:
         return []
-    memory.told.add(at)
+    case.memory.told.add(at)
     return [
         Problem(
             SERVER_UUID_UNIQUE,
@@ -206,11 +212,9 @@ def judge_server_id(
     ]
 
 
-def judge_coordinates(
-    said: ChannelSaid, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
-) -> Answer:
+def judge_coordinates(said: ChannelSaid, case: Case) -> Answer:
     """Invariant 69: the source coordinates of a channel are places of the source's binary log."""
-    source = sources[0]
+    source = case.source
     state = next(source.states_from(said.place.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
@@ -224,8 +228,8 @@ def judge_coordinates(
             reasons.append(kind)
         elif _is_wrong(kind, name):
             at = f"{name} {coordinates[0]}:{coordinates[1]}"
-            if at not in memory.told:
-                memory.told.add(at)
+            if at not in case.memory.told:
+                case.memory.told.add(at)
                 problems.append(_wrong_place(source, name, at, coordinates, kind))
     if reasons and not problems:
         return Undecided(reasons[0])
@@ -286,4 +290,3 @@ def place_of(
         if kind is PlaceKind.BEYOND and not state.is_complete:
             return "the source's journal has a gap"
     return kind
-

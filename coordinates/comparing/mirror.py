@@ -19,20 +19,21 @@ from coordinates.invariants.fleet import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import numpy.typing as npt
 
     from coordinates.comparing.binlog_file import BinlogFile
     from coordinates.comparing.comparison import (
         Answer,
+        Case,
         CloneMade,
         GroupsQueued,
         Memory,
         QueuedRun,
     )
-    from coordinates.ledger import Ledger, Snapshot
-    from coordinates.topology import Fleet
+    from coordinates.comparing.snapshot import Snapshot
+    from coordinates.ledger import Ledger
 
     Mask = npt.NDArray[np.bool_]
     IntArray = npt.NDArray[np.int64]
@@ -40,11 +41,9 @@ if TYPE_CHECKING:
 Where = tuple[int, int]
 
 
-def judge_mirror(
-    queued: GroupsQueued, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
-) -> Answer:
+def judge_mirror(queued: GroupsQueued, case: Case) -> Answer:
     """Invariant 19: the groups of a channel are groups of the source, in its order, all of them."""
-    source = sources[0]
+    source, memory = case.source, case.memory
     state = next(source.states_from(queued.place.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
@@ -123,10 +122,13 @@ class _Mirror:
             is_there &= (groups.sid[at] == table[run.sid]) & (groups.gno[at] == run.gno)
         if is_there.all():
             return at, True
-        is_open = ~is_there & ~self._is_decidable(run, file, limit)
+        # A group that the source had then and lost in a crash since was queued rightly.
+        since, lineage = self.queued.since_ts, self.state.lineage
+        is_lost = self.source.was_lost_since(since, lineage, run.file_number, run.ends)
+        is_open = ~is_there & ~is_lost & ~self._is_decidable(run, file, limit)
         if is_open.any():
             self.reason = "the source's groups around queued ones were not observed"
-        wrong = np.flatnonzero(~is_there & ~is_open)
+        wrong = np.flatnonzero(~is_there & ~is_lost & ~is_open)
         if len(wrong) and self.foreign is None:
             name = _group_name(run, int(wrong[0]))
             self.foreign = f"{self._file_name(run.file_number)}:{run.ends[wrong[0]]}", name
@@ -137,10 +139,8 @@ class _Mirror:
         known = (run.ends >= 0) & file.is_known(run.ends)
         if not self.state.is_complete:
             known &= run.ends <= limit
-        since, lineage = self.queued.since_ts, self.state.lineage
-        known &= ~self.source.was_lost_since(since, lineage, run.file_number, run.ends)
         began = self.state.lineage_ts
-        if began is not None and began >= since:
+        if began is not None and began >= self.queued.since_ts:
             known[:] = False
         return known
 
@@ -295,14 +295,13 @@ def _group_name(run: QueuedRun, index: int) -> str:
     return "an anonymous group" if sid < 0 else f"{run.sids[sid]}:{run.gno[index]}"
 
 
-def judge_clone_coordinates(
-    clone: CloneMade, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
-) -> Answer:
+def judge_clone_coordinates(clone: CloneMade, case: Case) -> Answer:
     """Invariant 60: a clone's coordinates and its GTID set are one state of the donor."""
-    found = _donor_file(clone, sources[0])
+    donor = case.source
+    found = _donor_file(clone, donor)
     if not isinstance(found, tuple):
         return found
-    donor, state, file = sources[0], found[0], found[1]
+    state, file = found
     name, position = clone.coordinates
     at = f"{name}:{position}"
     kind = place_of(donor, state, clone.coordinates, clone.clone_ts, since=clone.clone_ts)
@@ -310,7 +309,10 @@ def judge_clone_coordinates(
         return Undecided(kind)
     text = f"{at}, {brief(clone.executed)}"
     if kind not in (PlaceKind.GROUP_END, PlaceKind.OUTSIDE):
-        return [_clone_problem(donor, at, f"that position is {kind.value}", text, "a group's end")]
+        what = f"that position is {kind.value}"
+        return [
+            _clone_problem(donor, at, what, observed=text, expected="a group's end", witness=at)
+        ]
     if file.previous is None or file.observed_from > 4:
         return Undecided(f"{name} of the donor was not observed from its beginning")
     groups, ends = file.groups(), file.group_ends()
@@ -327,11 +329,12 @@ def judge_clone_coordinates(
         return []
     wrong = brief(missing or extra)
     what = f"the set lacks {wrong}" if missing else f"the set holds {wrong} from behind it"
-    return [_clone_problem(donor, at, what, text, f"{at}, {brief(logged)}", wrong)]
+    expected = f"{at}, {brief(logged)}"
+    return [_clone_problem(donor, at, what, observed=text, expected=expected, witness=wrong)]
 
 
 def _clone_problem(
-    donor: Ledger, at: str, what: str, observed: str, expected: str, witness: str | None = None
+    donor: Ledger, at: str, what: str, *, observed: str, expected: str, witness: str
 ) -> Problem:
     return Problem(
         CLONE_COORDINATES_EQUAL_DONOR,
@@ -341,7 +344,7 @@ def _clone_problem(
         observed_in="clone_status of the recipient",
         expected=expected,
         expected_in=f"binary log of instance {donor.instance_id}",
-        witness=witness or at,
+        witness=witness,
     )
 
 
@@ -377,12 +380,10 @@ def _donor_file(
     return state, file
 
 
-def judge_clone_resume(
-    clone: CloneMade, sources: Sequence[Ledger], memory: Memory, fleet: Fleet
-) -> Answer:
+def judge_clone_resume(clone: CloneMade, case: Case) -> Answer:
     """Invariant 61: a clone receives first what is first behind its position and not in it."""
-    donor = sources[0]
-    if clone.first_queued is None or any(source is not donor for source in sources):
+    donor = case.source
+    if clone.first_queued is None or any(source is not donor for source in case.sources):
         return []
     found = _donor_file(clone, donor)
     if not isinstance(found, tuple):

@@ -46,6 +46,18 @@ class Origin(NamedTuple):
         return f"server_id {self.server_id}, original_commit_timestamp {self.commit_ts}"
 
 
+class OriginColumns(NamedTuple):
+    """Groups of one sid: GNO and origin of each."""
+
+    gno: IntArray
+    server_id: IntArray
+    commit_ts: IntArray
+
+    def take(self, which: npt.NDArray[Any]) -> OriginColumns:
+        """Some of the groups."""
+        return OriginColumns(self.gno[which], self.server_id[which], self.commit_ts[which])
+
+
 class Contradiction(NamedTuple):
     """Two instances that claim different origins of `gtids` since `ts`."""
 
@@ -69,10 +81,9 @@ class _Layer:
         self.server_id = np.empty(64, dtype=np.uint32)
         self.commit_ts = np.empty(64, dtype=np.int64)
 
-    def take(
-        self, gno: IntArray, server_id: IntArray, commit_ts: IntArray
-    ) -> npt.NDArray[np.bool_] | None:
+    def take(self, groups: OriginColumns) -> npt.NDArray[np.bool_] | None:
         """Enter ascending, distinct GNOs; returns which ones are known with another origin."""
+        gno, server_id, commit_ts = groups
         size = self.size
         if not size or gno[0] > self.gno[size - 1]:
             self._append(gno, server_id, commit_ts)
@@ -193,57 +204,36 @@ class Origins:
         return found
 
     def claim(
-        self,
-        instance_id: str,
-        log: tuple[str, int],
-        sid: str,
-        gno: IntArray,
-        server_id: IntArray,
-        commit_ts: IntArray,
+        self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns
     ) -> None:
         """A log holds groups of one sid; an origin of -1 is not known and claims nothing."""
-        if len(gno) == 1:
-            if server_id[0] < 0 or commit_ts[0] < 0:
-                return
-        else:
-            if server_id.min() < 0 or commit_ts.min() < 0:
-                told = (server_id >= 0) & (commit_ts >= 0)
-                gno, server_id, commit_ts = gno[told], server_id[told], commit_ts[told]
-                if not len(gno):
-                    return
-            if not (gno[1:] > gno[:-1]).all():
-                order = np.argsort(gno, kind="stable")
-                gno, server_id, commit_ts = gno[order], server_id[order], commit_ts[order]
-                repeats = np.concatenate(([False], gno[1:] == gno[:-1]))
-                if repeats.any():
-                    self.claim(
-                        instance_id, log, sid, gno[repeats], server_id[repeats], commit_ts[repeats]
-                    )
-                    gno, server_id, commit_ts = (
-                        gno[~repeats],
-                        server_id[~repeats],
-                        commit_ts[~repeats],
-                    )
+        for part in _distinct(groups):
+            self._enter(instance_id, log, sid, part)
+
+    def _enter(
+        self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns
+    ) -> None:
         logs = self.instance(instance_id).logs
         holder = logs.get(log)
         if holder is None:
             holder = logs[log] = _Log()
-        holder.all.add_gnos(sid, gno)
+        holder.all.add_gnos(sid, groups.gno)
         layers = self.layers.get(sid)
         if layers is None:
             layers = self.layers[sid] = [_Layer()]
         number = 0
         while True:
-            before = layers[number].size
-            differs = layers[number].take(gno, server_id, commit_ts)
-            self.size += layers[number].size - before
+            layer = layers[number]
+            before = layer.size
+            differs = layer.take(groups)
+            self.size += layer.size - before
             if number:
                 odd = holder.odd.setdefault(number, GrowingGtidSet())
-                odd.add_gnos(sid, gno if differs is None else gno[~differs])
+                odd.add_gnos(sid, groups.gno if differs is None else groups.gno[~differs])
             if differs is None:
                 break
             self.is_contested = True
-            gno, server_id, commit_ts = gno[differs], server_id[differs], commit_ts[differs]
+            groups = groups.take(differs)
             number += 1
             if number == len(layers):
                 layers.append(_Layer())
@@ -411,6 +401,23 @@ class Origins:
                 )
                 for ts, place, of_lineage, of_logs in states
             ]
+
+
+def _distinct(groups: OriginColumns) -> list[OriginColumns]:
+    """Groups of known origin, in parts with ascending GNOs: a number twice makes two parts."""
+    gno = groups.gno
+    if groups.server_id.min() < 0 or groups.commit_ts.min() < 0:
+        groups = groups.take((groups.server_id >= 0) & (groups.commit_ts >= 0))
+        gno = groups.gno
+        if not len(gno):
+            return []
+    if len(gno) == 1 or (gno[1:] > gno[:-1]).all():
+        return [groups]
+    groups = groups.take(np.argsort(gno, kind="stable"))
+    repeats = np.concatenate(([False], groups.gno[1:] == groups.gno[:-1]))
+    if not repeats.any():
+        return [groups]
+    return [groups.take(~repeats), *_distinct(groups.take(repeats))]
 
 
 def _dump_claims(claims: Claims) -> list[list[Any]]:

@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 
     from coordinates.invariants._registry import Invariant
 
-WAITING_MAX = 256
-"""Comparisons that wait in one queue; beyond it the oldest is undecided."""
+WAITING_MAX = 128
+GROUPS_MAX = 2**18
+"""Comparisons, and queued groups in them, that wait in one queue; then the oldest is undecided."""
 
 
 class Kind(NamedTuple):
@@ -90,6 +91,15 @@ class Queue:
     """Reasons for being undecided that have been told."""
     is_fresh: bool = False
     """Whether something was added since the queue was looked at."""
+
+    def surplus(self) -> int:
+        """How many of the oldest comparisons there is no room for."""
+        groups = 0
+        for kept, item in enumerate(reversed(self.items)):
+            groups += item.group_count if isinstance(item, GroupsQueued) else 0
+            if kept >= WAITING_MAX or groups > GROUPS_MAX:
+                return len(self.items) - max(kept, 1)
+        return 0
 
     def dump(self, arrays: dict[str, npt.NDArray[Any]], name: str) -> list[Any]:
         """For the state bytes."""

@@ -51,6 +51,7 @@ class ReplicaChannel:
         coordinates_ts: Since when its coordinates are of the present source.
         retrieved_ts: Since when its relay log grows from nothing.
         queued_ts: Time of the last row: what has not been handed on was queued behind it.
+        queued_count: How many groups have not been handed on.
         connects, begins: What happened since the last group queued.
         first_queued: The first group since the instance's data was cloned.
         received: GTIDs of everything that it has ever queued.
@@ -65,6 +66,7 @@ class ReplicaChannel:
     coordinates_ts: int | None = None
     retrieved_ts: int | None = None
     queued_ts: int = -1
+    queued_count: int = 0
     connects: bool = True
     begins: bool = True
     first_queued: FirstQueued | None = None
@@ -104,6 +106,7 @@ class ReplicaChannel:
         last.ends.append(ends)
         last.sid.append(sid)
         last.gno.append(arrays["group_gno"])
+        self.queued_count += len(ends)
 
     def hand_on(
         self, place: Place, sids: list[str], executed: tuple[GtidSet, ...], *, is_row: bool
@@ -126,6 +129,7 @@ class ReplicaChannel:
             for run in self.runs
         )
         self.runs = []
+        self.queued_count = 0
         return GroupsQueued(place, since, runs, executed, is_row, self.is_filtered)
 
 
@@ -139,6 +143,7 @@ class Replica:
     Attributes:
         left: GTIDs that came through channels which are gone, while others remained.
         left_uuids: Those channels' sources.
+        gone: Names of channels removed by RESET REPLICA ALL.
         assigned: GTIDs that SET gtid_purged has given it.
         data_lineage: How many data directories it has had.
         clone_peer, clone_ts: Donor and time of the last clone that the journal has told of.
@@ -152,6 +157,7 @@ class Replica:
         self._sid_index: dict[str, int] = {}
         self.left = GtidSet.EMPTY
         self.left_uuids: list[str] = []
+        self.gone: set[str] = set()
         self.assigned = GtidSet.EMPTY
         self.data_lineage: int | None = None
         self.clone_peer: str | None = None
@@ -164,7 +170,12 @@ class Replica:
         found = self.channels.get(name)
         if found is None:
             found = self.channels[name] = ReplicaChannel(name)
+            self.gone.discard(name)
         return found
+
+    def is_gone(self, said: Mapping[str, Any]) -> bool:
+        """Whether a row only names a removed channel: info tables may still hold its rows."""
+        return said["channel"] in self.gone and not said["source_uuid"]
 
     def sid_column(self, names: list[str], local: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         """A fact's sid indexes as indexes of the replica's table; -1 stays -1."""
@@ -173,7 +184,8 @@ class Replica:
                 self._sid_index[name] = len(self.sids)
                 self.sids.append(name)
         table = np.array([*(self._sid_index[name] for name in names), -1], dtype=np.int32)
-        return table[local]
+        column: npt.NDArray[np.int32] = table[local]
+        return column
 
     def receive(self, fact: Fact, sid: npt.NDArray[np.int32]) -> ReplicaChannel:
         """Groups were queued."""
@@ -209,6 +221,7 @@ class Replica:
     def leave(self, name: str) -> None:
         """RESET REPLICA ALL: the channel is gone, and what came through it stays."""
         channel = self.channels.pop(name)
+        self.gone.add(name)
         if any(other.has_source and other.is_listed for other in self.channels.values()):
             self.left = self.left | channel.received.freeze()
             if channel.source_uuid is not None and channel.source_uuid not in self.left_uuids:
@@ -253,6 +266,7 @@ class Replica:
             "sids": self.sids,
             "left": str(self.left),
             "left_uuids": self.left_uuids,
+            "gone": sorted(self.gone),
             "assigned": str(self.assigned),
             "data_lineage": self.data_lineage,
             "clone_peer": self.clone_peer,
@@ -281,6 +295,7 @@ class Replica:
         self._sid_index = {sid: index for index, sid in enumerate(self.sids)}
         self.left = GtidSet.parse(document["left"])
         self.left_uuids = list(document["left_uuids"])
+        self.gone = set(document["gone"])
         self.assigned = GtidSet.parse(document["assigned"])
         self.data_lineage = document["data_lineage"]
         self.clone_peer = document["clone_peer"]

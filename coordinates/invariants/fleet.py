@@ -129,7 +129,7 @@ RECEIVED_WITHIN_SOURCE_LOGGED = register(
         severity=Severity.CRITICAL,
         claim=(
             "Of the source's own GTIDs a channel has retrieved only those that the source has"
-            " logged in its present binary log lineage."
+            " logged in its present binary log lineage, for the same transactions."
         ),
         why=(
             "A group reaches a replica only through the source's binary log, and the source never"
@@ -162,8 +162,8 @@ NO_ERRANT_GTIDS = register(
         scope="X",
         severity=Severity.ERROR,
         claim=(
-            "Everything that a replica has executed, but for its source's own GTIDs, is known to"
-            " one of its sources."
+            "Everything that a replica has executed is known to one of its sources, but for their own"
+            " GTIDs, those that SET gtid_purged gave it, and those of a channel that it had before."
         ),
         why=(
             "A replica gets GTIDs from its sources only; another one is a write made on the"
@@ -255,8 +255,8 @@ PURGED_NOT_NEEDED = register(
         scope="X",
         severity=Severity.ERROR,
         claim=(
-            "Everything that a source has purged has been executed or retrieved by each of its"
-            " replicas that use auto-positioning."
+            "Everything that a source has purged, but for what SET gtid_purged gave it, has been"
+            " executed or retrieved by each of its replicas that use auto-positioning."
         ),
         why=(
             "On connecting a replica asks for all that it lacks; if the source has purged any of it"

@@ -1,0 +1,418 @@
+"""Reading facts: into the instances' ledgers, and as comparisons into the queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from coordinates.comparing.binlog_file import BinlogGroups
+from coordinates.comparing.comparison import ChannelSaid, CloneMade, ReplicaExecuted
+from coordinates.comparing.origins import OriginColumns, Origins
+from coordinates.comparing.place import Place
+from coordinates.comparing.queues import GROUPS_MAX, KINDS
+from coordinates.comparing.replica import BEGINS, CONNECTS, FORGETS_COORDINATES, Replica
+from coordinates.facts import Fact, FactKind
+from coordinates.gtid import GtidSet
+from coordinates.ledger import Ledger
+from coordinates.topology import Fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from coordinates.comparing.comparison import Comparison, GroupsQueued
+    from coordinates.comparing.replica import ReplicaChannel
+    from coordinates.comparing.speaker import Speaker
+
+    Enqueue = Callable[[str, str, "str | None", tuple[str, ...], Comparison], None]
+
+BINLOG = "binlog"
+TOLD_BESIDE = frozenset(
+    {
+        FactKind.BOOT,
+        FactKind.CHANNEL,
+        FactKind.CLONE,
+        FactKind.GTID_PURGED,
+        FactKind.NO_STATUS,
+        FactKind.PURGED,
+    }
+)
+"""Not read from the logs: events of before may still come, as while a server starts."""
+
+
+class Member(NamedTuple):
+    """One instance: its journal, and itself as a replica."""
+
+    ledger: Ledger
+    replica: Replica
+
+
+class FactReader:
+    """Everything the facts have told.
+
+    Args:
+        enqueue: Takes a comparison: its kind, the instance, the channel and the sources.
+        speaker: Is told of what can never be compared.
+
+    Attributes:
+        members, ledgers: By instance.
+        moved: Instances whose journal became known further since this was last cleared.
+    """
+
+    def __init__(self, enqueue: Enqueue, speaker: Speaker) -> None:
+        self._enqueue = enqueue
+        self._speaker = speaker
+        self.members: dict[str, Member] = {}
+        self.ledgers: dict[str, Ledger] = {}
+        self.origins = Origins()
+        self.fleet = Fleet(self.ledgers, self.origins)
+        self.told_unknown: set[str] = set()
+        self.moved: set[str] = set()
+        self._handlers: dict[FactKind, Callable[[Fact, Member], None]] = {
+            FactKind.BOOT: self._booted,
+            FactKind.PREVIOUS: self._head_read,
+            FactKind.FILE_END: self._file_ended,
+            FactKind.LINEAGE: self._lineage_began,
+            FactKind.CHANNEL: self._channel_administered,
+            FactKind.GTID_PURGED: self._gtids_assigned,
+            FactKind.STATUS: self._status_told,
+            FactKind.CLONE: self._clone_stepped,
+            FactKind.GAP: self._records_lost,
+        }
+
+    def enter(self, instance_id: str) -> Member:
+        """An instance, entered if new."""
+        member = self.members.get(instance_id)
+        if member is None:
+            member = Member(Ledger(instance_id), Replica(instance_id))
+            self.members[instance_id] = member
+            self.ledgers[instance_id] = member.ledger
+        return member
+
+    def take(self, fact: Fact) -> None:
+        """The next fact of its instance's journal."""
+        member = self.enter(fact.instance_id)
+        if fact.kind is FactKind.LOGGED:
+            self._logged(fact, member)
+            member.ledger.reached(fact.ts)
+        elif fact.kind is FactKind.RECEIVED:
+            self._received(fact, member)
+            member.ledger.reached(fact.ts)
+        else:
+            self._leave_instant(member.ledger, fact.ts)
+            handler = self._handlers.get(fact.kind)
+            if handler is not None:
+                handler(fact, member)
+            member.replica.place = Place.of(fact)
+            if fact.kind not in TOLD_BESIDE:
+                self.reach(member.ledger, fact.ts)
+            if fact.kind is FactKind.TIME:
+                self.close_instant(member.ledger)
+
+    def reach(self, ledger: Ledger, ts: int) -> None:
+        """The journal has reached `ts`; more records of that instant may follow."""
+        self._leave_instant(ledger, ts)
+        ledger.reached(ts)
+        if ledger.open_ts is None or ledger.open_ts < ts:
+            ledger.open_ts = ts
+        self.origins.reached(ledger.instance_id, ledger.known_ts)
+
+    def _leave_instant(self, ledger: Ledger, ts: int) -> None:
+        if ledger.open_ts is not None and ledger.open_ts < ts:
+            self.close_instant(ledger)
+
+    def close_instant(self, ledger: Ledger) -> None:
+        """The journal is known up to the last mark: what waits for that may be decided.
+
+        An observer reads many events at one time; a state taken in the middle of them lacks what
+        had been written by then. Runs of events do not close an instant, for where they are cut
+        depends on the transport.
+        """
+        if ledger.open_ts is not None:
+            ts, ledger.open_ts = ledger.open_ts, None
+            ledger.take_snapshot(ts)
+            self.moved.add(ledger.instance_id)
+
+    def _logged(self, fact: Fact, member: Member) -> None:
+        ledger, arrays = member.ledger, fact.arrays
+        sids = fact.body["sids"]
+        local = arrays["group_sid"]
+        column = ledger.sid_column(sids, local)
+        gno = arrays["group_gno"].astype(np.int64, copy=False)
+        ledger.log(fact, BinlogGroups(arrays["group_event"], column, gno))
+        for sid, which in _by_sid(sids, local):
+            ledger.grouped.add_gnos(sid, gno[which])
+        self._claim(fact, (BINLOG, ledger.lineage), sids)
+
+    def _received(self, fact: Fact, member: Member) -> None:
+        replica, arrays = member.replica, fact.arrays
+        sids, local = fact.body["sids"], arrays["group_sid"]
+        name = fact.body["channel"]
+        before = replica.channel(name).lineage
+        column = replica.sid_column(sids, local)
+        channel = replica.receive(fact, column)
+        stream = f"relay {name}"
+        if channel.lineage != before:
+            self.origins.end_logs(fact.instance_id, stream, fact.ts)
+        for sid, which in _by_sid(sids, local):
+            channel.received.add_gnos(sid, arrays["group_gno"][which])
+        self._claim(fact, (stream, channel.lineage), sids)
+        if channel.queued_count > GROUPS_MAX:
+            self.queue_groups(member, channel, Place.of(fact), (), is_row=False)
+
+    def _claim(self, fact: Fact, log: tuple[str, int], sids: list[str]) -> None:
+        arrays = fact.arrays
+        for sid, which in _by_sid(sids, arrays["group_sid"]):
+            groups = OriginColumns(
+                arrays["group_gno"][which],
+                arrays["group_server_id"][which],
+                arrays["group_commit_ts"][which],
+            )
+            self.origins.claim(fact.instance_id, log, sid, groups)
+
+    def _booted(self, fact: Fact, member: Member) -> None:
+        body, replica = fact.body, member.replica
+        self._identify(fact, member)
+        group = (body.get("variables") or {}).get("group_replication_group_name")
+        member.ledger.group_uuid = str(group).lower() if group else member.ledger.group_uuid
+        data_lineage = body.get("data_lineage")
+        if replica.data_lineage is not None and data_lineage != replica.data_lineage:
+            self._hand_on_all(member, Place.of(fact))
+            replica.begin_data_lineage()
+            self.origins.end_logs(fact.instance_id, None, fact.ts)
+        replica.data_lineage = data_lineage
+        for channel in replica.channels.values():
+            channel.connects = True
+
+    def _identify(self, fact: Fact, member: Member) -> None:
+        server_uuid = fact.body.get("server_uuid")
+        if member.ledger.identify(fact, server_uuid, fact.body.get("server_id")):
+            self.fleet.learn(str(server_uuid), fact.instance_id)
+
+    def _head_read(self, fact: Fact, member: Member) -> None:
+        member.ledger.head(fact.body, fact.ts)
+
+    def _file_ended(self, fact: Fact, member: Member) -> None:
+        member.ledger.end_file(fact.body, fact.ts)
+
+    def _lineage_began(self, fact: Fact, member: Member) -> None:
+        member.ledger.begin_lineage(fact.body["binlog_lineage"], fact.ts)
+        self.origins.end_logs(fact.instance_id, BINLOG, fact.ts)
+
+    def _channel_administered(self, fact: Fact, member: Member) -> None:
+        body, replica = fact.body, member.replica
+        name, action = str(body.get("channel", "")).lower(), body.get("action")
+        channel = replica.channel(name)
+        if action == "change_source":
+            self.queue_groups(member, channel, Place.of(fact), (), is_row=False)
+            channel.change_source(body)
+            channel.first_queued = None
+        if action in CONNECTS:
+            channel.connects = True
+        if action in BEGINS:
+            channel.begins = True
+            channel.retrieved_ts = fact.ts
+            self.origins.end_logs(fact.instance_id, f"relay {name}", fact.ts)
+        if action in FORGETS_COORDINATES:
+            channel.coordinates_ts = fact.ts
+        channel.lineage = body.get("channel_lineage", channel.lineage)
+        if action == "reset_all":
+            self.queue_groups(member, channel, Place.of(fact), (), is_row=False)
+            replica.leave(name)
+
+    def _gtids_assigned(self, fact: Fact, member: Member) -> None:
+        added = GtidSet.parse(fact.body["added"])
+        member.ledger.assign(added)
+        member.replica.assigned = member.replica.assigned | added
+
+    def _clone_stepped(self, fact: Fact, member: Member) -> None:
+        if fact.body.get("role") == "recipient":
+            member.replica.cloned(fact.body, fact.ts)
+
+    def _records_lost(self, fact: Fact, member: Member) -> None:
+        member.ledger.miss(fact.ts)
+        for channel in member.replica.channels.values():
+            channel.begins = True
+
+    # log_status rows
+
+    def _status_told(self, fact: Fact, member: Member) -> None:
+        body, ledger, replica = fact.body, member.ledger, member.replica
+        self._identify(fact, member)
+        place = Place.of(fact)
+        executed, purged = _set(body["gtid_executed"]), _set(body["gtid_purged"])
+        listed = [said for said in body["channels"] if not replica.is_gone(said)]
+        channels = [self._channel_told(member, said) for said in listed]
+        keys = [channel.key for channel in channels]
+        sources = tuple(sorted({key for key in keys if key is not None}))
+        ledger.row(executed, purged, body["logs_everything"], sources, place.ts)
+        retrieved = [_set(said["retrieved_gtid_set"]) for said in listed]
+        told = (*(r for r in retrieved if r is not None), *((executed,) if executed else ()))
+        is_whole = executed is not None and None not in retrieved
+        for channel in replica.channels.values():
+            self.queue_groups(member, channel, place, told, is_row=is_whole)
+        has = None
+        if is_whole and executed is not None:
+            has = executed
+            for gtids in told:
+                has = has | gtids
+        for channel, said in zip(channels, listed, strict=True):
+            self._compare_channel(member, channel, said, has=has, place=place)
+        if executed is not None and sources:
+            self._compare_executed(member, channels, executed, sources, place)
+        if body["clone_status"]:
+            self._compare_clone(member, body["clone_status"], place)
+        self.origins.row(fact.instance_id, ledger.lineage, place)
+
+    def _channel_told(self, member: Member, said: dict[str, Any]) -> ReplicaChannel:
+        channel = member.replica.channel(said["channel"])
+        channel.is_listed = True
+        if said["source_uuid"]:
+            channel.source_uuid = said["source_uuid"].lower()
+        channel.is_filtered = channel.is_filtered or bool(said["filtered"])
+        return channel
+
+    def _compare_channel(
+        self,
+        member: Member,
+        channel: ReplicaChannel,
+        said: dict[str, Any],
+        *,
+        has: GtidSet | None,
+        place: Place,
+    ) -> None:
+        if not channel.has_source:
+            return
+        if channel.key is None:
+            self._note_unknown(member, channel, place)
+            return
+        row = ChannelSaid(
+            instance_id=member.ledger.instance_id,
+            place=place,
+            server_id=member.ledger.server_id,
+            retrieved=_set(said["retrieved_gtid_set"]),
+            has=has,
+            read=_coordinates(said, "read"),
+            executed=_coordinates(said, "exec"),
+            auto_position=bool(said["auto_position"]),
+            coordinates_ts=channel.coordinates_ts,
+            retrieved_ts=channel.retrieved_ts,
+        )
+        for kind in ("server_id", "received", "coordinates", "purged"):
+            self._enqueue(kind, member.ledger.instance_id, channel.name, (channel.key,), row)
+
+    def _note_unknown(self, member: Member, channel: ReplicaChannel, place: Place) -> None:
+        """Nobody has told what the source of a channel is."""
+        name = f"{member.ledger.instance_id}\x1f{channel.name}"
+        if name in self.told_unknown:
+            return
+        self.told_unknown.add(name)
+        rules = ", ".join(k for k in sorted(KINDS[kind].invariant.name for kind in KINDS))
+        self._speaker.observe(
+            member.ledger.instance_id,
+            channel.name,
+            place,
+            f"the source of the channel is not known; undecided: {rules}",
+        )
+
+    def _compare_executed(
+        self,
+        member: Member,
+        channels: list[ReplicaChannel],
+        executed: GtidSet,
+        sources: tuple[str, ...],
+        place: Place,
+    ) -> None:
+        if any(channel.has_source and channel.key is None for channel in channels):
+            return
+        ledger = member.ledger
+        row = ReplicaExecuted(
+            instance_id=ledger.instance_id,
+            place=place,
+            executed=member.replica.unexplained(executed),
+            server_uuid=ledger.uuid_at(place.ts),
+            group_uuid=ledger.group_uuid,
+        )
+        self._enqueue("executed", member.ledger.instance_id, None, sources, row)
+
+    def _compare_clone(self, member: Member, status: dict[str, Any], place: Place) -> None:
+        replica = member.replica
+        values = {str(key).lower(): value for key, value in status.items()}
+        if replica.clone_ts is None or str(values.get("state", "")).lower() != "completed":
+            return
+        file, position = values.get("binlog_file"), values.get("binlog_position")
+        executed = values.get("gtid_executed")
+        name = f"{file}:{position} {replica.clone_ts}"
+        if not replica.clone_peer or not file or not isinstance(position, int) or executed is None:
+            if name not in replica.judged_clones:
+                replica.judged_clones.add(name)
+                self._speaker.observe(
+                    member.ledger.instance_id,
+                    None,
+                    place,
+                    f"{KINDS['clone'].invariant.name} and {KINDS['resume'].invariant.name}: the"
+                    " donor or clone_status is not known",
+                )
+            return
+        donor = f"i:{replica.clone_peer}"
+        gtids, coordinates = GtidSet.parse(executed), (file, position)
+        if name not in replica.judged_clones:
+            replica.judged_clones.add(name)
+            row = CloneMade(place, replica.clone_ts, coordinates, gtids, None)
+            self._enqueue("clone", member.ledger.instance_id, None, (donor,), row)
+        for channel in replica.channels.values():
+            first, key, once = channel.first_queued, channel.key, f"{name} {channel.name}"
+            if first is None or key is None or channel.is_filtered or once in replica.judged_clones:
+                continue
+            replica.judged_clones.add(once)
+            row = CloneMade(place, replica.clone_ts, coordinates, gtids, first)
+            sources = (donor,) if key == donor else (donor, key)
+            self._enqueue("resume", member.ledger.instance_id, channel.name, sources, row)
+
+    def _hand_on_all(self, member: Member, place: Place) -> None:
+        for channel in member.replica.channels.values():
+            self.queue_groups(member, channel, place, (), is_row=False)
+
+    def queue_groups(
+        self,
+        member: Member,
+        channel: ReplicaChannel,
+        place: Place,
+        told: tuple[GtidSet, ...],
+        *,
+        is_row: bool,
+    ) -> None:
+        """Hand on what a channel has queued since the last row."""
+        if not channel.runs:
+            channel.queued_ts = place.ts
+            return
+        known = (member.ledger.logged(), member.ledger.beyond, *member.replica.received())
+        row: GroupsQueued | None = channel.hand_on(
+            place, member.replica.sids, (*known, *told), is_row=is_row
+        )
+        if row is None or not channel.has_source:
+            return
+        if channel.key is None:
+            self._note_unknown(member, channel, place)
+            return
+        self._enqueue("mirror", member.ledger.instance_id, channel.name, (channel.key,), row)
+
+
+def _by_sid(sids: list[str], local: npt.NDArray[Any]) -> list[tuple[str, Any]]:
+    """(sid, which groups) for each sid of a fact, in log order."""
+    if not len(local):
+        return []
+    if len(sids) == 1 and (len(local) == 1 or local.min() == 0):
+        return [(sids[0], slice(None))] if local[0] == 0 else []
+    return [(sid, which) for at, sid in enumerate(sids) if (which := local == at).any()]
+
+
+def _set(text: str | None) -> GtidSet | None:
+    return None if text is None else GtidSet.parse(text)
+
+
+def _coordinates(said: dict[str, Any], name: str) -> tuple[str, int] | None:
+    file, position = said[f"{name}_source_log_file"], said[f"{name}_source_log_pos"]
+    return None if file is None or position is None else (file, position)
