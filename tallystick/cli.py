@@ -60,27 +60,33 @@ for command in (
 app.add_typer(broker.app, name="broker")
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main() -> None:
     """Run the command line and end the process."""
-    sys.exit(running.run(lambda: run_command(arguments)))
+    sys.exit(running.run(lambda: run_command(sys.argv[1:])))
 
 
-def run_command(arguments: list[str] | None) -> int:
-    """Run the command line; give its exit code. Errors of the domain are let out."""
+def run_command(arguments: list[str]) -> int:
+    """Run a command line; give its exit code. Errors of the domain and of pipes are let out.
+
+    The library's own main would turn a closed pipe into status 1, which here is a verdict.
+    """
     command = typer.main.get_command(app)
     try:
-        code = command.main(args=arguments, prog_name="tallystick", standalone_mode=False)
+        with command.make_context("tallystick", arguments) as context:
+            command.invoke(context)
+    except typer.Exit as error:
+        return error.exit_code
     except ClickException as error:
         click_error: Any = error
         words = click_error.format_message()
         if words:
-            context = click_error.ctx if hasattr(error, "ctx") else None
-            where = "tallystick" if context is None else context.command_path
+            inner = getattr(error, "ctx", None)
+            where = "tallystick" if inner is None else inner.command_path
             terminal.notice(f"{words} ({where} --help says more)")
         return ExitCode.MISUSE
     except typer.Abort:
         return ExitCode.INTERRUPTED
-    return code if isinstance(code, int) else ExitCode.CONSISTENT
+    return ExitCode.CONSISTENT
 
 
 if __name__ == "__main__":

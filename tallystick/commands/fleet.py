@@ -250,7 +250,7 @@ def load(
     client: Client = None,
     json: Json = False,
 ) -> None:
-    """Send legal histories at full speed or at a rate, and report what was achieved."""
+    """Send legal histories, at full speed or at a rate; report what was achieved."""
     from producers.kafka_topics import ensure_topics, tallystick_topics
     from producers.load.history import LoadPlan
     from producers.load.run import LoadOptions, run_load

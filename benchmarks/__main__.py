@@ -1,0 +1,31 @@
+"""All benchmarks in turn, each in a process of its own (Spark keeps its first session's settings).
+
+    python -m benchmarks [NAME …]
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+NAMES = ("pipeline", "expectations", "audit", "codec", "gtid_sets")
+"""What the product is about first, its parts after it."""
+
+
+def main() -> int:
+    """Run those that were named, or all; the first failure ends it."""
+    chosen = sys.argv[1:] or NAMES
+    for name in chosen:
+        if name not in NAMES:
+            sys.stderr.write(f"no benchmark {name!r}; there are: {', '.join(NAMES)}\n")
+            return 2
+    for name in chosen:
+        print(f"== {name}", flush=True)
+        status = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode
+        if status:
+            return status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
