@@ -162,8 +162,8 @@ NO_ERRANT_GTIDS = register(
         scope="X",
         severity=Severity.ERROR,
         claim=(
-            "Everything that a replica has executed is known to one of its sources, but for their own"
-            " GTIDs, those that SET gtid_purged gave it, and those of a channel that it had before."
+            "Everything that a replica has executed is known to one of its sources, but for their"
+            " own GTIDs, those that SET gtid_purged gave it, and those of a channel that is gone."
         ),
         why=(
             "A replica gets GTIDs from its sources only; another one is a write made on the"
