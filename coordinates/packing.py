@@ -50,7 +50,12 @@ def unpack(magic: bytes, version: int, data: bytes) -> tuple[Any, dict[str, npt.
             f"expected {magic!r} of version {version}, got {found!r} of version {found_version}"
         )
     offset = _HEAD.size + length
-    document, index = json.loads(data[_HEAD.size : offset])
+    if offset > len(data):
+        raise StateVersionError(f"{magic!r} bytes end inside their document")
+    try:
+        document, index = json.loads(data[_HEAD.size : offset])
+    except ValueError as error:
+        raise StateVersionError(f"{magic!r} bytes have no readable document: {error}") from None
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, dtype, count in index:
         size = np.dtype(dtype).itemsize * count
@@ -58,4 +63,6 @@ def unpack(magic: bytes, version: int, data: bytes) -> tuple[Any, dict[str, npt.
             raise StateVersionError(f"{magic!r} bytes end inside array {name!r}")
         arrays[name] = np.frombuffer(data, dtype=dtype, count=count, offset=offset)
         offset += size
+    if offset != len(data):
+        raise StateVersionError(f"{magic!r} bytes go on behind their end, by {len(data) - offset}")
     return document, arrays
