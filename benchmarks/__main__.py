@@ -1,6 +1,6 @@
-"""All benchmarks in turn, each in a process of its own (Spark keeps its first session's settings).
+"""All benchmarks in turn, each in a process of its own: `python -m benchmarks [NAME …]`.
 
-    python -m benchmarks [NAME …]
+Spark keeps the settings of a process's first session.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def main() -> int:
             return 2
     for name in chosen:
         print(f"== {name}", flush=True)
-        status = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode
-        if status:
-            return status
+        done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False)
+        if done.returncode:
+            return done.returncode
     return 0
 
 

@@ -268,18 +268,18 @@ class Demo:
         validation = self._validator.validate(cuts)
         self._newest = validation
         self._rounds += 1
+        counts = validation.statistics
         self._progress.done(
             f"collection {self._rounds} of {self._planned}: {len(cuts)} rows, "
-            f"{validation.statistics['held']} expectations held, "
-            f"{validation.statistics['broken']} broken, {self._findings()} findings so far"
+            f"{counts['held']} expectations held, {counts['broken']} broken"
         )
         return validation
 
     def _take_metrics(self, metrics: Mapping[str, float]) -> None:
+        new = int(metrics["findings"] - self._metrics.get("findings", 0))
         self._metrics = metrics
-
-    def _findings(self) -> int:
-        return int(self._metrics.get("findings", 0))
+        if new:
+            self._progress.done(f"{new} new {'finding' if new == 1 else 'findings'}")
 
     def _has_read_everything(self) -> bool:
         assert self._live is not None
@@ -291,7 +291,7 @@ class Demo:
         self._progress.count(
             f"{int(self._metrics['records']):,} of {self._live.records:,} events audited, "
             f"{int(self._metrics['collections_closed'])} of {self._planned} collections, "
-            f"{self._findings()} findings"
+            f"{int(self._metrics['findings'])} found"
         )
 
     def _result(self) -> DemoResult:

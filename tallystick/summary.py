@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from coordinates.invariants import INVARIANTS
 from coordinates.verdict import Finding, Verdict
-from expectations.report import broken_invariants, counts, newest_cuts, row_name
+from expectations.report import (
+    Edge,
+    broken_invariants,
+    channel_name,
+    counts,
+    newest_cuts,
+    row_name,
+)
 from tallystick.results import Outcome
 
 Line = str | tuple[str, str]
@@ -44,7 +52,7 @@ def _lines(outcome: Outcome, report: Path | None, data_docs: Path | None) -> Ite
         yield f"{group.name} ({group.severity.value})", "bold"
         for finding in group.findings[: FINDINGS_MAX - shown]:
             shown += 1
-            yield from finding_lines(finding)
+            yield from _finding(finding, data.topology)
         if group.invariant is not None:
             yield f"  to do: {group.invariant.remedy}"
     if shown < len(data.findings):
@@ -58,16 +66,26 @@ def _lines(outcome: Outcome, report: Path | None, data_docs: Path | None) -> Ite
         yield f"Data Docs: {data_docs}"
 
 
-def finding_lines(finding: Finding) -> Iterator[Line]:
-    """One finding: where, both halves, witness."""
-    where = f"  {finding.instance_id}"
-    if finding.channel is not None:
-        where += f", channel {finding.channel!r}"
-    yield f"{where}, at {finding.at}"
+def _finding(finding: Finding, topology: Sequence[Edge]) -> Iterator[Line]:
+    yield f"  {finding.instance_id}{_channels(finding, topology)}, at {finding.at}"
     yield f"    {finding.sentence}"
     yield f"    {finding.observed_in}: {_short(finding.observed)}"
     yield f"    {finding.expected_in}: {_short(finding.expected)}"
     yield f"    witness: {_short(finding.witness)}"
+
+
+def _channels(finding: Finding, topology: Sequence[Edge]) -> str:
+    """The finding's channel; of one about a replica as a whole, all of its channels."""
+    invariant = INVARIANTS.get(finding.invariant)
+    is_about_all = finding.channel is None and invariant is not None and invariant.scope == "X"
+    edges = [
+        edge
+        for edge in topology
+        if edge.replica == finding.instance_id and (is_about_all or edge.channel == finding.channel)
+    ]
+    if edges:
+        return "".join(f", channel {channel_name(e.channel)} from {e.source}" for e in edges)
+    return "" if finding.channel is None else f", channel {channel_name(finding.channel)}"
 
 
 def _doubts(outcome: Outcome) -> Iterator[Line]:

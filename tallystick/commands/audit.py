@@ -193,11 +193,12 @@ class _Audit:
         new = int(values["findings"]) - self._findings
         if new > 0:
             self._findings += new
-            self._progress.done(f"{new} new findings in {self._settings.topic_prefix}.findings")
+            words = "finding" if new == 1 else "findings"
+            self._progress.done(f"{new} new {words} in {self._settings.topic_prefix}.findings")
         self._values = values
         self._progress.count(
             f"{int(values['records']):,} events, {int(values['collections_closed'])} collections, "
-            f"{self._findings} findings, {int(values['blocks_behind_sum'])} blocks behind"
+            f"{self._findings} found, {int(values['blocks_behind_sum'])} blocks behind"
         )
 
     def _report(self) -> ExitCode:

@@ -76,9 +76,25 @@ def test_a_finding_names_instance_channel_and_witness(tallystick):
     ran = tallystick("replay", "j", "--report", "r")
     assert 1 == ran.code
     found = json.loads(Path("r/report.json").read_text())["findings"][0]
-    assert f"{found['instance_id']}, channel {found['channel']!r}, at {found['at']}" in ran.out
+    where = f"  {found['instance_id']}, channel {found['channel'] or '(default)'} from source-"
+    assert any(
+        line.startswith(where) and line.endswith(f", at {found['at']}")
+        for line in ran.out.splitlines()
+    )
     assert f"witness: {found['witness']}" in " ".join(ran.out.split())
     assert "retrieved_matches_relay" in Path("r/report.html").read_text()
+
+
+def test_a_finding_about_a_whole_replica_names_its_channels(tallystick):
+    """An errant write came through no channel: all that should have brought it are named."""
+    tallystick(
+        "simulate", "--seed", "1", "--topology", "demo", "--fault", "errant_write", "--output", "j"
+    )
+    ran = tallystick("replay", "j", "--json")
+    (finding,) = json.loads(ran.out)["findings"]
+    assert ("no_errant_gtids", None) == (finding["invariant"], finding["channel"])
+    text = tallystick("replay", "j").out
+    assert f"  {finding['instance_id']}, channel (default) from source-a, at " in text
 
 
 @pytest.mark.parametrize(
