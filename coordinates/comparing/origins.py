@@ -317,14 +317,17 @@ class Origins:
         return found
 
     def differing(self, first: str, first_ts: int, second: str, second_ts: int) -> GtidSet:
-        """GTIDs whose origin one instance claims otherwise than another, each at its own time."""
+        """GTIDs of which two instances share no claim of the origin, each at its own time.
+
+        A replica that hid a group behind an empty one has the source's own claim in its relay log.
+        """
         if not self.is_contested:
             return GtidSet.EMPTY
         one = self.instance(first).state_at(first_ts)
         two = self.instance(second).state_at(second_ts)
         if one is None or two is None:
             return GtidSet.EMPTY
-        return _differing(one.logs, two.logs)
+        return _differing(one.logs, two.logs) - _agreeing(one.logs, two.logs)
 
     def origins_in(self, instance_id: str, sid: str, gno: int, ts: int) -> list[Origin]:
         """What an instance's logs claim of one GTID at `ts`."""
@@ -446,3 +449,12 @@ def _differing(first: tuple[Claims, ...], second: tuple[Claims, ...]) -> GtidSet
 def _common(claims: Claims, counted: tuple[Claims, ...]) -> Claims:
     known = _by_layer(counted)
     return tuple((n, gtids & known.get(n, GtidSet.EMPTY)) for n, gtids in claims)
+
+
+def _agreeing(first: tuple[Claims, ...], second: tuple[Claims, ...]) -> GtidSet:
+    """GTIDs that both sides claim in one layer."""
+    result = GtidSet.EMPTY
+    one, two = _by_layer(first), _by_layer(second)
+    for layer in one.keys() & two.keys():
+        result = result | (one[layer] & two[layer])
+    return result

@@ -118,7 +118,8 @@ def _judge_flushed(channel: _Channel) -> None:
     state, relay = channel.state, channel.relay
     rule = RELAY_POSITION_ON_WRITTEN_BOUNDARY
     if state.relay_is_empty:
-        if relay is None:
+        # RESET REPLICA leaves a file of its own events: FORMAT_DESCRIPTION, PREVIOUS_GTIDS, STOP.
+        if relay is None or relay.source_base is None:
             channel.holds(rule)
         else:
             channel.undecided(rule, "the channel has no relay log, but no RESET REPLICA was seen")
