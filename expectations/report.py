@@ -112,10 +112,7 @@ class BrokenInvariant:
 
 def summaries(data: ReportData) -> list[CollectionSummary]:
     """Sum up each collection: its cuts, and the findings of the fleet that name it."""
-    blamed: dict[str, list[Finding]] = {}
-    for finding in data.findings:
-        if finding.collection_id is not None:
-            blamed.setdefault(finding.collection_id, []).append(finding)
+    blamed = _blamed(data)
     made = []
     for cuts in data.collections:
         if not cuts:
@@ -145,6 +142,21 @@ def summaries(data: ReportData) -> list[CollectionSummary]:
             )
         )
     return made
+
+
+def _blamed(data: ReportData) -> dict[str, list[Finding]]:
+    """Findings by collection; one of the journal itself counts to the collection that follows."""
+    ends = [
+        (max(cut.ts for cut in cuts), cuts[0].collection_id) for cuts in data.collections if cuts
+    ]
+    blamed: dict[str, list[Finding]] = {}
+    for finding in data.findings:
+        collection_id = finding.collection_id
+        if collection_id is None:
+            later = [name for ts, name in ends if ts >= finding.ts]
+            collection_id = later[0] if later else ends[-1][1] if ends else ""
+        blamed.setdefault(collection_id, []).append(finding)
+    return blamed
 
 
 def broken_invariants(findings: Sequence[Finding]) -> list[BrokenInvariant]:

@@ -37,10 +37,17 @@ def render_report(data: ReportData) -> str:
     collections = summaries(data)
     newest = collections[-1] if collections else None
     cuts = newest_cuts(data)
+    # A finding is told once and then stands: its place stays marked in later collections.
+    accused = dict.fromkeys((f.instance_id for f in data.findings), Verdict.INCONSISTENT)
+    accused_channels = {
+        (f.instance_id, f.channel): Verdict.INCONSISTENT
+        for f in data.findings
+        if f.channel is not None
+    }
     topology = drawing.draw_topology(
-        newest.by_instance if newest else {},
+        (newest.by_instance if newest else {}) | accused,
         data.topology,
-        newest.by_channel if newest else {},
+        (newest.by_channel if newest else {}) | accused_channels,
         {cut.instance_id: _place(cut) for cut in cuts if cut.scope == "instance"},
     )
     style = resources.files("expectations").joinpath("templates/report.css").read_text("utf-8")
