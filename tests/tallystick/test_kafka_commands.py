@@ -1,0 +1,145 @@
+"""Commands against a real broker: what is written comes back, what is asked for is answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "journal.md").read_text("utf-8")
+EXAMPLE = PAGE.split("```json\n")[1].split("```")[0]
+DEADLINE_S = 240
+
+
+@pytest.fixture
+def connected(tallystick, broker, monkeypatch):
+    """The command, set up for a broker and topics of its own."""
+    monkeypatch.setenv("TALLYSTICK_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+    monkeypatch.setenv("TALLYSTICK_TOPIC_PREFIX", f"t{uuid.uuid4().hex[:8]}")
+    return tallystick
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tallystick.cli", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def fleet(connected):
+    """A pair that lives in a process of its own, until the test is over."""
+    process = start("simulate", "--topology", "pair", "--seed", "3", "--speed", "2")
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    assert "source-a, replica-a1 write to" in said, said + process.stderr.read()
+    yield process
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert (0, "") == (process.returncode, out), err
+    assert "records, " in err.splitlines()[-1]
+
+
+def test_json_lines_go_into_the_topic_and_come_back(connected):
+    """What `journal --write` puts there, `journal` prints, whole or of one instance."""
+    lines = EXAMPLE + EXAMPLE.replace('"instance":"a"', '"instance":"b"')
+    Path("j").write_text(lines)
+    wrote = connected("journal", "--write", "j")
+    assert (0, "") == (wrote.code, wrote.err)
+    assert wrote.out.startswith("18 records written to ")
+    back = connected("journal")
+    assert (0, 18) == (back.code, len(back.out.splitlines()))
+    only = connected("journal", "--instance", "b")
+    assert {"b"} == {json.loads(line)["instance"] for line in only.out.splitlines()}
+    Path("back").write_text(only.out)
+    assert 0 == connected("replay", "back").code
+
+
+def test_an_unreadable_line_says_how_much_was_written(connected):
+    """Status 2 with the line's number; the broker has what came before."""
+    Path("j").write_text(EXAMPLE + "no json\n")
+    ran = connected("journal", "--write", "j")
+    assert (2, "") == (ran.code, ran.out)
+    assert "'j': line 10" in ran.err
+    assert "0 records before it were written" in ran.err
+
+
+def test_a_collection_is_asked_for_and_answered(connected, fleet):
+    """`collect` prints the rows of those that were asked, and ends when all have answered."""
+    ran = connected("collect", "--instance", "source-a", "--instance", "replica-a1", "--json")
+    assert 0 == ran.code, ran.err
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert {"source-a", "replica-a1"} == {row["instance"] for row in rows}
+    assert {"log_status"} == {row["kind"] for row in rows}
+    text = connected("collect", "--instance", "source-a", "--instance", "replica-a1").out
+    assert "  gtid_executed  " in text
+    assert "  channel '': relay log replica-a1-relay-bin." in text
+
+
+def test_a_collection_that_nobody_answers_is_undecided(connected, fleet):
+    """Status 3, and the instance that is missing is named."""
+    ran = connected("collect", "--instance", "source-a", "--instance", "nobody", "--deadline", "3")
+    assert 3 == ran.code
+    assert ran.out.startswith("source-a\n")
+    assert "nobody has not answered within 3 s" in ran.err
+
+
+def test_load_reports_rate_and_latencies(connected):
+    """Events, rate and percentiles of what was acknowledged."""
+    ran = connected("load", "--instances", "2", "--events", "20000", "--seconds", "60", "--json")
+    achieved = json.loads(ran.out)
+    assert 0 == ran.code
+    assert achieved["events"] >= 20_000
+    assert achieved["produce_p50_s"] <= achieved["produce_p95_s"] <= achieved["produce_p99_s"]
+    text = connected("load", "--instances", "1", "--events", "2000", "--client", "kafka-python")
+    assert "events/s" in text.out
+    assert "acknowledged after p50 " in text.out
+
+
+@pytest.mark.parametrize("command", ["collect", "journal", "load", "simulate", "audit"])
+def test_no_broker_is_said_in_one_sentence(connected, monkeypatch, command):
+    """Status 2, with the line that mends it."""
+    monkeypatch.setenv("TALLYSTICK_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    ran = connected(command)
+    assert (2, "") == (ran.code, ran.out)
+    assert "No Kafka broker answers at '127.0.0.1:1'" in ran.err
+    assert "tallystick broker start" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_missing_topic_is_said_in_one_sentence(connected):
+    """Who only reads makes no topics."""
+    ran = connected("journal")
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert "does not exist" in ran.err
+
+
+def test_the_job_gives_the_verdict_of_the_replay(connected):
+    """`audit --available-now` of a written journal: same findings, exit code, report."""
+    lines = EXAMPLE.replace('"binary_log_position":457', '"binary_log_position":426')
+    Path("j").write_text(lines)
+    replayed = json.loads(connected("replay", "j", "--json").out)
+    assert 0 == connected("journal", "--write", "j").code
+    process = start("audit", "--available-now", "--history-ends", "--json")
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert 1 == process.returncode, err
+    report = json.loads(out)
+    assert [f["finding_id"] for f in replayed["findings"]] == [
+        f["finding_id"] for f in report["findings"]
+    ]
+    assert "INCONSISTENT" == report["validation"]["verdict"]
+    assert "Traceback" not in err
+    assert "INCONSISTENT" in Path(report["report"]).read_text("utf-8")
+    # The report of a run that has ended is rendered again from its tables.
+    again = connected("report", ".tallystick/audit", "--json")
+    assert (1, report["findings"]) == (again.code, json.loads(again.out)["findings"])
