@@ -452,7 +452,11 @@ class Audited:
         self.facts += output.facts
 
 
-def audit(records: Journal | Iterable[Record], block_size: int = 4096) -> Audited:
+def audit(
+    records: Journal | Iterable[Record],
+    block_size: int = 4096,
+    disabled: frozenset[str] = frozenset(),
+) -> Audited:
     """Audit one instance's records, read as the JSON Lines that they are."""
     if isinstance(records, Journal):
         records = records.records
@@ -460,7 +464,7 @@ def audit(records: Journal | Iterable[Record], block_size: int = 4096) -> Audite
     result = Audited()
     for block in blocks_from_lines(lines, block_size=block_size):
         if result.audit is None:
-            result.audit = InstanceAudit(block.instance_id)
+            result.audit = InstanceAudit(block.instance_id, disabled)
         result.take(result.audit.absorb(block))
     assert result.audit is not None
     result.take(result.audit.finish())

@@ -1,0 +1,51 @@
+"""Each invariant of one instance's audit, just inside and just outside its boundary."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from coordinates.invariants import INVARIANTS
+from tests.support.journals import audit
+from tests.support.rule_cases import CASES
+
+CASE_MODULES = ("of_logs", "of_rows", "of_channels", "over_time", "of_protocols")
+for part in CASE_MODULES:
+    importlib.import_module(f"tests.support.rule_cases_{part}")
+
+ELSEWHERE = {
+    "relay_mirrors_source",
+    "clone_coordinates_equal_donor",
+    "clone_resume_exact",
+}
+"""Judged across instances, though of a lower tier."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_inside_the_boundary_nothing_is_found(name: str):
+    """A history that goes as far as a server may breaks no invariant."""
+    result = audit(CASES[name].build(breaks=False))
+    assert [] == [(f.invariant, f.sentence) for f in result.findings]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outside_the_boundary_exactly_this_is_found(name: str):
+    """One step further and the invariant is named, and no other."""
+    result = audit(CASES[name].build(breaks=True))
+    assert sorted(CASES[name].names) == result.broken
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_disabled_invariant_is_silent(name: str):
+    """Switched off, an invariant says nothing; the others speak as before."""
+    rule = name.partition("__")[0]
+    result = audit(CASES[name].build(breaks=True), disabled=frozenset({rule}))
+    assert sorted(CASES[name].names - {rule}) == result.broken
+    assert rule not in ",".join(f"{cut.broken} {cut.undecided}" for cut in result.cuts)
+
+
+def test_every_invariant_of_one_instance_has_a_case():
+    """A rule without a case could be deleted unnoticed."""
+    rules = {rule.name for rule in INVARIANTS.values() if rule.scope != "X"} - ELSEWHERE
+    assert rules == {name.partition("__")[0] for name in CASES}

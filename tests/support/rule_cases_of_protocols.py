@@ -1,0 +1,215 @@
+"""Cases of the invariants of collections, backups and clones."""
+
+from __future__ import annotations
+
+from tests.support.journals import UUID_A, Journal
+from tests.support.rule_cases import case, source
+
+# Collection protocol
+
+
+def collecting(steps: str, leave_after: int = 1_000) -> Journal:
+    """One collection: ``+resource`` locks, ``-resource`` unlocks, ``!`` collects, ``b`` logs."""
+    journal = source()
+    fields = {"collection_id": "c1", "session": 7}
+    journal.record("collection", step="enter", **fields)
+    began = journal.ts
+    for word in steps.split():
+        if word == "b":
+            journal.groups(1)
+        elif word == "!":
+            journal.record("collection", step="collect", resource="binlog", **fields)
+        else:
+            step = "lock" if word[0] == "+" else "unlock"
+            journal.record("collection", step=step, resource=word[1:], **fields)
+    journal.ts = max(journal.ts, began + leave_after - 1_000)
+    journal.record("collection", step="leave", **fields)
+    return journal
+
+
+LOCKS = "+channel_map +channel: +binlog +gtid_state +engine:InnoDB"
+UNLOCKS = "-engine:InnoDB -gtid_state -binlog -channel: -channel_map"
+
+
+@case()
+def collection_lock_order(breaks: bool) -> Journal:
+    if breaks:
+        swapped = "+channel_map +channel: +engine:InnoDB +binlog +gtid_state"
+        return collecting(f"{swapped} ! -gtid_state -binlog -engine:InnoDB -channel: -channel_map")
+    return collecting(f"{LOCKS} ! {UNLOCKS}")
+
+
+@case()
+def collection_unlock_complete(breaks: bool) -> Journal:
+    unlocks = UNLOCKS.replace(" -channel_map", "") if breaks else UNLOCKS
+    return collecting(f"{LOCKS} ! {unlocks}")
+
+
+@case()
+def collection_unlock_complete__order(breaks: bool) -> Journal:
+    unlocks = UNLOCKS.replace("-gtid_state -binlog", "-binlog -gtid_state") if breaks else UNLOCKS
+    return collecting(f"{LOCKS} ! {unlocks}")
+
+
+@case()
+def no_progress_while_locked(breaks: bool) -> Journal:
+    return collecting(f"{LOCKS} ! b {UNLOCKS}" if breaks else f"b {LOCKS} ! {UNLOCKS} b")
+
+
+@case()
+def collection_within_budget(breaks: bool) -> Journal:
+    return collecting(f"{LOCKS} ! {UNLOCKS}", leave_after=1_000_000 + breaks)
+
+
+# Commit zone and backup locks
+
+
+def zone(*steps: str) -> Journal:
+    """Steps of the commit zone; ``enter 1`` has a ticket."""
+    journal = Journal()
+    journal.start()
+    for step in steps:
+        word, _, ticket = step.partition(" ")
+        journal.record("zone", step=word, **({"ticket": ticket} if ticket else {}))
+    return journal
+
+
+@case()
+def zone_entry_protocol(breaks: bool) -> Journal:
+    order = ("enter 2", "open") if breaks else ("open", "enter 2")
+    return zone("enter 1", "close", "drop 1", "wait", "validity_point", *order, "drop 2")
+
+
+@case()
+def zone_entry_protocol__dropped_twice(breaks: bool) -> Journal:
+    return zone("enter 1", "drop 1", *(["drop 1"] if breaks else []))
+
+
+@case()
+def zone_entry_protocol__open_twice(breaks: bool) -> Journal:
+    return zone("close", "open", *(["open"] if breaks else []))
+
+
+@case()
+def vp_only_in_empty_closed_zone(breaks: bool) -> Journal:
+    order = ("validity_point", "drop 1") if breaks else ("drop 1", "validity_point")
+    return zone("enter 1", "close", *order, "open")
+
+
+@case()
+def engine_lock_budget(breaks: bool) -> Journal:
+    journal = Journal()
+    journal.start()
+    journal.record("engine_lock", step="begin", round=1)
+    journal.ts += 2_000_000 - 1_000 + breaks
+    journal.record("engine_lock", step="lock", engine="innodb", round=1)
+    journal.record("engine_lock", step="done", round=1)
+    if not breaks:
+        del journal.records[-1]
+    return journal
+
+
+@case()
+def engine_lock_budget__pause(breaks: bool) -> Journal:
+    journal = Journal()
+    journal.start()
+    journal.record("engine_lock", step="begin", round=1)
+    journal.record("engine_lock", step="timeout", round=1)
+    journal.record("engine_lock", step="unlock_all", round=1)
+    journal.ts += 10_000_000 - 1_000 - breaks
+    journal.record("engine_lock", step="retry", round=2)
+    return journal
+
+
+@case()
+def backup_locks_freeze_scope(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("backup_lock", step="lock", lock="tables")
+    journal.groups(1)
+    journal.record("statement", engine="MyISAM" if breaks else "InnoDB", type="dml")
+    journal.record("backup_lock", step="unlock", lock="tables")
+    journal.record("statement", engine="MyISAM", type="dml")
+    return journal
+
+
+@case()
+def backup_locks_freeze_scope__binlog(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("backup_lock", step="lock", lock="binlog")
+    if not breaks:
+        journal.record("backup_lock", step="unlock", lock="binlog")
+    return journal.groups(1)
+
+
+@case()
+def trx_sys_coords_fresh_under_lock(breaks: bool) -> Journal:
+    journal = source(have_backup_safe_binlog_info=True)
+    journal.record("backup_lock", step="lock", lock="tables")
+    end = journal.binlog.end - (300 if breaks else 0)
+    journal.row(trx_sys={"binary_log_file": "binlog.000001", "binary_log_position": end})
+    return journal
+
+
+# Clone and GTID persistence
+
+
+@case()
+def clone_protocol(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("clone", step="begin", role="donor", peer="b")
+    journal.record("clone", step="donor_blocked", role="donor", peer="b")
+    journal.ts += 1_000_000 - 2_000 + (1_000 if breaks else 999)
+    journal.record("clone", step="donor_released", role="donor", peer="b")
+    journal.record("clone", step="end", role="donor", peer="b")
+    return journal
+
+
+@case()
+def clone_protocol__stages(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("clone", step="begin", role="recipient", peer="b")
+    stages = ["DROP DATA", "FILE COPY", "PAGE COPY", "REDO COPY", "FILE SYNC"]
+    if breaks:
+        stages[1:3] = reversed(stages[1:3])
+    for stage in stages:
+        journal.record("clone", step="stage", role="recipient", peer="b", stage=stage)
+    return journal
+
+
+@case()
+def clone_protocol__version(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("clone", step="begin", role="recipient", peer="b")
+    versions = {"donor_version": "8.0.31", "recipient_version": "8.0.32" if breaks else "8.0.31"}
+    journal.record("clone", step="version", role="recipient", peer="b", **versions)
+    return journal
+
+
+@case()
+def gtid_table_within_executed(breaks: bool) -> Journal:
+    journal = source()
+    journal.row(
+        gtid_executed_table=f"{UUID_A}:1-4",
+        gtid_owned="",
+        prepared_xa="" if breaks else f"{UUID_A}:4",
+    )
+    return journal
+
+
+@case()
+def purge_waits_for_gtid_persist(breaks: bool) -> Journal:
+    journal = source()
+    persister = "gtid_persister"
+    journal.record(persister, step="commit", trx_no=10, gtid=f"{UUID_A}:1")
+    journal.record(persister, step="commit", trx_no=12, gtid=f"{UUID_A}:2")
+    journal.record(persister, step="write", gtids=f"{UUID_A}:1", trx_num_gtid=11)
+    journal.record(persister, step="purge", trx_no=13 if breaks else 12)
+    return journal
+
+
+@case()
+def purge_waits_for_gtid_persist__number_falls(breaks: bool) -> Journal:
+    journal = source()
+    for number in (11, 10 if breaks else 11):
+        journal.record("gtid_persister", step="write", gtids="", trx_num_gtid=number)
+    return journal

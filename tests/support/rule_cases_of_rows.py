@@ -1,0 +1,198 @@
+"""Cases of the invariants of one row's binary log half and its InnoDB half."""
+
+from __future__ import annotations
+
+from tests.support.journals import UUID_A, UUID_C, Journal, read_gtids
+from tests.support.rule_cases import case, files, innodb, local, purging, source
+
+# Tier 2: the binary log coordinate and the sets
+
+
+@case()
+def snapshot_position_within_file(breaks: bool) -> Journal:
+    journal = source()
+    local(journal.row())["binary_log_position"] += 10_000 if breaks else 0
+    journal.record("heartbeat")
+    return journal
+
+
+@case()
+def snapshot_position_within_file__magic(breaks: bool) -> Journal:
+    journal = Journal(log_bin=True).begin()
+    local(journal.row())["binary_log_position"] = 3 if breaks else 157
+    return journal
+
+
+@case()
+def snapshot_position_within_file__file_before(breaks: bool) -> Journal:
+    """An older file ends where it ended."""
+    journal = source()
+    end = journal.binlog.end + 44
+    journal.binlog.rotate()
+    row = local(journal.row())
+    row["binary_log_file"], row["binary_log_position"] = "binlog.000001", end + breaks
+    return journal
+
+
+@case()
+def snapshot_position_on_group_boundary(breaks: bool) -> Journal:
+    journal = source()
+    row = local(journal.row())
+    row["binary_log_position"] -= 31 if breaks else 300
+    row["gtid_executed"] = f"{UUID_A}:1-2"
+    return journal
+
+
+@case()
+def snapshot_position_on_group_boundary__inside_event(breaks: bool) -> Journal:
+    journal = source()
+    row = local(journal.row())
+    row["binary_log_position"] -= 300 - (7 if breaks else 0)
+    row["gtid_executed"] = f"{UUID_A}:1-2"
+    return journal
+
+
+@case()
+def executed_within_logged(breaks: bool) -> Journal:
+    journal = source()
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-{4 if breaks else 3}"
+    return journal
+
+
+@case()
+def executed_within_logged__ahead_of_position(breaks: bool) -> Journal:
+    journal = source()
+    row = local(journal.row())
+    row["binary_log_position"] -= 300 if breaks else 0
+    return journal
+
+
+@case()
+def commit_lag_bounded(breaks: bool) -> Journal:
+    journal = source(20, commit_lag_max=10)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-{9 if breaks else 10}"
+    return journal
+
+
+@case()
+def commit_lag_is_suffix(breaks: bool) -> Journal:
+    journal = source(5, binlog_order_commits=breaks)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3:5"
+    return journal
+
+
+@case()
+def commit_lag_is_suffix__workers(breaks: bool) -> Journal:
+    """Several workers that need not keep the order may leave holes."""
+    journal = source(5, replica_parallel_workers=4, replica_preserve_commit_order=breaks)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3:5"
+    return journal
+
+
+@case()
+def purged_within_executed(breaks: bool) -> Journal:
+    journal = source()
+    journal.executed = read_gtids(f"{UUID_A}:1-3,{UUID_C}:1-4")
+    purged = f"{UUID_C}:1-{5 if breaks else 4}"
+    journal.row(gtid_purged=purged, binary_logs=files(1))
+    return journal
+
+
+@case()
+def purged_matches_oldest_file(breaks: bool) -> Journal:
+    journal = purging()
+    journal.row(
+        binary_logs=files(2, 3),
+        binary_logs_again=files(2, 3),
+        gtid_purged=f"{UUID_A}:1-{2 if breaks else 3}",
+    )
+    return journal
+
+
+@case()
+def purged_matches_oldest_file__still_there(breaks: bool) -> Journal:
+    journal = purging()
+    journal.row(
+        binary_logs=files(2, 3),
+        binary_logs_again=files(2, 3),
+        gtid_purged=f"{UUID_A}:1-{4 if breaks else 3}",
+    )
+    return journal
+
+
+@case()
+def purged_matches_oldest_file__told_by_the_journal(breaks: bool) -> Journal:
+    """Without a list the purge itself is known, from the second row on."""
+    journal = purging()
+    journal.record("binlog_purge", to_file="binlog.000002")
+    for _ in range(2):
+        journal.row(gtid_purged="" if breaks else f"{UUID_A}:1-3")
+    return journal
+
+
+@case()
+def owned_disjoint_from_executed(breaks: bool) -> Journal:
+    journal = source()
+    journal.row(gtid_owned=f"{UUID_A}:{3 if breaks else 4}#17")
+    return journal
+
+
+# Tier 2: InnoDB
+
+
+@case()
+def lsn_order(breaks: bool) -> Journal:
+    journal = source()
+    row = innodb(journal.row())
+    row["LSN_checkpoint"] = row["LSN"] + (1 if breaks else 0)
+    return journal
+
+
+@case()
+def lsn_order__status_variables(breaks: bool) -> Journal:
+    """The status variables are another statement, compared only with each other."""
+    journal = source()
+    lsn = journal.lsn + 9_000_000
+    journal.row(
+        innodb={
+            "checkpoint": lsn,
+            "flushed": lsn + 512,
+            "written": lsn + 512 - breaks,
+            "current": lsn + 1024,
+        }
+    )
+    return journal
+
+
+@case()
+def lsn_order__first(breaks: bool) -> Journal:
+    journal = source()
+    innodb(journal.row()).update(LSN=8204, LSN_checkpoint=8191 if breaks else 8204)
+    return journal
+
+
+@case()
+def lsn_block_offset(breaks: bool) -> Journal:
+    journal = source()
+    row = innodb(journal.row())
+    row["LSN"] += 507 - row["LSN"] % 512 + (1 if breaks else 0)
+    return journal
+
+
+@case()
+def lsn_block_offset__header(breaks: bool) -> Journal:
+    journal = source()
+    row = innodb(journal.row())
+    row["LSN_checkpoint"] += 12 - row["LSN_checkpoint"] % 512 - (1 if breaks else 0)
+    return journal
+
+
+@case()
+def checkpoint_age_within_capacity(breaks: bool) -> Journal:
+    journal = source(innodb_redo_log_capacity=1024)
+    row = innodb(journal.row())
+    row["LSN_checkpoint"] = row["LSN"] - 1023 - (1 if breaks else 0)
+    if row["LSN_checkpoint"] % 512 < 12:
+        row["LSN"] += 12
+        row["LSN_checkpoint"] += 12
+    return journal

@@ -1,0 +1,203 @@
+"""Cases of the invariants of one instance over time."""
+
+from __future__ import annotations
+
+from tests.support.journals import UUID_A, Journal
+from tests.support.rule_cases import (
+    apply,
+    case,
+    channel,
+    files,
+    innodb,
+    local,
+    purging,
+    replica,
+    source,
+)
+
+# Tier 3
+
+
+@case()
+def snapshot_position_monotone(breaks: bool) -> Journal:
+    journal = source()
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-2"
+    row = local(journal.row())
+    row["gtid_executed"] = f"{UUID_A}:1-2"
+    row["binary_log_position"] -= 300 if breaks else 0
+    return journal
+
+
+@case()
+def executed_monotone(breaks: bool) -> Journal:
+    journal = source()
+    journal.row()
+    journal.groups(1)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-{2 if breaks else 3}"
+    return journal
+
+
+@case("purged_matches_oldest_file")
+def purged_monotone(breaks: bool) -> Journal:
+    journal = purging()
+    for last in (3, 2 if breaks else 3):
+        journal.row(
+            binary_logs=files(2, 3),
+            binary_logs_again=files(2, 3),
+            gtid_purged=f"{UUID_A}:1-{last}",
+        )
+    return journal
+
+
+@case()
+def logged_eventually_executed(breaks: bool) -> Journal:
+    journal = source(5, binlog_order_commits=False)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3:5"
+    journal.wait(9.999 if breaks else 9.998)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3:5"
+    return journal
+
+
+@case()
+def executed_growth_explained(breaks: bool) -> Journal:
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    if not breaks:
+        relay.copy(more[0])
+    journal.binlog.group(more[0][0]["gtid"], server_id=3)
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+@case()
+def channel_positions_monotone(breaks: bool) -> Journal:
+    journal, _relay, _ = replica()
+    journal.row()
+    channel(journal.row())["relay_log_position"] -= 300 if breaks else 0
+    return journal
+
+
+@case()
+def channel_positions_monotone__executed(breaks: bool) -> Journal:
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[0])
+    before = more[0][0]["start"] - (300 if breaks else 0)
+    journal.row(replica_status=journal.replica_status(Exec_Source_Log_Pos=before))
+    return journal
+
+
+@case()
+def lsn_monotone(breaks: bool) -> Journal:
+    journal = Journal().begin()
+    journal.lsn += 5120
+    row = innodb(journal.row())
+    row["LSN_checkpoint"] -= 1024
+    again = innodb(journal.row())
+    again.update(row, LSN=row["LSN"] - (512 if breaks else 0))
+    return journal
+
+
+@case()
+def lsn_monotone__restart(breaks: bool) -> Journal:
+    """A clean restart loses nothing; a crash may lose what was not flushed."""
+    journal = Journal().begin()
+    journal.lsn += 5120
+    innodb(journal.row())["LSN_checkpoint"] -= 1024
+    if breaks:
+        journal.record("stop")
+    journal.start(crashed=not breaks)
+    journal.binlog.open(2)
+    journal.lsn -= 1536
+    row = innodb(journal.row())
+    row["LSN_checkpoint"] = row["LSN"]
+    return journal
+
+
+@case()
+def lsn_monotone__crash(breaks: bool) -> Journal:
+    """Not even a crash takes what was flushed."""
+    journal = Journal().begin()
+    journal.lsn += 5120
+    row = innodb(journal.row())
+    row["LSN_checkpoint"] -= 1024
+    bound = row["LSN_checkpoint"]
+    journal.start(crashed=True)
+    journal.binlog.open(2)
+    below = 512 if breaks else 0
+    innodb(journal.row()).update(LSN=bound - below, LSN_checkpoint=bound - below)
+    return journal
+
+
+@case()
+def lsn_grows_with_commits(breaks: bool) -> Journal:
+    journal = source()
+    first = innodb(journal.row())
+    journal.groups(1, "rows" if breaks else "myisam")
+    innodb(journal.row()).update(first)
+    return journal
+
+
+@case()
+def binlog_files_form_range(breaks: bool) -> Journal:
+    journal = purging()
+    numbers = (1, 3) if breaks else (1, 2, 3)
+    journal.row(binary_logs=files(*numbers))
+    return journal
+
+
+@case()
+def binlog_files_form_range__appended(breaks: bool) -> Journal:
+    """A start opens the next file."""
+    journal = source()
+    journal.record("stop")
+    journal.start()
+    if not breaks:
+        journal.binlog.open(2)
+    return journal.groups(1)
+
+
+@case()
+def binlog_files_form_range__skipped(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("stop")
+    journal.start()
+    journal.binlog.open(3 if breaks else 2)
+    return journal
+
+
+@case()
+def binlog_files_form_range__active_file_purged(breaks: bool) -> Journal:
+    journal = purging()
+    journal.record("binlog_purge", to_file=f"binlog.00000{4 if breaks else 3}")
+    return journal
+
+
+@case()
+def recovered_gtids_complete(breaks: bool) -> Journal:
+    """The hole that recovery left is told under its own name alone."""
+    journal = source()
+    journal.record("stop")
+    journal.start()
+    journal.binlog.open(2)
+    journal.groups(1)
+    text = f"{UUID_A}:1-2:4" if breaks else f"{UUID_A}:1-3"
+    local(journal.row())["gtid_executed"] = text
+    return journal
+
+
+@case()
+def recovered_gtids_complete__undo(breaks: bool) -> Journal:
+    """What recovery found in undo logs counts from the first row on."""
+    journal = source()
+    journal.row()
+    journal.executed.add(f"{UUID_A}:4")
+    journal.purged = f"{UUID_A}:4"
+    journal.start(
+        crashed=True,
+        recovered={"file": "binlog.000001", "position": journal.binlog.end},
+        undo_gtids=f"{UUID_A}:{5 if breaks else 4}",
+    )
+    journal.binlog.open(2)
+    journal.row()
+    return journal
