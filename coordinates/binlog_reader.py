@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 FIRST_POSITION = 4
 FIRST_NUMBER = 1
+FILE_HEAD = (EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS)
 XID_GROUPS_REMEMBERED = 64
 ABSENT = -1
 FIELD_MASK = 2**32 - 1
@@ -120,7 +121,7 @@ class BinlogReader(LogReader):
             self.last_sequence_number = 0
         else:
             self.end = event.start
-            self.file_events = 2
+            self.file_events = len(FILE_HEAD)
             self.last_sequence_number = ABSENT
             self.logged_is_complete = False
             self.group_state = GroupState.RESYNC
@@ -238,13 +239,12 @@ class BinlogReader(LogReader):
 
     def _judge_framing(self, event: Event) -> None:
         place = self.file_events
-        wanted = (EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS)
         if self.is_closed:
             expected = "nothing"
             where = "after ROTATE or STOP"
             self.is_closed = False
-        elif place < len(wanted) and event.type != wanted[place]:
-            expected = wanted[place].name
+        elif place < len(FILE_HEAD) and event.type != FILE_HEAD[place]:
+            expected = FILE_HEAD[place].name
             where = "first event of a file" if place == 0 else "second event of a file"
         else:
             return
@@ -505,7 +505,12 @@ class BinlogReader(LogReader):
     # Whole columns
 
     def _run_is_regular(self, run: dict[str, Array], scan: GroupScan) -> bool:
-        if self.is_closed or self.must_open_file or self.file_events < 2 or self.dense_watch:
+        if (
+            self.is_closed
+            or self.must_open_file
+            or self.file_events < len(FILE_HEAD)
+            or self.dense_watch
+        ):
             return False
         fields = run["log_pos"]
         wrong = fields != (run["end"] & FIELD_MASK)
@@ -613,6 +618,7 @@ class BinlogReader(LogReader):
     def lose_continuity(self) -> None:
         """Part of the file is missing: L is a lower bound until the next PREVIOUS_GTIDS."""
         super().lose_continuity()
+        self.file_events = max(self.file_events, len(FILE_HEAD))
         self.logged_is_complete = False
         self.last_sequence_number = ABSENT
         self.dense_watch = {}
@@ -624,6 +630,8 @@ class BinlogReader(LogReader):
         super().mark_gap()
         self.forget_logged()
         self.oldest_file = None
+        self.is_closed = False
+        self.must_open_file = False
 
     def begin_lineage(self, reason: str) -> None:
         """The binary log begins anew: RESET, clone, restore, or unseen behind a gap."""

@@ -29,6 +29,8 @@ class Mark(IntEnum):
     """ROTATE or STOP."""
     FRAMING = 4
     """FORMAT_DESCRIPTION, or an event that only switches the source file of a relay log."""
+    UNKNOWN = 5
+    """Behind a break, before the next group opens: it may end a group or not."""
 
 
 class EventWindow:

@@ -425,7 +425,7 @@ class LogReader:
             return Mark.NOTHING
         self._may_restart = False
         if state is GroupState.RESYNC:
-            return Mark.NOTHING
+            return Mark.UNKNOWN
         if state is GroupState.IDLE:
             self._malformed_group(event, "it stands outside any group")
             return Mark.NOTHING

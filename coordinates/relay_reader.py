@@ -401,6 +401,13 @@ class RelayReader(LogReader):
         self.may_step_back = True
         self.interrupt_group()
 
+    def mark_gap(self) -> None:
+        """Records are missing, maybe a ROTATE of the source among them: its file is not known."""
+        super().mark_gap()
+        self.source_base = None
+        self.source_number = self.source_end = self.place_end = ABSENT
+        self.has_fallen = False
+
     def lose_continuity(self) -> None:
         """Part of the relay file is missing: Q is a lower bound until the next PREVIOUS_GTIDS."""
         super().lose_continuity()

@@ -144,6 +144,11 @@ def _judge_place(row: Row, position: LogCoordinates) -> None:
     if mark in (Mark.GROUP, Mark.HEADER, Mark.FILE):
         judgement.holds(SNAPSHOT_POSITION_ON_GROUP_BOUNDARY)
         return
+    if mark is Mark.UNKNOWN:
+        judgement.undecided(
+            SNAPSHOT_POSITION_ON_GROUP_BOUNDARY, "the group around the place was not seen whole"
+        )
+        return
     before = _boundary(row)
     judgement.broken(
         SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,

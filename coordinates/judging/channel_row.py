@@ -178,7 +178,7 @@ def _judge_applied_within_flushed(channel: _Channel) -> None:
         (rows[:, FILE] < applied.file_number)
         | ((rows[:, FILE] == applied.file_number) & (rows[:, END] <= applied.position))
     ]
-    events = int(np.isin(between[:, MARK], (Mark.NOTHING, Mark.GROUP)).sum())
+    events = int(np.isin(between[:, MARK], (Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN)).sum())
     if events <= 1:
         channel.holds(rule)
         return

@@ -1,0 +1,276 @@
+"""Trouble of the transport is told as itself and never held against a server."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinates.audit import WAITING_MAX, InstanceAudit
+from coordinates.errors import JournalError
+from coordinates.journal import Block, BlockBuilder, cut_into_blocks
+from coordinates.json_lines import blocks_from_lines
+from coordinates.verdict import ObservationCode
+from tests.support.journals import UUID_A, Audited, Gtids, Journal, Record, audit, read_gtids
+
+GAP = ObservationCode.JOURNAL_GAP
+EARLY = ObservationCode.LOG_STATUS_EARLY
+
+
+def whole(journal: Journal) -> Block:
+    [block] = blocks_from_lines(journal.lines())
+    return block
+
+
+def absorbed(*blocks: Block) -> Audited:
+    result = Audited(audit=InstanceAudit("a"))
+    assert result.audit is not None
+    for block in blocks:
+        result.take(result.audit.absorb(block))
+    result.take(result.audit.finish())
+    return result
+
+
+def busy(files: int = 4) -> Journal:
+    """Groups, rows that trail a little, rotations: what a gap may fall into."""
+    journal = Journal(commit_lag_max=10).begin()
+    for _ in range(files):
+        for _ in range(2):
+            journal.groups(3)
+            executed = journal.executed.copy()
+            journal.groups(2)
+            row = journal.row()
+            executed.numbers[UUID_A].discard(max(executed.numbers[UUID_A]))
+            row["row"]["LOCAL"]["gtid_executed"] = str(executed)
+        journal.binlog.rotate()
+    return journal
+
+
+BUSY = whole(busy())
+
+
+@pytest.mark.parametrize("first", range(1, len(BUSY) - 40, 9))
+@pytest.mark.parametrize("missing", [1, 5, 37])
+def test_a_gap_anywhere_is_told_and_nothing_is_found(first: int, missing: int):
+    """Whatever is lost, wherever: no finding then or later, and the rows at the end are judged."""
+    result = absorbed(BUSY.take(0, first), BUSY.take(first + missing, len(BUSY)))
+    assert [] == [(f.invariant, f.sentence) for f in result.findings]
+    [told] = [o for o in result.observations if o.code is GAP]
+    assert (f"records {first} to {first + missing - 1} are missing", True) == (
+        told.text,
+        told.is_undecided,
+    )
+    rotations = [i for i, kind in enumerate(BUSY.columns["type"].tolist()) if kind == 35]
+    if first + missing <= max(rotations[:-1]):
+        assert "CONSISTENT" == result.verdicts[-1]
+
+
+@pytest.mark.parametrize("first", range(0, len(BUSY) - 20, 31))
+def test_a_block_that_comes_again_is_dropped_and_told(first: int):
+    """Delivery is at least once: whole or overlapping, what is known already changes nothing."""
+    again = BUSY.take(first, first + 12)
+    result = absorbed(BUSY.take(0, first + 12), again, BUSY.take(first + 5, len(BUSY)))
+    once = absorbed(BUSY)
+    assert (once.findings, once.cuts) == (result.findings, result.cuts)
+    repeats = [o for o in result.observations if o.code is ObservationCode.JOURNAL_REPEATED]
+    assert [f"records {first} to {first + 11} came again: dropped"] == [o.text for o in repeats]
+    assert not repeats[0].is_undecided
+
+
+def of_epoch(block: Block, epoch: int, first_sequence: int = 0) -> Block:
+    builder = BlockBuilder(block.instance_id, epoch=epoch, first_sequence=first_sequence)
+    made = builder.build()
+    return Block(
+        made.instance_id,
+        epoch,
+        first_sequence,
+        block.columns,
+        block.channels,
+        block.files,
+        block.sids,
+        block.texts,
+    )
+
+
+def test_a_block_of_an_older_epoch_is_dropped_and_told():
+    """A producer that was replaced has nothing more to say."""
+    half = len(BUSY) // 2
+    late = of_epoch(BUSY.take(half, half + 9), 0, half)
+    result = absorbed(of_epoch(BUSY, 3), late)
+    assert [] == result.findings
+    [told] = [o for o in result.observations if o.code is ObservationCode.JOURNAL_STALE_EPOCH]
+    assert "epoch 0 came after epoch 3" in told.text
+
+
+@pytest.mark.parametrize("back", [0, 7, 40, 90])
+def test_a_new_epoch_is_a_gap_even_when_it_begins_further_back(back: int):
+    """A producer that begins anew may read its logs from an older place again."""
+    half = len(BUSY) // 2
+    result = absorbed(BUSY.take(0, half), of_epoch(BUSY.take(half - back, len(BUSY)), 1))
+    assert [] == [(f.invariant, f.sentence) for f in result.findings]
+    told = next(o for o in result.observations if o.code is GAP)
+    assert "the producer began epoch 1" in told.text
+    assert "CONSISTENT" == result.verdicts[-1]
+
+
+def test_a_first_block_that_begins_late_is_no_gap():
+    """Kafka keeps journals only so long: what was before is not known, and nothing is missing."""
+    result = absorbed(BUSY.take(30, len(BUSY)))
+    assert ([], []) == (result.findings, [o for o in result.observations if o.code is GAP])
+
+
+def test_an_unreadable_block_is_told_and_counts_as_a_gap():
+    """Its place stays empty, so the gap behind it is told too."""
+    pieces = cut_into_blocks(BUSY, 20)
+    result = Audited(audit=InstanceAudit("a"))
+    assert result.audit is not None
+    for number, piece in enumerate(pieces):
+        if number == 3:
+            result.take(result.audit.note_unreadable("checksum of the stream"))
+        else:
+            result.take(result.audit.absorb(piece))
+    assert [] == [(f.invariant, f.sentence) for f in result.findings]
+    told = [o for o in result.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
+    assert [True] == [o.is_undecided for o in told]
+    assert "checksum of the stream" in told[0].text
+
+
+def test_a_block_of_another_instance_is_refused():
+    """Mixing two journals would accuse both servers."""
+    with pytest.raises(JournalError, match="expected a block of instance 'b', got 'a'"):
+        InstanceAudit("b").absorb(BUSY)
+
+
+@pytest.mark.parametrize("at", range(2, 200, 11))
+def test_a_gap_that_the_observer_tells_of_is_one(at: int):
+    """A record of its own says so where the sequence cannot."""
+    records = busy().records
+    lost = [*records[:at], {"kind": "gap", "instance": "a"}, *records[at + 6 :]]
+    lost[at]["ts"] = lost[at - 1]["ts"]
+    result = audit(lost)
+    assert [] == [(f.invariant, f.sentence) for f in result.findings]
+    assert 1 == result.codes.count(GAP)
+
+
+RESETS = {
+    "in the same file number": (0, 157),
+    "in a file before": (1, 157),
+    "within a file before": (1, 457),
+    "within the same file number": (0, 457),
+}
+
+
+@pytest.mark.parametrize("name", RESETS)
+def test_a_reset_that_a_gap_hides_accuses_nobody(name: str):
+    """Numbers begin again without a word: the new log is read as one."""
+    rotations, seen_from = RESETS[name]
+    journal = Journal().begin().groups(5)
+    for _ in range(rotations):
+        journal.binlog.rotate()
+        journal.groups(1)
+    journal.row()
+    journal.record("gap")
+    journal.binlog.gtids, journal.used, journal.executed = Gtids(), Gtids(), Gtids()
+    lost = len(journal.records)
+    journal.binlog.open(1)
+    journal.groups(3)
+    journal.records[lost:] = [
+        r for r in journal.records[lost:] if r["start"] >= seen_from or seen_from == 157
+    ]
+    journal.row()
+    journal.groups(1).row()
+    journal.binlog.rotate()
+    journal.groups(1).row()
+    result = audit(journal)
+    assert [] == [(f.invariant, f.sentence) for f in result.findings]
+    assert "CONSISTENT" == result.verdicts[-1]
+
+
+# Rows that come before what they tell of
+
+
+def early(journal: Journal, events: int) -> Record:
+    """Move the last row before the events that it has counted already."""
+    row = journal.records.pop()
+    for record in journal.records[-events:]:
+        record["ts"] = row["ts"]
+    journal.records.insert(len(journal.records) - events, row)
+    return row
+
+
+def test_a_row_that_comes_early_waits_and_is_told():
+    """It is judged where its coordinates are reached, as if it had come there."""
+    journal = Journal().begin().groups(2)
+    journal.row()
+    early(journal, 5)
+    result = audit(journal)
+    assert ([], ["CONSISTENT"], [EARLY]) == (result.findings, result.verdicts, result.codes)
+    assert not result.observations[0].is_undecided
+
+
+@pytest.mark.parametrize("ending", ["end", "gap", "epoch"])
+def test_a_row_whose_place_never_comes_is_undecided(ending: str):
+    """It breaks nothing and bounds nothing, though its set is beyond everything logged."""
+    journal = Journal().begin().groups(2)
+    journal.row()
+    early(journal, 5)
+    del journal.records[-5:]
+    if ending == "gap":
+        journal.record("gap")
+    elif ending == "epoch":
+        journal.record("heartbeat", epoch=1, sequence=0)
+    if ending != "end":
+        journal.executed = read_gtids(f"{UUID_A}:1")
+        journal.row()
+    result = audit(journal)
+    assert [] == [(f.invariant, f.sentence) for f in result.findings]
+    assert {"UNDECIDED"} == set(result.verdicts)
+    assert "did not reach" in result.cuts[0].undecided
+    assert [False, True] == [o.is_undecided for o in result.observations if o.code is EARLY]
+
+
+def test_more_rows_than_can_wait_leave_the_oldest_undecided():
+    """Memory is bounded, and being full proves nothing."""
+    journal = Journal().begin().groups(1)
+    for _ in range(WAITING_MAX + 2):
+        row = journal.row()
+        row["row"]["LOCAL"]["binary_log_position"] += 300
+    for record in journal.records[-WAITING_MAX - 2 :]:
+        record["ts"] = journal.ts
+    result = audit(journal)
+    assert [] == result.findings
+    assert WAITING_MAX + 2 == result.verdicts.count("UNDECIDED")
+
+
+def test_a_row_that_the_journal_passed_without_reaching_it_is_judged():
+    """The journal went on beyond the row's time: what it names was not there."""
+    journal = Journal().begin().groups(2)
+    journal.row()["row"]["LOCAL"]["binary_log_position"] += 10_000
+    journal.record("heartbeat")
+    assert ["snapshot_position_within_file"] == audit(journal).broken
+
+
+# Deliveries within the journal
+
+
+def test_events_that_come_again_unchanged_are_told_once():
+    """However many come again, in this file or an older one, one sentence tells of it."""
+    for rotations in (0, 1):
+        journal = Journal().begin().groups(4)
+        again = [dict(record) for record in journal.records[3:18]]
+        for _ in range(rotations):
+            journal.binlog.rotate()
+            journal.groups(2)
+        journal.records += [record | {"ts": journal.ts} for record in again]
+        journal.groups(1).row()
+        result = audit(journal)
+        assert ([], ["CONSISTENT"]) == (result.findings, result.verdicts)
+        assert [ObservationCode.EVENT_REDELIVERED] == result.codes
+
+
+def test_heartbeats_of_a_stream_are_no_events():
+    """They have a position and no content, and stand nowhere in the file."""
+    journal = Journal().begin().groups(2)
+    journal.record("binlog", type="HEARTBEAT", log_pos=journal.binlog.end)
+    journal.record("heartbeat")
+    journal.groups(2).row()
+    result = audit(journal)
+    assert ([], ["CONSISTENT"], []) == (result.findings, result.verdicts, result.codes)
