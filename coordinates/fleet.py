@@ -35,7 +35,6 @@ _VERSION = 1
 NOT_IN_FLEET = "is not in the fleet"
 
 
-
 class FleetAudit:
     """The audit of all instances together.
 
@@ -69,8 +68,7 @@ class FleetAudit:
             for channel in member.replica.channels.values():
                 self.reader.queue_groups(member, channel, at_end, (), is_row=False)
             self.reader.origins.row(instance_id, member.ledger.lineage, at_end)
-            self.reader.reach(member.ledger, end)
-            self.reader.close_instant(member.ledger)
+            self.reader.end(member.ledger, end)
         self._settle()
         for key, queue in self.queues.items():
             self._expire_queue(key, queue, end + 1)

@@ -108,13 +108,16 @@ class Ledger:
         )
         return True
 
-    def reached(self, ts: int) -> int:
-        """The journal is known up to `ts`; returns the time, which never falls."""
+    def reached(self, ts: int) -> None:
+        """A fact of `ts` was absorbed."""
         if ts > self.known_ts:
             self.known_ts = ts
             if self.identities:
                 self.identities[-1] = self.identities[-1]._replace(until=ts)
-        return self.known_ts
+
+    def ended(self, ts: int) -> None:
+        """Nothing will follow: all that happened up to `ts` is known."""
+        self.known_ts = max(self.known_ts, ts)
 
     def uuids_until(self, ts: int) -> list[str]:
         """Every `server_uuid` reported up to `ts`; the first one if none was yet."""
@@ -214,7 +217,7 @@ class Ledger:
         self.event_count -= len(ends)
         self.losses = [
             *self.losses[1 - LOSSES_MAX :],
-            Loss(ts, file.lineage, file.file_number, ends),
+            Loss(ts, self.loss_count, file.lineage, file.file_number, ends, groups),
         ]
         named = groups.sid >= 0
         gtids = GtidSet.from_groups(self.sids, groups.sid[named], groups.gno[named])
@@ -338,13 +341,32 @@ class Ledger:
         at = bisect_right(self.snapshots, ts, key=_ts)
         return self.snapshots[at - 1] if at else None
 
-    def was_lost_since(self, ts: int, lineage: int, file_number: int, positions: IntArray) -> Any:
-        """Which of the positions a crash at or behind `ts` took back."""
-        found = np.zeros(len(positions), dtype=np.bool_)
-        for loss in self.losses:
-            if loss.ts >= ts and (loss.lineage, loss.file_number) == (lineage, file_number):
-                found |= np.isin(positions, loss.event_ends)
-        return found
+    def file_at(
+        self, state: Snapshot, number: int, since: int | None = None
+    ) -> tuple[BinlogFile | None, int]:
+        """A file of the lineage of a state, and how many of its groups the state still had.
+
+        Args:
+            state: As of when: what was taken back later is there.
+            number: The file's number.
+            since: With it, what was taken back at this time or later is there, too.
+        """
+        file = self.files.get((state.lineage, number))
+        kept = 0 if file is None else len(file.groups().gno)
+        losses = [
+            loss
+            for loss in self.losses
+            if (loss.lineage, loss.file_number) == (state.lineage, number)
+            and (loss.number > state.losses or (since is not None and loss.ts >= since))
+        ]
+        if losses:
+            file = BinlogFile(state.lineage, number) if file is None else file.copy()
+        for loss in reversed(losses):
+            assert file is not None
+            file.give_back(loss.event_ends, loss.groups)
+            if loss.number > state.losses:
+                kept = len(file.groups().gno)
+        return file, kept
 
     def assume_known(self, ts: int) -> None:
         """Until `assume_unknown`, answer as if the journal were known up to `ts` as it stands."""
@@ -365,6 +387,8 @@ class Ledger:
             arrays |= more
         for number, loss in enumerate(self.losses):
             arrays[f"{name}.loss{number}"] = loss.event_ends
+            for column, values in loss.groups._asdict().items():
+                arrays[f"{name}.loss{number}.{column}"] = values
         texts = _Texts()
         return {
             "known_ts": self.known_ts,
@@ -373,7 +397,7 @@ class Ledger:
             "sids": self.sids,
             "files": files,
             "grouped": str(self.grouped.freeze()),
-            "losses": [[loss.ts, loss.lineage, loss.file_number] for loss in self.losses],
+            "losses": [[x.ts, x.number, x.lineage, x.file_number] for x in self.losses],
             "sets": {n: None if (v := getattr(self, n)) is None else str(v) for n in _SETS},
             "values": {n: getattr(self, n) for n in _VALUES},
             "sources": self.sources,
@@ -398,10 +422,10 @@ class Ledger:
             self.files[file.lineage, file.file_number] = file
             self.event_count += len(file.event_ends())
         self.grouped = GrowingGtidSet(GtidSet.parse(document["grouped"]))
-        self.losses = [
-            Loss(ts, lineage, number, arrays[f"{name}.loss{at}"])
-            for at, (ts, lineage, number) in enumerate(document["losses"])
-        ]
+        for at, (ts, number, lineage, file_number) in enumerate(document["losses"]):
+            key = f"{name}.loss{at}"
+            groups = BinlogGroups(*(arrays[f"{key}.{column}"] for column in BinlogGroups._fields))
+            self.losses.append(Loss(ts, number, lineage, file_number, arrays[key], groups))
         for key, text in document["sets"].items():
             setattr(self, key, None if text is None else GtidSet.parse(text))
         for key, value in document["values"].items():

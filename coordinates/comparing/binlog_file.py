@@ -123,10 +123,10 @@ class BinlogFile:
         """What stands at `position`, when the file was known up to `limit`."""
         if position == FIRST_POSITION:
             return PlaceKind.OUTSIDE
-        if not self.is_known(np.array([position]))[0]:
-            return PlaceKind.UNKNOWN
         if position > limit:
             return PlaceKind.BEYOND
+        if not self.is_known(np.array([position]))[0]:
+            return PlaceKind.UNKNOWN
         ends = self.event_ends()
         index = int(np.searchsorted(ends, position))
         if index == len(ends) or ends[index] != position:
@@ -134,17 +134,23 @@ class BinlogFile:
         return self._place_of_event(index, limit)
 
     def _place_of_event(self, index: int, limit: int) -> PlaceKind:
-        events = self.groups().event
+        events, ends = self.groups().event, self.event_ends()
         at = int(np.searchsorted(events, index))
         if at < len(events) and events[at] == index:
             return PlaceKind.GROUP_END
-        if not self.holes and index < HEADER_EVENTS:
+        if index < HEADER_EVENTS and not self._has_hole(0, int(ends[index])):
             return PlaceKind.OUTSIDE
-        if at == len(events) or self.event_ends()[events[at]] > limit:
+        if at == len(events) or ends[events[at]] > limit:
             # Behind the last group: ROTATE and STOP stand here, or a group begins. The file as it
             # stood does not tell them apart.
             return PlaceKind.OUTSIDE
-        return PlaceKind.UNKNOWN if self.holes else PlaceKind.EVENT_END
+        before = int(ends[events[at - 1]]) if at else 0
+        if self._has_hole(before, int(ends[events[at]])):
+            return PlaceKind.UNKNOWN
+        return PlaceKind.EVENT_END
+
+    def _has_hole(self, first: int, last: int) -> bool:
+        return any(a < last and b > first for a, b in self.holes)
 
     def truncate(self, end: int) -> tuple[IntArray, BinlogGroups]:
         """Take back what ends behind `end`; returns the events' ends and the groups."""
@@ -159,6 +165,27 @@ class BinlogFile:
         self.holes = [(a, min(b, end)) for a, b in self.holes if a < end]
         self.end = min(self.end, end)
         return ends[kept:], lost
+
+    def copy(self) -> BinlogFile:
+        """A file of its own with the same content."""
+        copy = BinlogFile(self.lineage, self.file_number)
+        copy._set(self.event_ends(), self.groups())
+        copy.end = self.end
+        copy.previous = self.previous
+        copy.holes = list(self.holes)
+        copy.is_doubtful = self.is_doubtful
+        copy.is_open_ended = self.is_open_ended
+        return copy
+
+    def give_back(self, event_ends: IntArray, groups: BinlogGroups) -> None:
+        """Undo the last `truncate`; a hole at the end of what was taken back stays forgotten."""
+        self._ends.append(event_ends)
+        self._events.append(groups.event + self._count)
+        self._sids.append(groups.sid)
+        self._gnos.append(groups.gno)
+        self._count += len(event_ends)
+        if len(event_ends):
+            self.end = int(event_ends[-1])
 
     def forget_front(self, how_many: int) -> int:
         """Forget the first events; returns how many."""

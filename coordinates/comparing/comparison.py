@@ -240,9 +240,7 @@ class CloneMade:
         return [self.place, self.clone_ts, self.coordinates, str(self.executed), first]
 
     @classmethod
-    def load(
-        cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str
-    ) -> CloneMade:
+    def load(cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str) -> CloneMade:
         """Inverse of `dump`."""
         place, clone_ts, coordinates, executed, first = values
         return cls(

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from coordinates.binlog import format_log_file_name, parse_log_file_name
 from coordinates.comparing.binlog_file import FIRST_POSITION, PlaceKind
 from coordinates.comparing.comparison import Problem, Undecided, Waiting, brief
@@ -223,7 +221,7 @@ def judge_coordinates(said: ChannelSaid, case: Case) -> Answer:
     for name, coordinates in (("read", said.read), ("executed", said.executed)):
         if coordinates is None or not coordinates[0] or coordinates[1] == 0:
             continue
-        kind = place_of(source, state, coordinates, said.place.ts, since=said.coordinates_ts)
+        kind = place_of(source, state, coordinates, since=said.coordinates_ts)
         if isinstance(kind, str):
             reasons.append(kind)
         elif _is_wrong(kind, name):
@@ -259,7 +257,7 @@ def _wrong_place(
 
 
 def place_of(
-    source: Ledger, state: Snapshot, coordinates: Coordinates, ts: int, *, since: int | None
+    source: Ledger, state: Snapshot, coordinates: Coordinates, *, since: int | None
 ) -> PlaceKind | str:
     """What stands at coordinates of a source as of a state, or why that is not known."""
     try:
@@ -277,16 +275,13 @@ def place_of(
         if position == FIRST_POSITION and number == state.file_number + 1:
             return PlaceKind.OUTSIDE
         return PlaceKind.BEYOND if state.is_complete else "the source's journal has a gap"
-    file = source.files.get((state.lineage, number))
+    file, _ = source.file_at(state, number)
     if file is None:
         return f"{format_log_file_name(base_name, number)} of the source is not remembered"
     limit = state.end if number == state.file_number else max(file.end, position)
     kind = file.place(position, limit)
     if kind is PlaceKind.UNKNOWN:
         return f"{coordinates[0]}:{position} was not observed or is not remembered"
-    if kind in (PlaceKind.BEYOND, PlaceKind.INSIDE_EVENT):
-        if source.was_lost_since(ts, state.lineage, number, np.array([position]))[0]:
-            return PlaceKind.GROUP_END
-        if kind is PlaceKind.BEYOND and not state.is_complete:
-            return "the source's journal has a gap"
+    if kind is PlaceKind.BEYOND and not state.is_complete:
+        return "the source's journal has a gap"
     return kind

@@ -94,6 +94,10 @@ class _Mirror:
         if not is_known:
             memory.high = None
 
+    def _file(self, number: int) -> tuple[BinlogFile | None, int]:
+        """The source's file, with what a crash took back while the groups were queued."""
+        return self.source.file_at(self.state, number, self.queued.since_ts)
+
     def _file_of(self, run: QueuedRun) -> BinlogFile | None:
         if run.base_name is None or not len(run.ends):
             self.reason = "the source file of queued groups is not known"
@@ -101,7 +105,7 @@ class _Mirror:
         if run.base_name != self.state.base_name:
             self.reason = f"the source has no binary log called {run.base_name} at that time"
             return None
-        file = self.source.files.get((self.state.lineage, run.file_number))
+        file, _ = self._file(run.file_number)
         if file is None:
             name = format_log_file_name(run.base_name, run.file_number)
             self.reason = f"{name} of the source was not observed or is not remembered"
@@ -110,10 +114,8 @@ class _Mirror:
     def _match(self, run: QueuedRun, file: BinlogFile) -> tuple[IntArray, bool]:
         """Index in the source's file of each group that is there; whether nothing stays open."""
         ends, groups = file.group_ends(), file.groups()
-        limit = self.state.end if run.file_number == self.state.file_number else file.end
-        table = np.array(
-            [*(self.source.sid_number(sid) for sid in run.sids), -1], dtype=np.int32
-        )
+        limit = self._limit(run.file_number, file)
+        table = np.array([*(self.source.sid_number(sid) for sid in run.sids), -1], dtype=np.int32)
         at = np.searchsorted(ends, run.ends)
         is_there = (at < len(ends)) & (run.ends <= limit)
         at = np.where(is_there, at, 0)
@@ -122,21 +124,26 @@ class _Mirror:
             is_there &= (groups.sid[at] == table[run.sid]) & (groups.gno[at] == run.gno)
         if is_there.all():
             return at, True
-        # A group that the source had then and lost in a crash since was queued rightly.
-        since, lineage = self.queued.since_ts, self.state.lineage
-        is_lost = self.source.was_lost_since(since, lineage, run.file_number, run.ends)
-        is_open = ~is_there & ~is_lost & ~self._is_decidable(run, file, limit)
+        is_open = ~is_there & ~self._is_decidable(run, file, limit)
         if is_open.any():
             self.reason = "the source's groups around queued ones were not observed"
-        wrong = np.flatnonzero(~is_there & ~is_lost & ~is_open)
+        wrong = np.flatnonzero(~is_there & ~is_open)
         if len(wrong) and self.foreign is None:
             name = _group_name(run, int(wrong[0]))
             self.foreign = f"{self._file_name(run.file_number)}:{run.ends[wrong[0]]}", name
         return at[is_there], not is_open.any()
 
+    def _limit(self, number: int, file: BinlogFile) -> int:
+        """How far the file reached, when it was longest while the groups were queued."""
+        if number != self.state.file_number:
+            return file.end
+        left, _ = self.source.file_at(self.state, number)
+        has_lost = left is None or left.end < file.end
+        return file.end if has_lost else self.state.end
+
     def _is_decidable(self, run: QueuedRun, file: BinlogFile, limit: int) -> Mask:
         """Where the source's file is known so well that a group not found there is not there."""
-        known = (run.ends >= 0) & file.is_known(run.ends)
+        known = (run.ends >= 0) & (file.is_known(run.ends) | (run.ends > limit))
         if not self.state.is_complete:
             known &= run.ends <= limit
         began = self.state.lineage_ts
@@ -188,7 +195,7 @@ class _Mirror:
     def _omit_between(self, high: Where, number: int) -> None:
         """Whatever the source logged behind `high` in files before `number`."""
         for between in range(high[0], number):
-            file = self.source.files.get((self.state.lineage, between))
+            file, _ = self._file(between)
             if file is None or file.is_doubtful:
                 self.reason = "a file of the source between queued groups is not remembered"
                 continue
@@ -202,6 +209,8 @@ class _Mirror:
         if not len(absent) or self.queued.is_filtered:
             return
         groups = file.groups()
+        # What the source lost it cannot send any more.
+        absent = absent[absent < self._file(number)[1]]
         named = absent[groups.sid[absent] >= 0]
         gtids = GtidSet.from_groups(self.source.sids, groups.sid[named], groups.gno[named])
         for part in self.queued.executed:
@@ -304,7 +313,7 @@ def judge_clone_coordinates(clone: CloneMade, case: Case) -> Answer:
     state, file = found
     name, position = clone.coordinates
     at = f"{name}:{position}"
-    kind = place_of(donor, state, clone.coordinates, clone.clone_ts, since=clone.clone_ts)
+    kind = place_of(donor, state, clone.coordinates, since=clone.clone_ts)
     if isinstance(kind, str):
         return Undecided(kind)
     text = f"{at}, {brief(clone.executed)}"
@@ -318,9 +327,7 @@ def judge_clone_coordinates(clone: CloneMade, case: Case) -> Answer:
     groups, ends = file.groups(), file.group_ends()
     named = groups.sid >= 0
     before = named & (ends <= position)
-    logged = file.previous | GtidSet.from_groups(
-        donor.sids, groups.sid[before], groups.gno[before]
-    )
+    logged = file.previous | GtidSet.from_groups(donor.sids, groups.sid[before], groups.gno[before])
     missing = logged - clone.executed
     extra = clone.executed - logged
     if extra:
@@ -355,9 +362,7 @@ def _logged_from(donor: Ledger, lineage: int, number: int) -> GtidSet:
         if of_lineage == lineage and of_number >= number:
             groups = file.groups()
             named = groups.sid >= 0
-            found = found | GtidSet.from_groups(
-                donor.sids, groups.sid[named], groups.gno[named]
-            )
+            found = found | GtidSet.from_groups(donor.sids, groups.sid[named], groups.gno[named])
     return found
 
 
@@ -374,7 +379,7 @@ def _donor_file(
         _, number = parse_log_file_name(clone.coordinates[0])
     except CoordinateError:
         return Undecided(f"{clone.coordinates[0]!r} is no binary log file")
-    file = donor.files.get((state.lineage, number))
+    file, _ = donor.file_at(state, number)
     if file is None:
         return Undecided(f"{clone.coordinates[0]} of the donor is not remembered")
     return state, file
@@ -420,7 +425,7 @@ def _groups_behind(
 ) -> Iterator[tuple[Where, str | None]]:
     """The donor's groups behind a place, in order; None where they are not known."""
     for following in range(number, state.file_number + 1):
-        file = donor.files.get((state.lineage, following))
+        file, _ = donor.file_at(state, following)
         if file is None or file.is_doubtful or file.observed_from > max(position, 4):
             yield (following, -1), None
             return

@@ -107,14 +107,20 @@ class FactReader:
                 handler(fact, member)
             member.replica.place = Place.of(fact)
             if fact.kind not in TOLD_BESIDE:
-                self.reach(member.ledger, fact.ts)
+                member.ledger.reached(fact.ts)
+                self._mark(member.ledger, fact.ts)
             if fact.kind is FactKind.TIME:
                 self.close_instant(member.ledger)
 
-    def reach(self, ledger: Ledger, ts: int) -> None:
-        """The journal has reached `ts`; more records of that instant may follow."""
+    def end(self, ledger: Ledger, ts: int) -> None:
+        """The journal ends, and with it everything up to `ts` is known."""
+        ledger.ended(ts)
+        self._mark(ledger, ts)
+        self.close_instant(ledger)
+
+    def _mark(self, ledger: Ledger, ts: int) -> None:
+        """The journal is known to have reached `ts`; more records of that instant may follow."""
         self._leave_instant(ledger, ts)
-        ledger.reached(ts)
         if ledger.open_ts is None or ledger.open_ts < ts:
             ledger.open_ts = ts
         self.origins.reached(ledger.instance_id, ledger.known_ts)

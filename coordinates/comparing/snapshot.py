@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from coordinates.comparing.binlog_file import BinlogGroups
     from coordinates.gtid import GtidSet
 
     IntArray = npt.NDArray[np.int64]
@@ -72,9 +73,16 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loss:
-    """Events at the end of a file that a crash took back at `ts`."""
+    """Events at the end of a file that a crash took back at `ts`.
+
+    Attributes:
+        number: States with as many losses, or more, were taken behind it.
+        event_ends, groups: What was taken back; groups index `event_ends`.
+    """
 
     ts: int
+    number: int
     lineage: int
     file_number: int
     event_ends: IntArray
+    groups: BinlogGroups

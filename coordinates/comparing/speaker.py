@@ -74,9 +74,7 @@ class Speaker:
         )
         self.broken(problem, found.shown_by, None, found.place)
 
-    def broken(
-        self, problem: Problem, instance_id: str, channel: str | None, place: Place
-    ) -> None:
+    def broken(self, problem: Problem, instance_id: str, channel: str | None, place: Place) -> None:
         """A rule is broken."""
         self._output.findings.append(
             Finding(

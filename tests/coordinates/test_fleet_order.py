@@ -1,0 +1,327 @@
+"""The fleet's audit does not depend on interleaving, on cuts, or on being saved in between."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinates.audit import InstanceAudit
+from coordinates.errors import StateVersionError
+from coordinates.facts import Fact, FactKind
+from coordinates.fleet import FleetAudit, FleetOutput
+from producers.simulator.engine import History, simulate
+from producers.simulator.scenario import Scenario
+from tests.support.fleet_facts import (
+    A,
+    B,
+    C,
+    Clock,
+    Journal,
+    audit,
+    end_of,
+    names,
+    split_logged,
+)
+
+FAULTS = {
+    "receiver_skips_group": 0,
+    "receiver_requeues_old_group": 0,
+    "relay_pos_saved_as_exec_pos": 0,
+    "source_loses_commits_at_crash": 0,
+    "gno_reused_after_reset": 2,
+    "phantom_group_received": 0,
+    "errant_write": 0,
+    "source_purged_too_early": 0,
+    "server_uuid_copied": 0,
+    "clone_position_shifted": 0,
+    "clone_resume_gap": 0,
+}
+TRAPS = ("failover", "reset_binary_logs", "crash_source", "clone", "reset_replica_all", "two_paths")
+
+
+def broken_history() -> dict[str, list[Fact]]:
+    """A source, a replica of it and a replica of that; each rule but the clone's is broken."""
+    clock = Clock()
+    s, r, t = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2), Journal(clock, "t", C, 3)
+    twin = Journal(clock, "z", C, 4)
+    for journal in (s, r, t, twin):
+        journal.boot()
+    for journal in (s, r, t):
+        journal.open_file()
+    r.follow(s)
+    t.follow(r)
+    s.log(*(f"{A}:{n}" for n in range(1, 9)))
+    r.receive(s, (1, f"{A}:1"), (3, f"{A}:3"), (2, f"{A}:2"), (5, f"{A}:77"))
+    r.log(f"{A}:1", f"{A}:3", server_id=1)
+    r.log(f"{B}:1")
+    fields = {"read_source_log_file": "s-bin.000001", "read_source_log_pos": end_of(3) + 1}
+    r.status(f"{A}:1:3,{B}:1", r.says(s, f"{A}:1-3:77", **fields))
+    s.status(f"{A}:1-8", purged=f"{A}:1-8")
+    t.receive(r, (1, f"{A}:1"), (2, f"{A}:3"), server_id=1)
+    t.log(f"{A}:1", f"{A}:3", f"{C}:5", server_id=1)
+    t.status(f"{A}:1:3,{C}:5", t.says(r, f"{A}:1:3"))
+    r.status(f"{A}:1:3,{B}:1", r.says(s, f"{A}:1-3:77", **fields))
+    twin.status()
+    s.boot()
+    s.end_file(end_of(2))
+    s.open_file(f"{A}:1-2")
+    s.commit_times = {f"{A}:3": 4711}
+    s.log(f"{A}:3")
+    s.status(f"{A}:1-3", purged=f"{A}:1-2")
+    r.status(f"{A}:1-3,{B}:1", r.says(s, f"{A}:1-3:77", **fields))
+    for journal in (s, r, t):
+        journal.time()
+    return {journal.name: journal.facts for journal in (s, r, t, twin)}
+
+
+EXPECTED = sorted(
+    (
+        "relay_mirrors_source",
+        "server_uuid_unique",
+        "received_within_source_logged",
+        "no_errant_gtids",
+        "gtid_origin_agreement",
+        "source_coordinate_valid",
+        "purged_not_needed",
+    )
+)
+
+
+def content(output: FleetOutput) -> list[str]:
+    """All that findings and observations say, in an order of its own."""
+    told = [f.to_dict() for f in output.findings] + [o.to_dict() for o in output.observations]
+    return sorted(json.dumps(values, sort_keys=True) for values in told)
+
+
+def facts_of(history: History, size: int) -> dict[str, list[Fact]]:
+    """What the instances' audits make of a history that is cut into blocks of `size`."""
+    audits: dict[str, InstanceAudit] = {}
+    facts: dict[str, list[Fact]] = {}
+    for block in history.blocks(size):
+        if block.instance_id not in audits:
+            audits[block.instance_id] = InstanceAudit(block.instance_id)
+        found = audits[block.instance_id].absorb(block).facts
+        facts.setdefault(block.instance_id, []).extend(found)
+    for name, instance in audits.items():
+        facts[name] += instance.finish().facts
+    return facts
+
+
+def absorbed(
+    journals: dict[str, list[Fact]], data: st.DataObject | None = None, *, save: bool = False
+) -> FleetOutput:
+    """The history in an interleaving that Hypothesis draws (None: one instance after another)."""
+    fleet, result = FleetAudit(), FleetOutput()
+    rest = {name: list(facts) for name, facts in journals.items()}
+    while rest:
+        name = min(rest) if data is None else data.draw(st.sampled_from(sorted(rest)))
+        left = rest[name]
+        count = len(left) if data is None else data.draw(st.sampled_from((1, 2, 7, len(left))))
+        output = fleet.absorb(left[:count])
+        result.findings += output.findings
+        result.observations += output.observations
+        del left[:count]
+        if not left:
+            del rest[name]
+        if save:
+            fleet = FleetAudit.from_bytes(fleet.to_bytes())
+    output = fleet.finish()
+    result.findings += output.findings
+    result.observations += output.observations
+    ids = [finding.finding_id for finding in result.findings]
+    assert len(ids) == len(set(ids)), "a finding was told twice"
+    return result
+
+
+def test_the_broken_history_breaks_every_rule() -> None:
+    """Else the tests below would prove little."""
+    assert sorted(set(names(absorbed(broken_history())))) == EXPECTED
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_interleaving_and_any_cut_give_the_same(data: st.DataObject) -> None:
+    """The same findings and observations, word for word."""
+    journals = broken_history()
+    expected = content(absorbed(journals))
+    cut: dict[str, list[Fact]] = {}
+    for name, facts in journals.items():
+        cut[name] = [
+            part for fact in facts for part in split_logged(fact, data.draw(st.integers(0, 30)))
+        ]
+    assert content(absorbed(cut, data, save=data.draw(st.booleans()))) == expected
+
+
+@pytest.mark.parametrize("name", [*FAULTS, *TRAPS])
+def test_simulated_histories_in_any_order_and_blocks(name: str) -> None:
+    """However a history is cut into blocks and however late an instance is."""
+    if name in FAULTS:
+        history = simulate(Scenario(seed=FAULTS[name], fault=name))
+        assert history.injected
+    else:
+        history = simulate(Scenario(traps=(name,)))
+    expected = [finding.to_dict() for finding in absorbed(facts_of(history, 3000)).findings]
+    expected.sort(key=lambda finding: finding["finding_id"])
+
+    @settings(max_examples=4, deadline=None, database=None)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        journals = facts_of(history, data.draw(st.sampled_from((7, 40, 500))))
+        found = absorbed(journals, data, save=data.draw(st.booleans())).findings
+        told = sorted((f.to_dict() for f in found), key=lambda finding: finding["finding_id"])
+        assert told == expected
+
+    check()
+    assert bool(expected) == (name in FAULTS)
+
+
+def pair() -> tuple[Journal, Journal]:
+    clock = Clock()
+    source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+    for journal in (source, replica):
+        journal.boot()
+        journal.open_file()
+    replica.follow(source)
+    source.log(f"{A}:1")
+    source.status(f"{A}:1")
+    return source, replica
+
+
+def test_negative_evidence_waits_for_the_source() -> None:
+    """Until the source's journal has passed the row nothing is said; one mark behind it decides."""
+    source, replica = pair()
+    replica.status(f"{A}:1", replica.says(source, f"{A}:1-2"))
+    fleet = FleetAudit()
+    fleet.absorb(source.facts)
+    assert fleet.absorb(replica.facts) == FleetOutput()
+    before = len(source.facts)
+    source.time()
+    output = fleet.absorb(source.facts[before:])
+    assert names(output) == ["received_within_source_logged"]
+
+
+def test_expired_comparisons_are_undecided() -> None:
+    """Each rule says so once, names both instances and the reason; later rows still wait."""
+    source, replica = pair()
+    early = replica.status(f"{C}:1", replica.says(source, f"{A}:1-2"))
+    late = replica.status(f"{C}:1", replica.says(source, f"{A}:1-2"))
+    fleet = FleetAudit()
+    fleet.absorb([*source.facts, *replica.facts])
+    output = fleet.expire(late.ts)
+    assert output.findings == []
+    told = {o.text.split()[0]: o for o in output.observations}
+    assert {"received_within_source_logged", "no_errant_gtids"} <= set(told)
+    for observation in told.values():
+        assert observation.is_undecided
+        assert observation.collection_id == early.body["collection_id"]
+        assert "instance r" in observation.text
+        assert "instance s" in observation.text
+    assert fleet.expire(late.ts) == FleetOutput()
+    output = fleet.finish()
+    assert {f.collection_id for f in output.findings} == {late.body["collection_id"]}
+
+
+def test_what_holds_already_is_not_undecided() -> None:
+    """Sets only grow: a subset of what is known is a subset of what will be."""
+    source, replica = pair()
+    row = replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
+    fleet = FleetAudit()
+    fleet.absorb([*source.facts, *replica.facts])
+    assert fleet.expire(row.ts + 1) == FleetOutput()
+
+
+def test_waiting_is_bounded() -> None:
+    """Rows of a source that never comes are given up, the oldest first."""
+    source, replica = pair()
+    fleet = FleetAudit()
+    fleet.absorb(replica.facts)
+    for _ in range(300):
+        fleet.absorb([replica.status(f"{C}:1", replica.says(source, f"{A}:9"))])
+    waiting = [len(queue.items) for queue in fleet.queues.values()]
+    assert max(waiting) == 128
+    told = fleet.finish().observations
+    assert told == []  # once for each rule, when the first row was given up
+
+
+def test_state_of_another_version_is_refused() -> None:
+    """Bytes of something else are never guessed at."""
+    data = FleetAudit().to_bytes()
+    for wrong in (b"", b"nonsense", b"XXXX" + data[4:], data[:4] + b"\xff\xff" + data[6:]):
+        with pytest.raises(StateVersionError):
+            FleetAudit.from_bytes(wrong)
+
+
+def test_disabled_survives_the_state() -> None:
+    """A restored audit judges what the saved one did."""
+    source, replica = pair()
+    replica.status(f"{C}:1", replica.says(source, f"{A}:1"))
+    fleet = FleetAudit(frozenset({"no_errant_gtids"}))
+    fleet = FleetAudit.from_bytes(fleet.to_bytes())
+    fleet.absorb([*source.facts, *replica.facts])
+    assert fleet.finish().findings == []
+
+
+def test_files_beyond_the_bound_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a source's oldest files held is forgotten first, and then nothing is said of it."""
+    monkeypatch.setattr("coordinates.ledger.EVENTS_MAX", 40)
+    source, replica = pair()
+    source.log(*(f"{A}:{n}" for n in range(2, 10)))
+    source.rotate(f"{A}:1-9")
+    source.log(*(f"{A}:{n}" for n in range(10, 19)))
+    for file, position in (("000001", end_of(1) + 1), ("000002", end_of(1) + 1)):
+        fields = {"read_source_log_file": f"s-bin.{file}", "read_source_log_pos": position}
+        replica.status(f"{A}:1-18", replica.says(source, f"{A}:1-18", **fields))
+    source.status(f"{A}:1-18")
+    output = audit(source, replica)
+    assert [f.witness for f in output.findings] == [f"s-bin.000002:{end_of(1) + 1}"]
+    assert any(
+        "s-bin.000001 of the source is not remembered" in o.text for o in output.observations
+    )
+
+
+def test_origins_beyond_the_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forgotten GTID contradicts nothing."""
+
+    def history() -> tuple[Journal, Journal]:
+        source, replica = pair()
+        source.log(*(f"{A}:{n}" for n in range(2, 40)))
+        replica.commit_times = {f"{A}:1": 7}
+        replica.log(f"{A}:1", server_id=1)
+        replica.status(f"{A}:1", replica.says(source, ""))
+        source.status(f"{A}:1-39")
+        return source, replica
+
+    assert names(audit(*history())) == ["gtid_origin_agreement"]
+    monkeypatch.setattr("coordinates.comparing.origins.ORIGINS_MAX", 20)
+    assert names(audit(*history())) == []
+
+
+def test_many_groups_in_many_facts_are_quick() -> None:
+    """Two million groups in facts of 800: generous here, for a machine that does other things."""
+    import time
+
+    import numpy as np
+
+    def run(start: int, position: int) -> Fact:
+        gno = np.arange(start, start + 800, dtype=np.int64)
+        arrays: dict[str, Any] = {
+            "event_ends": position + np.arange(1, 4001, dtype=np.int64) * 60,
+            "group_event": np.arange(4, 4000, 5, dtype=np.int32),
+            "group_sid": np.zeros(800, dtype=np.int32),
+            "group_gno": gno,
+            "group_server_id": np.ones(800, dtype=np.int64),
+            "group_commit_ts": gno,
+        }
+        place = {"binlog_lineage": 0, "base_name": "b", "file_number": 1, "sids": [A]}
+        return Fact(FactKind.LOGGED, "s", 0, start, start, {**place, "start": position}, arrays)
+
+    facts = [run(1 + n * 800, 4 + n * 240_000) for n in range(2500)]
+    fleet = FleetAudit()
+    begin = time.perf_counter()
+    for fact in facts:
+        fleet.absorb([fact])
+    assert time.perf_counter() - begin < 20

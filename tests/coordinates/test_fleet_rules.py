@@ -1,0 +1,909 @@
+"""Rules across instances: healthy and broken histories just inside and outside each boundary."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinates.fleet import Edge
+from tests.support.fleet_facts import (
+    EVENT_LENGTH,
+    A,
+    B,
+    C,
+    Clock,
+    Journal,
+    audit,
+    end_of,
+    names,
+)
+
+COMPARISONS = (
+    "relay_mirrors_source",
+    "received_within_source_logged",
+    "no_errant_gtids",
+    "source_coordinate_valid",
+    "purged_not_needed",
+)
+
+
+def fleet_of_two(*, groups: int = 3) -> tuple[Journal, Journal]:
+    """A source that has logged some groups, and a replica that follows it."""
+    clock = Clock()
+    source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+    for journal in (source, replica):
+        journal.boot()
+        journal.open_file()
+    replica.follow(source)
+    source.log(*(f"{A}:{n + 1}" for n in range(groups)))
+    source.status(f"{A}:1-{groups}")
+    return source, replica
+
+
+def received_all(source: Journal, replica: Journal, groups: int = 3) -> None:
+    replica.receive(source, *((n + 1, f"{A}:{n + 1}") for n in range(groups)))
+    replica.log(*(f"{A}:{n + 1}" for n in range(groups)), server_id=1)
+
+
+def the_only(output, invariant: str):
+    assert names(output) == [invariant]
+    return output.findings[0]
+
+
+class TestReceivedWithinSourceLogged:
+    """Invariant 66."""
+
+    @pytest.mark.parametrize(("retrieved", "is_broken"), [("1-3", False), ("1-4", True)])
+    def test_own_gtids_must_be_logged(self, retrieved, is_broken):
+        """The last logged GTID may be retrieved, the one behind it may not."""
+        source, replica = fleet_of_two()
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:{retrieved}"))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        if not is_broken:
+            assert names(output) == []
+            return
+        finding = the_only(output, "received_within_source_logged")
+        assert finding.instance_id == "r"
+        assert finding.channel == ""
+        assert finding.witness == f"{A}:4"
+        assert finding.collection_id == "c1"
+        assert "instance s" in finding.sentence
+
+    def test_what_the_source_logs_before_its_next_mark_is_known(self):
+        """A row is compared with the source at that time or later, never earlier."""
+        source, replica = fleet_of_two()
+        source.log(f"{A}:4")
+        replica.status(f"{A}:1-4", replica.says(source, f"{A}:1-4"))
+        source.status(f"{A}:1-4")
+        assert names(audit(source, replica)) == []
+
+    def test_foreign_gtids_are_not_judged_here(self):
+        """Only the source's own UUID counts."""
+        source, replica = fleet_of_two()
+        replica.status("", replica.says(source, f"{C}:1"))
+        source.status(f"{A}:1-3")
+        assert names(audit(source, replica)) == []
+
+    def test_a_gtid_set_is_reported_once(self):
+        """Each collection shows it again, one finding is enough; more of them is news."""
+        source, replica = fleet_of_two()
+        for retrieved in ("1-4", "1-4", "1-5"):
+            replica.status("", replica.says(source, f"{A}:{retrieved}"))
+            source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert [f.witness for f in output.findings] == [f"{A}:4", f"{A}:5"]
+
+    @pytest.mark.parametrize("lost", [0, 1, 2])
+    def test_what_a_crash_takes_back_is_not_logged(self, lost):
+        """Rows behind the crash are compared with what recovery left, rows before it are not."""
+        source, replica = fleet_of_two()
+        received_all(source, replica)
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.boot()
+        source.end_file(end_of(3 - lost))
+        source.open_file(f"{A}:1-{3 - lost}")
+        source.status(f"{A}:1-{3 - lost}")
+        assert names(audit(source, replica)) == []
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.status(f"{A}:1-{3 - lost}")
+        output = audit(source, replica)
+        assert names(output) == (["received_within_source_logged"] if lost else [])
+        if lost:
+            assert output.findings[0].collection_id == "c2"
+
+    def test_reset_of_the_source_alone_is_undecided(self):
+        """The replica keeps what it has; nothing of it has been given out again."""
+        source, replica = fleet_of_two()
+        received_all(source, replica)
+        source.reset()
+        source.status("")
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.status("")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("logged none of the retrieved GTIDs" in o.text for o in output.observations)
+
+    @pytest.mark.parametrize("reused", [1, 3, 5])
+    def test_numbers_given_out_again_are_found(self, reused):
+        """Also when the source has logged as many again, so that the sets agree."""
+        source, replica = fleet_of_two()
+        received_all(source, replica)
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.reset()
+        gtids = [f"{A}:{n + 1}" for n in range(reused)]
+        source.commit_times = dict.fromkeys(gtids, 2000)
+        source.log(*gtids)
+        source.status(f"{A}:1-{reused}")
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.status(f"{A}:1-{reused}")
+        expected = ["gtid_origin_agreement", "received_within_source_logged"]
+        assert names(audit(source, replica)) == expected
+
+    def test_a_replica_reset_as_well_is_healthy(self):
+        """RESET on both: the numbers begin again everywhere."""
+        source, replica = fleet_of_two()
+        received_all(source, replica)
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        replica.administer("reset")
+        replica.reset()
+        source.reset()
+        source.commit_times = replica.commit_times = {f"{A}:1": 2000}
+        source.log(f"{A}:1")
+        replica.administer("start_receiver")
+        replica.receive(source, (1, f"{A}:1"))
+        replica.log(f"{A}:1", server_id=1)
+        source.status(f"{A}:1")
+        replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
+        source.status(f"{A}:1")
+        output = audit(source, replica)
+        assert names(output) == []
+
+
+class TestNoErrantGtids:
+    """Invariant 67."""
+
+    @pytest.mark.parametrize("executed", [f"{A}:1-9", f"{A}:1-3", ""])
+    def test_the_sources_own_gtids_are_never_errant(self, executed):
+        """The source may show them later (semi-synchronous replication)."""
+        source, replica = fleet_of_two()
+        replica.status(executed, replica.says(source))
+        source.status(f"{A}:1-3")
+        assert names(audit(source, replica)) == []
+
+    def test_a_local_write_is_errant_once(self):
+        """One finding, however many rows show it, with the GTID as its witness."""
+        source, replica = fleet_of_two()
+        replica.log(f"{B}:1")
+        for _ in range(3):
+            replica.status(f"{A}:1-3,\n{B}:1", replica.says(source))
+            source.status(f"{A}:1-3")
+        finding = the_only(audit(source, replica), "no_errant_gtids")
+        assert (finding.instance_id, finding.channel, finding.witness) == ("r", None, f"{B}:1")
+        assert finding.collection_id == "c1"
+
+    def test_what_the_source_has_executed_is_not_errant(self):
+        """It is known from the source's row, log, head of a file or SET gtid_purged."""
+        for how in ("row", "log", "head", "assigned"):
+            source, replica = fleet_of_two()
+            if how == "row":
+                source.status(f"{A}:1-3,{C}:1")
+            elif how == "log":
+                source.log(f"{C}:1")
+            elif how == "head":
+                source.rotate(f"{A}:1-3,{C}:1")
+            else:
+                source.assign(f"{C}:1")
+            replica.status(f"{C}:1", replica.says(source))
+            source.status(f"{A}:1-3")
+            assert names(audit(source, replica)) == [], how
+
+    def test_without_log_replica_updates_only_a_later_row_tells(self):
+        """What such a source executed since its last row stands in no log."""
+        source, replica = fleet_of_two()
+        source.status(f"{A}:1-3", logs_everything=False)
+        replica.status(f"{C}:1", replica.says(source))
+        source.time()
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("no_errant_gtids" in o.text for o in output.observations)
+        source.status(f"{A}:1-3", logs_everything=False)
+        assert names(audit(source, replica)) == ["no_errant_gtids"]
+
+    def test_reset_of_the_source_makes_nothing_errant(self):
+        """What it has ever executed counts."""
+        source, replica = fleet_of_two()
+        source.log(f"{C}:1")
+        source.reset()
+        source.status("")
+        replica.status(f"{A}:1-3,{C}:1", replica.says(source))
+        source.status("")
+        assert names(audit(source, replica)) == []
+
+    def test_an_operators_assignment_is_not_errant(self):
+        """SET gtid_purged on the replica is the operator's word."""
+        source, replica = fleet_of_two()
+        replica.assign(f"{C}:1")
+        replica.status(f"{A}:1-3,{C}:1", replica.says(source), purged=f"{C}:1")
+        source.status(f"{A}:1-3")
+        assert names(audit(source, replica)) == []
+
+    def test_the_groups_own_gtids_are_not_errant(self):
+        """Group Replication numbers under the group's name."""
+        source, replica = fleet_of_two()
+        replica.boot(group_replication_group_name=C.upper())
+        replica.status(f"{C}:1", replica.says(source))
+        source.status(f"{A}:1-3")
+        assert names(audit(source, replica)) == []
+
+    def test_sources_count_together(self):
+        """With two sources a GTID is errant only if neither knows it."""
+        clock = Clock()
+        a, b, r = Journal(clock, "a", A, 1), Journal(clock, "b", B, 2), Journal(clock, "r", C, 3)
+        for journal in (a, b, r):
+            journal.boot()
+            journal.open_file()
+        r.follow(a, "one")
+        r.follow(b, "two")
+        a.log(f"{A}:1")
+        b.log(f"{B}:1")
+        a.status(f"{A}:1")
+        b.status(f"{B}:1")
+        said = r.says(a, channel="one"), r.says(b, channel="two")
+        r.status(f"{A}:1,{B}:1", *said)
+        a.status(f"{A}:1")
+        b.status(f"{B}:1")
+        assert names(audit(a, b, r)) == []
+        r.administer("reset_all", "two")
+        r.status(f"{A}:1,{B}:1", said[0])
+        a.status(f"{A}:1")
+        assert names(audit(a, b, r)) == []
+        r.status(f"{A}:1,{B}:1,{C}:1", said[0])
+        a.status(f"{A}:1")
+        assert names(audit(a, b, r)) == ["no_errant_gtids"]
+
+    def test_own_writes_in_a_ring_are_on_their_way(self):
+        """Two instances that follow each other: each may be ahead by its own writes."""
+        source, replica = fleet_of_two()
+        source.follow(replica)
+        source.status(f"{A}:1-3", source.says(replica))
+        replica.status(f"{A}:1-3,{B}:1", replica.says(source))
+        source.status(f"{A}:1-3", source.says(replica))
+        assert names(audit(source, replica)) == []
+
+    def test_an_old_source_that_returns_is_judged(self):
+        """Its unreplicated own GTIDs are errant now."""
+        source, replica = fleet_of_two()
+        received_all(source, replica)
+        source.log(f"{A}:4")
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        replica.administer("reset_all")
+        replica.status(f"{A}:1-3")
+        source.follow(replica)
+        source.status(f"{A}:1-4", source.says(replica))
+        replica.status(f"{A}:1-3")
+        finding = the_only(audit(source, replica), "no_errant_gtids")
+        assert (finding.instance_id, finding.witness) == ("s", f"{A}:4")
+
+    def test_a_gap_in_the_source_leaves_it_undecided(self):
+        """Until PREVIOUS_GTIDS gives the set anew and a row has come."""
+        source, replica = fleet_of_two()
+        source.gap()
+        replica.status(f"{C}:1", replica.says(source))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("no_errant_gtids" in o.text for o in output.observations)
+        source.open_file(f"{A}:1-3,{C}:1")
+        source.status(f"{A}:1-3,{C}:1")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert not any("no_errant_gtids" in o.text for o in output.observations)
+
+
+class TestSourceCoordinateValid:
+    """Invariant 69."""
+
+    @pytest.mark.parametrize(
+        ("kind", "position", "is_valid"),
+        [
+            ("exec", 4, True),
+            ("exec", 126, True),
+            ("exec", 157, True),
+            ("exec", end_of(1), True),
+            ("exec", end_of(1) + EVENT_LENGTH, False),
+            ("exec", end_of(1) + 1, False),
+            ("exec", end_of(3), True),
+            ("exec", end_of(3) + 44, True),
+            ("exec", end_of(3) + 45, False),
+            ("read", end_of(1) + EVENT_LENGTH, True),
+            ("read", end_of(1) + 1, False),
+            ("read", end_of(3) + 44, True),
+            ("read", end_of(3) + 45, False),
+            ("read", 4, True),
+            ("read", 0, True),
+        ],
+    )
+    def test_places(self, kind, position, is_valid):
+        """Rd ends an event, Ex a group, the header or the file."""
+        source, replica = fleet_of_two()
+        source.rotate(f"{A}:1-3")
+        fields = {
+            f"{kind}_source_log_file": "s-bin.000001",
+            f"{kind}_source_log_pos": position,
+        }
+        for _ in range(2):
+            replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
+            source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == ([] if is_valid else ["source_coordinate_valid"])
+        if not is_valid:
+            assert output.findings[0].witness == f"s-bin.000001:{position}"
+
+    @pytest.mark.parametrize(
+        ("file", "position", "is_valid"),
+        [("000002", 157, True), ("000003", 4, True), ("000003", 157, False), ("000004", 4, False)],
+    )
+    def test_files(self, file, position, is_valid):
+        """The next file may be named before it is seen, none beyond it."""
+        source, replica = fleet_of_two()
+        source.rotate(f"{A}:1-3")
+        fields = {"read_source_log_file": f"s-bin.{file}", "read_source_log_pos": position}
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
+        source.status(f"{A}:1-3")
+        expected = [] if is_valid else ["source_coordinate_valid"]
+        assert names(audit(source, replica)) == expected
+
+    @pytest.mark.parametrize(("lost", "is_valid"), [(0, True), (1, False)])
+    def test_behind_the_recovered_end(self, lost, is_valid):
+        """A position that a crash took back is wrong from then on."""
+        source, replica = fleet_of_two()
+        fields = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(3)}
+        said = replica.says(source, f"{A}:1-{3 - lost}", **fields)
+        replica.status(f"{A}:1-3", said)
+        source.boot()
+        source.end_file(end_of(3 - lost))
+        source.open_file(f"{A}:1-{3 - lost}")
+        source.status(f"{A}:1-{3 - lost}")
+        assert names(audit(source, replica)) == []
+        replica.status(f"{A}:1-3", said)
+        source.status(f"{A}:1-{3 - lost}")
+        output = audit(source, replica)
+        assert names(output) == ([] if is_valid else ["source_coordinate_valid"])
+
+    def test_an_ended_lineage_is_undecided(self):
+        """After RESET of the source, coordinates of before mean nothing."""
+        source, replica = fleet_of_two()
+        source.reset()
+        source.status("")
+        fields = {"read_source_log_file": "s-bin.000001", "read_source_log_pos": end_of(2)}
+        replica.status(f"{A}:1-3", replica.says(source, "", **fields))
+        source.status("")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("that has ended" in o.text for o in output.observations)
+        replica.follow(source)
+        replica.status(f"{A}:1-3", replica.says(source, "", **fields))
+        source.status("")
+        assert names(audit(source, replica)) == ["source_coordinate_valid"]
+
+    def test_places_in_an_unseen_stretch_are_undecided(self):
+        """Neither an end nor no end is known there; behind it they are again."""
+        source, replica = fleet_of_two()
+        source.gap()
+        source.position += 1000
+        source.log(f"{A}:9")
+        for position in (end_of(3) + 500, source.position - 1):
+            fields = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": position}
+            replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
+        source.status(f"{A}:1-9")
+        output = audit(source, replica)
+        assert [f.collection_id for f in output.findings] == ["c2"]
+        assert any("was not observed" in o.text for o in output.observations)
+
+    def test_another_base_name_is_undecided(self):
+        """The channel may still tell of a source of before."""
+        source, replica = fleet_of_two()
+        fields = {"read_source_log_file": "old-bin.000001", "read_source_log_pos": 77}
+        replica.status(f"{A}:1-3", replica.says(source, "", **fields))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("is called s-bin" in o.text for o in output.observations)
+
+    def test_purged_files_are_remembered(self):
+        """A position in a file that the source has purged is still judged."""
+        source, replica = fleet_of_two()
+        source.rotate(f"{A}:1-3")
+        source.status(f"{A}:1-3", purged=f"{A}:1-3")
+        fields = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(2) + 1}
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
+        source.status(f"{A}:1-3", purged=f"{A}:1-3")
+        assert names(audit(source, replica)) == ["source_coordinate_valid"]
+
+
+class TestPurgedNotNeeded:
+    """Invariant 70."""
+
+    @pytest.mark.parametrize(
+        ("executed", "retrieved", "is_broken"),
+        [("1-2", "", False), ("1", "2", False), ("1", "", True)],
+    )
+    def test_purged_is_executed_or_retrieved(self, executed, retrieved, is_broken):
+        """What is in either set is not needed from the source any more."""
+        source, replica = fleet_of_two()
+        source.status(f"{A}:1-3", purged=f"{A}:1-2")
+        said = replica.says(source, f"{A}:{retrieved}" if retrieved else "")
+        for _ in range(2):
+            replica.status(f"{A}:{executed}", said)
+            source.status(f"{A}:1-3", purged=f"{A}:1-2")
+        output = audit(source, replica)
+        assert names(output) == (["purged_not_needed"] if is_broken else [])
+        if is_broken:
+            assert output.findings[0].witness == f"{A}:2"
+
+    def test_only_purges_of_before_the_row_count(self):
+        """By a later purge the replica may long have executed it."""
+        source, replica = fleet_of_two()
+        replica.status(f"{A}:1", replica.says(source))
+        source.status(f"{A}:1-3", purged=f"{A}:1-2")
+        assert names(audit(source, replica)) == []
+
+    def test_without_auto_position_nothing_is_asked_by_set(self):
+        """Such a channel needs coordinates, not sets."""
+        source, replica = fleet_of_two()
+        source.status(f"{A}:1-3", purged=f"{A}:1-3")
+        replica.status("", replica.says(source, auto_position=False))
+        source.status(f"{A}:1-3", purged=f"{A}:1-3")
+        assert names(audit(source, replica)) == []
+
+    def test_assigned_gtids_were_not_purged(self):
+        """SET gtid_purged on the source declares, it removes no log."""
+        source, replica = fleet_of_two()
+        source.assign(f"{C}:1-5")
+        source.status(f"{A}:1-3,{C}:1-5", purged=f"{C}:1-5")
+        replica.status(f"{A}:1-3", replica.says(source))
+        source.status(f"{A}:1-3,{C}:1-5", purged=f"{C}:1-5")
+        assert names(audit(source, replica)) == []
+
+    def test_unknown_purged_set_is_undecided(self):
+        """Missing evidence is told."""
+        source, replica = fleet_of_two()
+        source.status(f"{A}:1-3", purged=None)
+        replica.status(f"{A}:1-3", replica.says(source))
+        source.status(f"{A}:1-3", purged=None)
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("gtid_purged of the source is not known" in o.text for o in output.observations)
+
+
+class TestServerUuidUnique:
+    """Invariant 65."""
+
+    def test_two_instances_of_one_time(self):
+        """The finding names both and stands with the later one by name."""
+        clock = Clock()
+        one, two = Journal(clock, "one", A, 1), Journal(clock, "two", A, 2)
+        one.boot()
+        two.boot()
+        one.status()
+        finding = the_only(audit(two, one), "server_uuid_unique")
+        assert finding.instance_id == "two"
+        assert "one and two" in finding.sentence
+        assert finding.ts == two.facts[0].ts
+
+    def test_one_after_the_other_is_a_move(self):
+        """A data directory that went on under another instance key is no clash."""
+        clock = Clock()
+        one, two = Journal(clock, "one", A, 1), Journal(clock, "two", A, 2)
+        one.boot()
+        one.status()
+        two.boot()
+        two.status()
+        output = audit(one, two)
+        assert names(output) == []
+
+    def test_a_new_data_directory_brings_a_new_uuid(self):
+        """What was reported before does not count for now."""
+        clock = Clock()
+        one, two = Journal(clock, "one", A, 1), Journal(clock, "two", A, 2)
+        one.boot()
+        one.uuid = B
+        one.boot(data_lineage=1)
+        two.boot()
+        one.status()
+        two.status()
+        assert names(audit(one, two)) == []
+
+    @pytest.mark.parametrize(("server_id", "is_broken"), [(1, True), (2, False)])
+    def test_server_id_of_source_and_replica(self, server_id, is_broken):
+        """One finding, when both are in one topology."""
+        source, replica = fleet_of_two()
+        replica.server_id = server_id
+        for _ in range(2):
+            replica.status("", replica.says(source))
+            source.status(f"{A}:1-3")
+        expected = ["server_uuid_unique"] if is_broken else []
+        assert names(audit(source, replica)) == expected
+
+    def test_equal_server_ids_without_replication(self):
+        """Two topologies may use the same numbers."""
+        clock = Clock()
+        one, two = Journal(clock, "one", A, 1), Journal(clock, "two", B, 1)
+        for journal in (one, two):
+            journal.boot()
+            journal.status()
+        one.time()
+        assert names(audit(one, two)) == []
+
+    def test_what_hangs_on_a_doubled_uuid_is_undecided(self):
+        """Nothing but the clash is reported."""
+        source, replica = fleet_of_two()
+        twin = Journal(source.clock, "twin", A, 9)
+        twin.boot()
+        replica.status(f"{A}:1-9,{C}:1", replica.says(source, f"{A}:1-9"))
+        source.status(f"{A}:1-3")
+        twin.status()
+        output = audit(twin, source, replica)
+        assert names(output) == ["server_uuid_unique"]
+        assert any("same server_uuid" in o.text for o in output.observations)
+
+
+class TestGtidOriginAgreement:
+    """Invariant 68."""
+
+    @pytest.mark.parametrize(("commit_ts", "server_id"), [(1000, 1), (1001, 1), (1000, 7)])
+    def test_commit_time_and_server_id(self, commit_ts, server_id):
+        """Both are copied unchanged into every log."""
+        source, replica = fleet_of_two()
+        replica.commit_times = {f"{A}:2": commit_ts}
+        replica.log(f"{A}:1", f"{A}:2", server_id=server_id)
+        replica.status(f"{A}:1-2", replica.says(source, f"{A}:1-2"))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        if (commit_ts, server_id) == (1000, 1):
+            assert names(output) == []
+            return
+        finding = next(f for f in output.findings if f.invariant == "gtid_origin_agreement")
+        assert finding.instance_id == "r"
+        assert finding.collection_id == "c1"
+        assert f"original_commit_timestamp {commit_ts}" in finding.observed
+        assert "server_id 1, original_commit_timestamp 1000" in finding.expected
+
+    def test_unknown_origins_are_skipped(self):
+        """-1 agrees with everything."""
+        source, replica = fleet_of_two()
+        replica.commit_times = {f"{A}:1": -1}
+        replica.log(f"{A}:1", server_id=1)
+        replica.log(f"{A}:2", server_id=-1)
+        replica.status(f"{A}:1-2", replica.says(source, f"{A}:1-2"))
+        source.status(f"{A}:1-3")
+        assert names(audit(source, replica)) == []
+
+    def test_three_instances_make_pairs(self):
+        """Each pair that disagrees is told once, however many GTIDs."""
+        source, replica = fleet_of_two()
+        third = Journal(source.clock, "t", C, 3)
+        third.boot()
+        third.open_file()
+        for journal in (replica, third):
+            journal.commit_times = {f"{A}:{n}": 5 for n in (1, 2, 3)}
+            journal.log(f"{A}:1", f"{A}:2", f"{A}:3", server_id=1)
+            journal.status(f"{A}:1-3")
+        source.status(f"{A}:1-3")
+        output = audit(source, replica, third)
+        assert names(output) == ["gtid_origin_agreement"] * 2
+        assert {f.instance_id for f in output.findings} == {"r", "t"}
+        assert len({f.finding_id for f in output.findings}) == 2
+
+
+class TestRelayMirrorsSource:
+    """Invariant 19."""
+
+    def row(self, source: Journal, replica: Journal, executed: str = "", retrieved: str = ""):
+        replica.status(executed, replica.says(source, retrieved))
+        source.status(f"{A}:1-3")
+        return audit(source, replica)
+
+    def test_the_same_groups_in_order(self):
+        """Also when the first ones are left out: the replica asked from there on."""
+        source, replica = fleet_of_two(groups=5)
+        replica.receive(source, (2, f"{A}:2"), (3, f"{A}:3"))
+        replica.receive(source, (4, f"{A}:4"))
+        assert names(self.row(source, replica)) == []
+
+    @pytest.mark.parametrize(
+        ("group", "is_broken"),
+        [((3, f"{A}:3"), False), ((3, f"{A}:9"), True), ((end_of(3) + 1, f"{A}:3"), True)],
+    )
+    def test_a_group_that_the_source_has_not(self, group, is_broken):
+        """Another GTID at its end, or an end between its groups."""
+        source, replica = fleet_of_two()
+        replica.receive(source, (2, f"{A}:2"), group)
+        output = self.row(source, replica)
+        assert names(output) == (["relay_mirrors_source"] if is_broken else [])
+        if is_broken:
+            assert output.findings[0].witness == group[1]
+
+    @pytest.mark.parametrize(
+        ("executed", "retrieved", "is_broken"),
+        [("", "", True), (f"{A}:2", "", False), ("", f"{A}:2", False)],
+    )
+    def test_an_omitted_group_must_have_been_executed(self, executed, retrieved, is_broken):
+        """Or received, as the row shows."""
+        source, replica = fleet_of_two()
+        replica.receive(source, (1, f"{A}:1"), (3, f"{A}:3"))
+        output = self.row(source, replica, executed, retrieved)
+        assert names(output) == (["relay_mirrors_source"] if is_broken else [])
+        if is_broken:
+            assert output.findings[0].witness == f"{A}:2"
+            assert output.findings[0].at == f"s-bin.000001:{end_of(2)} omitted"
+
+    def test_an_omitted_group_that_came_by_another_channel(self):
+        """A GTID that another channel brought is skipped."""
+        source, replica = fleet_of_two()
+        replica.follow(source, "other")
+        replica.receive(source, (2, f"{A}:2"), channel="other")
+        replica.receive(source, (1, f"{A}:1"), (3, f"{A}:3"))
+        assert names(self.row(source, replica)) == []
+
+    @pytest.mark.parametrize("option", [{"filtered": True}, {"ignore_server_ids": [1]}])
+    def test_filters_omit(self, option):
+        """Ignored groups leave no events."""
+        source, replica = fleet_of_two()
+        replica.follow(source, **option)
+        replica.receive(source, (1, f"{A}:1"), (3, f"{A}:3"))
+        assert names(self.row(source, replica)) == []
+
+    def test_an_omission_over_a_rotation(self):
+        """Groups at the end of one file and at the head of the next count too."""
+        for received, missing in (
+            ((1, 5), "2-4"),
+            ((3, 4), None),
+            ((2, 4), "3"),
+            ((3, 6), "4-5"),
+        ):
+            source, replica = fleet_of_two()
+            source.rotate(f"{A}:1-3")
+            source.log(f"{A}:4", f"{A}:5", f"{A}:6")
+            first, second = received
+            replica.receive(source, *((n, f"{A}:{n}") for n in range(1, first + 1)))
+            replica.receive(source, (second - 3, f"{A}:{second}"), file=2)
+            output = self.row(source, replica)
+            assert names(output) == ([] if missing is None else ["relay_mirrors_source"]), received
+            if missing:
+                assert output.findings[0].witness == f"{A}:{missing}"
+
+    def test_an_older_group_again(self):
+        """Only a new connection may go back; what follows is judged as before."""
+        for connects in (False, True):
+            source, replica = fleet_of_two(groups=5)
+            replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"), (3, f"{A}:3"))
+            if connects:
+                replica.administer("reconnect")
+            replica.receive(source, (2, f"{A}:2"))
+            replica.receive(source, (4, f"{A}:4"), (5, f"{A}:5"))
+            output = self.row(source, replica, f"{A}:1-5")
+            assert names(output) == ([] if connects else ["relay_mirrors_source"])
+            if not connects:
+                assert output.findings[0].witness == f"{A}:2"
+
+    def test_an_older_group_again_after_a_row(self):
+        """What was queued before the row is remembered."""
+        source, replica = fleet_of_two(groups=4)
+        replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"))
+        replica.status("", replica.says(source))
+        replica.receive(source, (2, f"{A}:2"), (3, f"{A}:3"))
+        assert names(self.row(source, replica)) == ["relay_mirrors_source"]
+
+    def test_an_omission_over_a_reconnect_or_a_row(self):
+        """A new connection may skip what was executed, and nothing else."""
+        for between in ("row", "reconnect", "boot"):
+            for executed in ("", f"{A}:2"):
+                source, replica = fleet_of_two()
+                replica.receive(source, (1, f"{A}:1"))
+                if between == "row":
+                    replica.status(executed, replica.says(source))
+                elif between == "reconnect":
+                    replica.administer("reconnect")
+                else:
+                    replica.boot()
+                replica.receive(source, (3, f"{A}:3"))
+                expected = [] if executed else ["relay_mirrors_source"]
+                assert names(self.row(source, replica, executed)) == expected, between
+
+    @pytest.mark.parametrize("action", ["relay_log_recovery", "reset"])
+    def test_a_channel_that_begins_anew_may_begin_anywhere(self, action):
+        """The relay log of before is given up."""
+        source, replica = fleet_of_two()
+        replica.receive(source, (1, f"{A}:1"))
+        replica.administer(action)
+        replica.administer("start_receiver")
+        replica.receive(source, (3, f"{A}:3"))
+        assert names(self.row(source, replica)) == []
+
+    def test_unknown_source_places_are_undecided(self):
+        """Groups before the first ROTATE of a relay log, or of a file not observed."""
+        for place in ({"file": None}, {"file": 7}, {}):
+            source, replica = fleet_of_two()
+            replica.receive(source, (-1 if not place else 1, f"{A}:1"), **place)
+            replica.receive(source, (2, f"{A}:2"))
+            output = self.row(source, replica)
+            assert names(output) == []
+            assert any("relay_mirrors_source" in o.text for o in output.observations), place
+
+    def test_without_a_row_an_omission_is_undecided(self):
+        """The journal of the relay log may miss what Retrieved_Gtid_Set would show."""
+        source, replica = fleet_of_two()
+        replica.receive(source, (1, f"{A}:1"), (3, f"{A}:3"))
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("relay_mirrors_source" in o.text for o in output.observations)
+
+    def test_anonymous_groups_are_known_by_their_place(self):
+        """An omitted one cannot have been skipped by its GTID."""
+        source, replica = fleet_of_two(groups=0)
+        source.log("", "", "")
+        replica.receive(source, (1, ""), (2, ""), (3, ""))
+        assert names(self.row(source, replica)) == []
+        source, replica = fleet_of_two(groups=0)
+        source.log("", "", "")
+        replica.receive(source, (1, ""), (3, ""))
+        assert names(self.row(source, replica)) == ["relay_mirrors_source"]
+
+    def test_groups_that_a_crash_took_back_were_queued_rightly(self):
+        """They were the source's when they were queued."""
+        source, replica = fleet_of_two()
+        replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"), (3, f"{A}:3"))
+        source.boot()
+        source.end_file(end_of(1))
+        source.open_file(f"{A}:1")
+        source.status(f"{A}:1")
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1"))
+        source.status(f"{A}:1")
+        assert "relay_mirrors_source" not in names(audit(source, replica))
+
+
+class TestClones:
+    """Invariants 60 and 61."""
+
+    def clone(
+        self, position: int, executed: str, *, first: int | None = None
+    ) -> tuple[Journal, Journal]:
+        donor, recipient = fleet_of_two(groups=5)
+        recipient.fact(kind=_kind("clone"), step="begin", role="recipient", peer="s")
+        recipient.fact(kind=_kind("clone"), step="end", role="recipient", peer="s")
+        recipient.lineage += 1
+        recipient.fact(kind=_kind("lineage"), binlog_lineage=1, reason="cloned")
+        recipient.boot(data_lineage=1)
+        recipient.file = 0
+        recipient.open_file()
+        recipient.follow(donor)
+        status = {
+            "STATE": "Completed",
+            "BINLOG_FILE": "s-bin.000001",
+            "BINLOG_POSITION": position,
+            "GTID_EXECUTED": executed,
+        }
+        said = recipient.says(donor)
+        recipient.status(executed, said, clone_status=status, purged=executed)
+        if first is not None:
+            recipient.receive(donor, (first, f"{A}:{first}"))
+            recipient.status(executed, said, clone_status=status, purged=executed)
+        donor.status(f"{A}:1-5")
+        return donor, recipient
+
+    @pytest.mark.parametrize(
+        ("position", "executed", "is_broken"),
+        [
+            (end_of(3), "1-3", False),
+            (end_of(2), "1-3", True),
+            (end_of(3), "1-2", True),
+            (end_of(4), "1-3", True),
+            (end_of(3) + EVENT_LENGTH, "1-3", True),
+            (end_of(5), "1-5", False),
+        ],
+    )
+    def test_position_and_set_are_one_state(self, position, executed, is_broken):
+        """One group more or less on either side is another state."""
+        output = audit(*self.clone(position, f"{A}:{executed}"))
+        assert names(output) == (["clone_coordinates_equal_donor"] if is_broken else [])
+
+    @pytest.mark.parametrize(("first", "is_broken"), [(3, True), (4, False), (5, True)])
+    def test_it_goes_on_right_behind(self, first, is_broken):
+        """The first group received is the first that the clone has not."""
+        output = audit(*self.clone(end_of(3), f"{A}:1-3", first=first))
+        assert names(output) == (["clone_resume_exact"] if is_broken else [])
+        if is_broken:
+            assert output.findings[0].channel == ""
+            assert output.findings[0].witness == f"{A}:4"
+
+    def test_an_unknown_donor_is_undecided(self):
+        """The clone is told of, and nothing is said against it."""
+        _, recipient = self.clone(end_of(2), f"{A}:1-3")
+        output = audit(recipient)
+        assert names(output) == []
+        assert any("clone_coordinates_equal_donor" in o.text for o in output.observations)
+
+
+def _kind(name: str):
+    from coordinates.facts import FactKind
+
+    return FactKind(name)
+
+
+def test_disabled_invariants_stay_silent():
+    """Each can be switched off by its name."""
+    source, replica = fleet_of_two()
+    replica.log(f"{B}:1")
+    replica.status(f"{B}:1", replica.says(source, f"{A}:9"))
+    source.status(f"{A}:1-3")
+    both = ["no_errant_gtids", "received_within_source_logged"]
+    assert names(audit(source, replica)) == both
+    for name in both:
+        left = [other for other in both if other != name]
+        assert names(audit(source, replica, disabled=frozenset({name}))) == left
+
+
+def test_a_source_outside_the_fleet_is_told_once():
+    """Every rule says that it is undecided, not every row."""
+    source, replica = fleet_of_two()
+    for _ in range(5):
+        replica.receive(source, (1, f"{A}:1"))
+        replica.status(f"{C}:1", replica.says(source, f"{A}:9"))
+    output = audit(replica)
+    assert names(output) == []
+    for name in COMPARISONS:
+        told = [o for o in output.observations if o.text.startswith(name)]
+        assert len(told) == 1, name
+        assert told[0].is_undecided
+        assert "instance s is not in the fleet" in told[0].text
+
+
+def test_a_channel_of_unknown_source_is_told_once():
+    """Without a source there is nothing to compare with."""
+    _, replica = fleet_of_two()
+    replica = Journal(replica.clock, "x", B, 2)
+    replica.boot()
+    for _ in range(3):
+        replica.status(f"{C}:1", replica.says(None, f"{A}:9"))
+    output = audit(replica)
+    assert names(output) == []
+    assert len(output.observations) == 1
+    assert "source of the channel is not known" in output.observations[0].text
+
+
+def test_group_replication_channels_follow_no_source():
+    """They are no replication from one instance."""
+    _, replica = fleet_of_two()
+    replica = Journal(replica.clock, "x", B, 2)
+    replica.boot()
+    replica.status(f"{C}:1", replica.says(None, channel="group_replication_applier"))
+    output = audit(replica)
+    assert (output.findings, output.observations) == ([], [])
+
+
+def test_sources_are_found_by_uuid_as_well():
+    """Rows name a source's server_uuid when nobody told its instance."""
+    source, _ = fleet_of_two()
+    lone = Journal(source.clock, "r2", C, 3)
+    lone.boot()
+    lone.status(f"{A}:1-3", lone.says(source, f"{A}:1-9"))
+    source.status(f"{A}:1-3")
+    assert names(audit(lone, source)) == ["received_within_source_logged"]
+
+
+def test_the_topology_is_told():
+    """One edge a channel, with the source as far as it is known."""
+    from coordinates.fleet import FleetAudit
+
+    source, replica = fleet_of_two()
+    replica.status("", replica.says(source))
+    lone = Journal(source.clock, "x", C, 3)
+    lone.boot()
+    lone.status("", lone.says(Journal(source.clock, "far", "d" * 8 + A[8:], 9), channel="c"))
+    fleet = FleetAudit()
+    fleet.absorb([*source.facts, *replica.facts, *lone.facts])
+    assert fleet.topology() == [
+        Edge("s", "r", "", A),
+        Edge(None, "x", "c", "d" * 8 + A[8:]),
+    ]
