@@ -26,6 +26,8 @@ class ExitCode(IntEnum):
     UNDECIDED = 3
     CRASHED = 70
     """A mistake of tallystick itself: never to be read as a verdict."""
+    FAILED = 75
+    """A job that ran ended by itself, as when its broker goes away: another try may succeed."""
     INTERRUPTED = 130
     TERMINATED = 143
 

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import final
 
 from coordinates.errors import AuditError
+from streaming.errors import QueryError
 from tallystick import terminal
 from tallystick.errors import ExitCode
 
@@ -71,7 +72,7 @@ def run(command: Callable[[], int]) -> int:
     except AuditError as error:
         for line in str(error).splitlines():
             terminal.notice(line)
-        return ExitCode.MISUSE
+        return ExitCode.FAILED if isinstance(error, QueryError) else ExitCode.MISUSE
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Terminated:

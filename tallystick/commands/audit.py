@@ -104,11 +104,13 @@ class _Audit:
         from producers.kafka_topics import ensure_topics, tallystick_topics
         from streaming.progress import COUNTERS
         from tallystick.metrics import JobMetrics
+        from tallystick.reach import require_listener
 
         settings = self._settings
         problems = check_machine(directory=self._run_directory)
         if problems:
             raise MisuseError("\n".join(map(str, problems)))
+        require_listener(settings.bootstrap_servers)
         ensure_topics(
             settings.bootstrap_servers,
             tallystick_topics(settings.journal_partitions, settings.topic_prefix),

@@ -181,10 +181,12 @@ def _live(scenario: Scenario, settings: Settings, speed: float, stop: Stop) -> N
     from producers.kafka_topics import ensure_topics, tallystick_topics
     from producers.simulator.engine import Fleet, hooks_of
     from tallystick.live_fleet import LiveFleet, Pace
+    from tallystick.reach import require_listener
 
     now_us = time.time_ns() // 1_000
     fleet = Fleet(scenario, hooks_of(scenario), start_ts=now_us)
     topics = tallystick_topics(settings.journal_partitions, settings.topic_prefix)
+    require_listener(settings.bootstrap_servers)
     ensure_topics(
         settings.bootstrap_servers, topics, replication_factor=settings.replication_factor
     )
@@ -255,11 +257,13 @@ def load(
     from producers.load.history import LoadPlan
     from producers.load.run import LoadOptions, run_load
     from producers.publisher import KafkaSettings
+    from tallystick.reach import require_listener
 
     settings = load_settings(
         {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
     ).settings
     topics = tallystick_topics(settings.journal_partitions, settings.topic_prefix)
+    require_listener(settings.bootstrap_servers)
     ensure_topics(
         settings.bootstrap_servers, topics, replication_factor=settings.replication_factor
     )

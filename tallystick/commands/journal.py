@@ -18,6 +18,7 @@ from tallystick.commands.options import (
     TopicPrefix,
 )
 from tallystick.errors import ExitCode, MisuseError
+from tallystick.reach import require_listener
 from tallystick.running import stopping
 from tallystick.settings import Settings, load
 
@@ -54,9 +55,10 @@ def journal(
     settings = load(
         {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
     ).settings
+    if write is not None and (follow or instance is not None):
+        raise MisuseError("--write: expected neither --follow nor --instance beside it")
+    require_listener(settings.bootstrap_servers)
     if write is not None:
-        if follow or instance is not None:
-            raise MisuseError("--write: expected neither --follow nor --instance beside it")
         _write(settings, write)
         return
     _print(settings, instance, follow)
@@ -136,6 +138,7 @@ def collect(
             "collect_deadline_s": deadline,
         }
     ).settings
+    require_listener(settings.bootstrap_servers)
     answers = _collect(settings, json)
     missing = [name for name in settings.instances if name not in answers]
     for name in missing:
