@@ -211,7 +211,7 @@ class InstanceAudit:
         # A RESET may have gone unseen: no baseline of before is comparable any more.
         self.history.forget_rows()
         self.collections.interrupted()
-        self.backups.interrupted()
+        self.backups.interrupted(records_lost=True)
         self.clones.interrupted(records_lost=True)
 
     # Reading
@@ -323,7 +323,7 @@ class InstanceAudit:
                 self.history.lose_redo()
         self.has_stopped = False
         self.collections.interrupted()
-        self.backups.interrupted()
+        self.backups.interrupted(records_lost=False)
         self.clones.interrupted(records_lost=False)
         for relay in self.relays.values():
             relay.reconnected()
@@ -388,7 +388,7 @@ class InstanceAudit:
     def _stopped(self, body: dict[str, Any], ts: int) -> None:
         self.has_stopped = bool(body.get("clean", True))
         self.collections.interrupted()
-        self.backups.interrupted()
+        self.backups.interrupted(records_lost=False)
 
     def _variables_changed(self, body: dict[str, Any], ts: int) -> None:
         variables = body.get("variables")

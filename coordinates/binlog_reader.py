@@ -664,7 +664,7 @@ class BinlogReader(LogReader):
             self.oldest_file = None
             return
         at = f"purge to {to_file}"
-        if base_name == self.base_name and number > self.file_number:
+        if base_name == self.base_name and number > self.file_number and self.end >= 0:
             self.reporter.broken(
                 BINLOG_FILES_FORM_RANGE,
                 at=at,

@@ -93,13 +93,21 @@ class EventWindow:
         return int(hits[-1]) if len(hits) else None
 
     def covers(self, file_number: int, position: int) -> bool:
-        """Whether every event that ends at or after the place is remembered."""
+        """Whether every event that ends beyond the place is remembered."""
         rows = self.rows()
         if not self.has_forgotten:
             return True
         if not len(rows):
             return False
         return (int(rows[0, FILE]), int(rows[0, START])) <= (file_number, position)
+
+    def begins_at(self, file_number: int, position: int) -> bool:
+        """Whether the oldest remembered event starts there: what ends there is not remembered."""
+        rows = self.rows()
+        return len(rows) > 0 and (int(rows[0, FILE]), int(rows[0, START])) == (
+            file_number,
+            position,
+        )
 
     def after(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
         """The remembered events that end beyond the place."""

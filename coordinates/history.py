@@ -61,6 +61,8 @@ class History:
         self.grown: tuple[GtidSet, GtidSet] | None = None
         """Executed sets of the accepted row before and of the row being judged."""
         self.log_bin_changed = False
+        self.had_binlog: bool | None = None
+        """Whether the row before named a binary log file."""
         self.oldest_file: int | None = None
         """Number of the oldest binary log file at the row before."""
         self.channels: dict[str, ChannelHistory] = {}
@@ -142,6 +144,7 @@ class History:
             "unexplained": str(self.unexplained),
             "must_recover": _text(self.must_recover),
             "log_bin_changed": self.log_bin_changed,
+            "had_binlog": self.had_binlog,
             "oldest_file": self.oldest_file,
             "has_row": self.has_row,
             "channels": {
@@ -186,6 +189,7 @@ class History:
         self.unexplained = GtidSet.parse(document["unexplained"])
         self.must_recover = _set(document["must_recover"])
         self.log_bin_changed = document["log_bin_changed"]
+        self.had_binlog = document["had_binlog"]
         self.oldest_file = document["oldest_file"]
         self.has_row = document["has_row"]
         for name, c in document["channels"].items():

@@ -31,8 +31,10 @@ class BackupProtocol:
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._zone = "OPEN"
+        self._zone = "UNKNOWN"
         self._tickets: list[str] = []
+        self._knows_tickets = False
+        """Whether every ticket inside the zone was seen to be handed out."""
         self._round_began: int | None = None
         self._gave_up_at: int | None = None
         self._locks: dict[str, str | None] = {}
@@ -45,7 +47,7 @@ class BackupProtocol:
         step, ticket = body.get("step"), str(body.get("ticket"))
         at = f"zone {step} {ticket}" if "ticket" in body else f"zone {step} at {ts}"
         if step == "close":
-            if self._zone != "OPEN":
+            if self._zone == "CLOSED":
                 self._report_zone(at, "The zone was closed twice.", "close", "an open zone")
             self._zone = "CLOSED"
         elif step == "open":
@@ -53,7 +55,7 @@ class BackupProtocol:
                 self._report_zone(at, "The zone was opened without being closed.", "open", "close")
             self._zone = "OPEN"
         elif step == "enter":
-            if self._zone != "OPEN":
+            if self._zone == "CLOSED":
                 self._report_zone(
                     at,
                     f"Ticket {ticket} was handed out while the zone was closed.",
@@ -64,7 +66,7 @@ class BackupProtocol:
         elif step == "drop":
             if ticket in self._tickets:
                 self._tickets.remove(ticket)
-            else:
+            elif self._knows_tickets:
                 self._report_zone(
                     at,
                     f"Ticket {ticket} was dropped without being held.",
@@ -79,6 +81,7 @@ class BackupProtocol:
 
     def _validity_point(self, at: str) -> None:
         inside = len(self._tickets)
+        self._knows_tickets = True
         if self._zone == "OPEN" or inside:
             self._report(
                 VP_ONLY_IN_EMPTY_CLOSED_ZONE,
@@ -230,10 +233,11 @@ class BackupProtocol:
             witness=observed,
         )
 
-    def interrupted(self) -> None:
-        """The server ended, or records were lost: locks and tickets are gone or unknown."""
-        self._zone = "OPEN"
+    def interrupted(self, *, records_lost: bool) -> None:
+        """The server ended and its locks and tickets are gone, or they are not known any more."""
+        self._zone = "UNKNOWN" if records_lost else "OPEN"
         self._tickets = []
+        self._knows_tickets = not records_lost
         self._round_began = None
         self._gave_up_at = None
         self._locks = {}
@@ -243,6 +247,7 @@ class BackupProtocol:
         return {
             "zone": self._zone,
             "tickets": self._tickets,
+            "knows_tickets": self._knows_tickets,
             "round_began": self._round_began,
             "gave_up_at": self._gave_up_at,
             "locks": self._locks,
@@ -252,6 +257,7 @@ class BackupProtocol:
         """Inverse of ``dump``."""
         self._zone = document["zone"]
         self._tickets = list(document["tickets"])
+        self._knows_tickets = document["knows_tickets"]
         self._round_began = document["round_began"]
         self._gave_up_at = document["gave_up_at"]
         self._locks = dict(document["locks"])

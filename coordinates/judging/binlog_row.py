@@ -135,7 +135,8 @@ def _judge_place(row: Row, position: LogCoordinates) -> None:
         return
     judgement.holds(SNAPSHOT_POSITION_WITHIN_FILE)
     found = binlog.window.find_end(number, offset)
-    if found is None and not binlog.window.covers(number, offset):
+    window = binlog.window
+    if found is None and (not window.covers(number, offset) or window.begins_at(number, offset)):
         judgement.undecided(
             SNAPSHOT_POSITION_ON_GROUP_BOUNDARY, "the place is older than the events remembered"
         )
@@ -529,7 +530,8 @@ def _judge_purged(row: Row) -> None:
             expected_in="gtid_executed of log_status",
             witness=excess.first(10),
         )
-    if history.log_bin_changed:
+    before, history.had_binlog = history.had_binlog, state.has_binlog
+    if history.log_bin_changed or (before is not None and before != state.has_binlog):
         history.purged = None
         history.log_bin_changed = False
     if falls(history.fallen, "purged", purged, history.purged) and history.purged is not None:

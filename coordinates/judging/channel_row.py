@@ -137,7 +137,11 @@ def _judge_flushed(channel: _Channel) -> None:
     number, offset = flushed.file_number, flushed.position
     is_beyond = (number, offset) > (relay.file_number, relay.end)
     if not is_beyond:
-        if offset == FIRST_POSITION or relay.window.find_end(number, offset) is not None:
+        if (
+            offset == FIRST_POSITION
+            or relay.window.find_end(number, offset) is not None
+            or relay.window.begins_at(number, offset)
+        ):
             channel.holds(rule)
             return
         if not relay.window.covers(number, offset):

@@ -6,9 +6,11 @@ import pytest
 
 from coordinates.audit import WAITING_MAX, InstanceAudit
 from coordinates.errors import JournalError
-from coordinates.journal import Block, BlockBuilder, cut_into_blocks
+from coordinates.journal import Block, BlockBuilder, concatenate, cut_into_blocks
 from coordinates.json_lines import blocks_from_lines
 from coordinates.verdict import ObservationCode
+from producers.simulator.engine import simulate
+from tallystick.campaign import scenario_of
 from tests.support.journals import UUID_A, Audited, Gtids, Journal, Record, audit, read_gtids
 
 GAP = ObservationCode.JOURNAL_GAP
@@ -274,3 +276,48 @@ def test_heartbeats_of_a_stream_are_no_events():
     journal.groups(2).row()
     result = audit(journal)
     assert ([], ["CONSISTENT"], []) == (result.findings, result.verdicts, result.codes)
+
+
+LOSSES = [(52, 89, 50), (60, 316, 20), (60, 592, 3), (68, 43, 50), (68, 57, 1), (100, 75, 50),
+          (108, 42, 20), (14, 200, 40), (28, 150, 30), (82, 120, 60)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seed", "first", "missing"), LOSSES)
+def test_a_gap_in_a_healthy_fleet_accuses_nobody(seed: int, first: int, missing: int):
+    """Purges, idle relay logs, commit zones, binary logs switched off: part of it is lost."""
+    journals: dict[str, list[Block]] = {}
+    for block in simulate(scenario_of(seed)).blocks(512):
+        journals.setdefault(block.instance_id, []).append(block)
+    for blocks in journals.values():
+        journal = concatenate(blocks)
+        if len(journal) <= first + missing:
+            continue
+        audit_ = InstanceAudit(journal.instance_id)
+        found = [
+            *audit_.absorb(journal.take(0, first)).findings,
+            *audit_.absorb(journal.take(first + missing, len(journal))).findings,
+            *audit_.finish().findings,
+        ]
+        assert [] == [(f.invariant, f.sentence) for f in found]
+
+
+ZONE_TAILS = [
+    ["drop 1", "enter 2", "drop 2"],
+    ["open", "enter 2", "close", "drop 2", "validity_point", "open"],
+    ["validity_point", "open"],
+    ["close", "drop 1", "validity_point", "open"],
+]
+
+
+@pytest.mark.parametrize("steps", ZONE_TAILS)
+@pytest.mark.parametrize("is_gap", [False, True])
+def test_a_zone_that_was_seen_in_part_is_not_judged_by_the_rest(steps: list[str], is_gap: bool):
+    """Where the zone stands, and who is inside, is not known before it was seen to open."""
+    journal = Journal()
+    if is_gap:
+        journal.start()
+        journal.record("gap")
+    for step in steps:
+        word, _, ticket = step.partition(" ")
+        journal.record("zone", step=word, **({"ticket": ticket} if ticket else {}))
+    assert [] == audit(journal).broken

@@ -71,6 +71,7 @@ def test_it_agrees_with_a_list_of_the_last_events(history, place):
     assert (earlier[-1] if earlier else None) == window.last_end_at_or_before(file, position)
     covers = knows_all or (model[0][FILE], model[0][START]) <= place
     assert covers == window.covers(file, position)
+    assert ((model[0][FILE], model[0][START]) == place) == window.begins_at(file, position)
 
 
 @given(HISTORIES, PLACES)
