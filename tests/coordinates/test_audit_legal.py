@@ -1,0 +1,473 @@
+"""Legal histories of real servers that look wrong: nothing may be found in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.journals import (
+    FORMS,
+    UUID_A,
+    UUID_B,
+    UUID_C,
+    Gtids,
+    Journal,
+    Record,
+    RelayLog,
+    audit,
+    read_gtids,
+)
+from tests.support.rule_cases import apply, files, innodb, local, purging, replica, source
+
+Build = Callable[[], Journal]
+LEGAL: dict[str, Build] = {}
+GROUP = "dddddddd-0000-0000-0000-000000000009"
+
+
+def legal(build: Build) -> Build:
+    LEGAL[build.__name__] = build
+    return build
+
+
+@legal
+def observation_begins_at_a_later_file() -> Journal:
+    """How many files are older, and what was purged, the journal cannot know."""
+    journal = Journal()
+    journal.start()
+    journal.executed = read_gtids(f"{UUID_A}:1-100")
+    journal.used, journal.binlog.gtids = journal.executed.copy(), journal.executed.copy()
+    journal.binlog.open(5)
+    journal.groups(2).row()
+    return journal
+
+
+@legal
+def observation_begins_inside_a_group() -> Journal:
+    journal = source(5)
+    del journal.records[1:10]
+    journal.row()
+    journal.groups(2).binlog.rotate()
+    journal.groups(2).row()
+    return journal
+
+
+@legal
+def relay_log_observed_from_the_middle() -> Journal:
+    journal, relay, more = replica()
+    relays = [r for r in journal.records if r["kind"] == "relay"]
+    for record in relays[:6]:
+        journal.records.remove(record)
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[0])
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+@legal
+def relay_log_not_observed_at_all() -> Journal:
+    """By GTID set the receiver may begin further back: Rd behind Ex for a moment."""
+    journal, relay, more = replica()
+    for number in range(3):
+        journal.row(replica_status=journal.replica_status(Read_Source_Log_Pos=4))
+        apply(journal, relay, more[number])
+    journal.records = [r for r in journal.records if r["kind"] != "relay"]
+    return journal
+
+
+@legal
+def rows_without_anything_beside() -> Journal:
+    journal = Journal()
+    for _ in range(3):
+        del journal.row()["gtid_purged"]
+    return journal
+
+
+@legal
+def binlog_switched_off_and_on() -> Journal:
+    journal = source()
+    journal.row()
+    journal.binlog.stop()
+    journal.record("stop")
+    journal.variables["log_bin"] = False
+    journal.start(variables=dict(journal.variables))
+    journal.purged = str(journal.executed)
+    journal.row()
+    journal.row()
+    journal.record("stop")
+    journal.variables["log_bin"] = True
+    journal.start(variables=dict(journal.variables))
+    for gno in (4, 5, 6):
+        journal.executed.add(f"{UUID_A}:{gno}")
+    journal.used = journal.executed.copy()
+    journal.binlog.open(2)
+    journal.purged = f"{UUID_A}:4-6"
+    journal.groups(2).row()
+    return journal
+
+
+@legal
+def gtid_mode_off() -> Journal:
+    journal = Journal(gtid_mode="OFF").begin()
+    for _ in range(2):
+        for _ in range(60):
+            journal.binlog.group(None)
+        journal.row()
+    return journal
+
+
+@legal
+def tags_of_8_4() -> Journal:
+    journal = Journal(version="8.4.0").begin()
+    for gtid in (f"{UUID_A}:batch:1", "", f"{UUID_A}:batch:2", f"{UUID_A}:zeta:7", ""):
+        journal.binlog.group(gtid)
+    journal.row()
+    journal.binlog.rotate()
+    journal.binlog.group(f"{UUID_A}:batch:3")
+    journal.row()
+    return journal
+
+
+@legal
+def replica_assigns_gtids_to_anonymous_groups() -> Journal:
+    """ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS may name any UUID."""
+    origin = Journal("s", UUID_C, 3).begin()
+    for _ in range(4):
+        origin.binlog.group(None)
+    journal, relay = of_replica()
+    journal.row(replica_status=journal.replica_status())
+    for number, group in enumerate(origin.binlog.groups, 1):
+        relay.copy(group)
+        journal.binlog.group(f"{GROUP}:{number}", server_id=3)
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+def of_replica(**settings: Any) -> tuple[Journal, RelayLog]:
+    journal, relay, _ = replica(0, **settings)
+    return journal, relay
+
+
+def part(relay: RelayLog, events: list[Record]) -> None:
+    """Receive some events of a group."""
+    for event in events:
+        kept = ("kind", "instance", "ts", "file", "start", "length", "type")
+        fields = {key: value for key, value in event.items() if key not in kept}
+        relay.event(event["type"], event["length"], **fields)
+    relay.source = events[-1]["file"], events[-1]["start"] + events[-1]["length"]
+    relay.flush()
+
+
+@legal
+def file_position_reconnect_inside_a_group() -> Journal:
+    """Without auto-position the group goes on where it was interrupted."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    part(relay, more[0][:3])
+    journal.record("channel", channel="", action="reconnect")
+    assert relay.source is not None
+    relay.connect(*relay.source)
+    part(relay, more[0][3:])
+    relay.gtids.add(more[0][0]["gtid"])
+    journal.binlog.group(more[0][0]["gtid"], server_id=3)
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[1])
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+@legal
+def gtid_reconnect_inside_a_group() -> Journal:
+    """With auto-position the group comes again from its beginning, behind a ROTATE to 4."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    part(relay, more[0][:3])
+    applied, executed = relay.place, relay.source
+    journal.record("channel", channel="", action="reconnect")
+    relay.connect("binlog.000001", 4)
+    assert executed is not None
+    behind = {"Relay_Log_Pos": applied[1], "Exec_Source_Log_Pos": executed[1] - 204}
+    journal.row(replica_status=journal.replica_status(**behind))
+    apply(journal, relay, more[0])
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+@legal
+def replica_that_does_not_log() -> Journal:
+    journal, relay, more = replica(0, log_replica_updates=False)
+    end = journal.binlog.place
+    for _ in range(2):
+        for group in more[:2]:
+            relay.copy(group)
+            journal.executed.add(group[0]["gtid"])
+        more = more[2:]
+        journal.purged = str(journal.executed)
+        journal.row(replica_status=journal.replica_status())
+    assert end == journal.binlog.place
+    return journal
+
+
+@legal
+def several_channels_with_names_in_any_case() -> Journal:
+    journal, _, more = replica()
+    east = journal.relay("east", "relay-east")
+    east.connect("other.000001", 4)
+    row = journal.row(replica_status=journal.replica_status())
+    row["row"]["REPLICATION"]["channels"].reverse()
+    row["row"]["REPLICATION"]["channels"][0]["channel_name"] = "EAST"
+    apply(journal, east, more[0])
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+@legal
+def the_same_gtid_on_two_channels() -> Journal:
+    journal, first, more = replica()
+    second = journal.relay("second", "relay-second")
+    second.connect()
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, first, more[0])
+    second.copy(more[0])
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+@legal
+def reset_replica() -> Journal:
+    journal, relay, _ = replica()
+    journal.row(replica_status=journal.replica_status())
+    journal.record("channel", channel="", action="reset")
+    relay.flushed = None
+    journal.row(replica_status=[{"Channel_Name": "", "Retrieved_Gtid_Set": ""}])
+    return journal
+
+
+@legal
+def reset_of_the_binary_log() -> Journal:
+    journal = source()
+    journal.binlog.rotate()
+    journal.groups(2).row()
+    journal.record("binlog_reset")
+    journal.used, journal.executed, journal.binlog.gtids = Gtids(), Gtids(), Gtids()
+    journal.binlog.open(1)
+    journal.row()
+    journal.groups(2).row()
+    return journal
+
+
+@legal
+def gtid_purged_assigned() -> Journal:
+    journal = source()
+    journal.row()
+    journal.record("gtid_purged", added=f"+{UUID_C}:1-50")
+    journal.executed = read_gtids(f"{UUID_A}:1-3,{UUID_C}:1-50")
+    journal.purged = f"{UUID_C}:1-50"
+    journal.row()
+    journal.binlog.gtids = journal.executed.copy()
+    journal.binlog.rotate()
+    journal.groups(1).row()
+    return journal
+
+
+@legal
+def clone_replaces_the_data() -> Journal:
+    journal = source()
+    journal.row()
+    journal.lsn = 8_000_012
+    journal.executed = read_gtids(f"{UUID_C}:1-70")
+    journal.binlog.gtids, journal.purged = journal.executed.copy(), f"{UUID_C}:1-70"
+    journal.used = Gtids()
+    journal.start(data_lineage="cloned")
+    journal.binlog.open(1)
+    journal.row()
+    journal.groups(2).row()
+    return journal
+
+
+@legal
+def group_replication() -> Journal:
+    """View changes and other members' groups come through the applier channel, in blocks."""
+    journal = Journal(group_replication_group_name=GROUP).begin()
+    relay = journal.relay("group_replication_applier", "relay-gr")
+    journal.row()
+    relay.event("FORMAT_DESCRIPTION", 122, log_pos=0)
+    for gno in (1, 1_000_001, 2):
+        position = 90
+        for event in Journal("b", UUID_B, 2).begin().groups(1).binlog.groups[0]:
+            fields = {key: event[key] for key in ("gtid", "query", "server_id") if key in event}
+            if "gtid" in fields:
+                fields["gtid"] = f"{GROUP}:{gno}"
+            relay.event(event["type"], event["length"], **fields | {"log_pos": position})
+            position += 20
+        relay.flush()
+        journal.binlog.group(f"{GROUP}:{gno}", server_id=2)
+    journal.binlog.group(f"{GROUP}:3", server_id=1)
+    journal.row()
+    return journal
+
+
+@legal
+def source_that_waits_for_a_semisync_replica() -> Journal:
+    """rpl_semi_sync_source_timeout may be hours: what nothing overtook is still in flight."""
+    journal = source()
+    journal.row()
+    before = str(journal.executed)
+    journal.groups(4)
+    for _ in range(4):
+        local(journal.row())["gtid_executed"] = before
+        journal.wait(30)
+    journal.row()
+    return journal
+
+
+@legal
+def lag_of_a_server_whose_sessions_are_not_counted() -> Journal:
+    journal = source()
+    before = str(journal.executed)
+    journal.groups(400)
+    local(journal.row())["gtid_executed"] = before
+    return journal
+
+
+@legal
+def crash_loses_redo_that_was_not_flushed() -> Journal:
+    journal = source()
+    journal.lsn += 512_000
+    row = innodb(journal.row())
+    row["LSN_checkpoint"] -= 400 * 512
+    journal.start(
+        crashed=True, recovered={"file": journal.binlog.file, "position": journal.binlog.end}
+    )
+    journal.lsn -= 300 * 512
+    journal.binlog.open(2)
+    journal.row()
+    return journal
+
+
+@legal
+def crash_without_a_word() -> Journal:
+    """Neither a stop nor `crashed` nor a STOP event: the last groups may be gone."""
+    journal = source(5)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3"
+    journal.start()
+    journal.executed = read_gtids(f"{UUID_A}:1-3")
+    journal.used, journal.binlog.gtids = journal.executed.copy(), journal.executed.copy()
+    journal.binlog.open(2)
+    journal.row()
+    journal.groups(2).row()
+    return journal
+
+
+@legal
+def crash_that_tears_the_last_group() -> Journal:
+    journal = source(3)
+    end = journal.binlog.end
+    group = journal.binlog.group()
+    journal.records.pop()
+    journal.executed.remove(group[0]["gtid"])
+    journal.used.remove(group[0]["gtid"])
+    journal.binlog.gtids.remove(group[0]["gtid"])
+    journal.start(crashed=True, recovered={"file": "binlog.000001", "position": end})
+    journal.binlog.open(2)
+    journal.groups(2).row()
+    return journal
+
+
+@legal
+def purge_between_two_readings() -> Journal:
+    journal = purging()
+    journal.row(binary_logs=files(1, 2, 3), gtid_purged=f"{UUID_A}:1-3")
+    return journal
+
+
+@legal
+def purge_behind_the_reading_of_gtid_purged() -> Journal:
+    journal = purging()
+    journal.record("binlog_purge", to_file="binlog.000002")
+    journal.row()
+    journal.purged = f"{UUID_A}:1-3"
+    journal.row()
+    return journal
+
+
+@legal
+def commits_of_another_engine() -> Journal:
+    """MyRocks ends its groups with XID and writes nothing to InnoDB's redo log."""
+    journal = source()
+    rows = []
+    for _ in range(2):
+        row = journal.row()
+        row["row"]["STORAGE_ENGINES"]["RocksDB"] = {"wal_files": []}
+        rows.append(innodb(row))
+        journal.groups(2)
+    rows[1].update(rows[0])
+    return journal
+
+
+@legal
+def own_gtids_come_back_through_a_channel() -> Journal:
+    """An old source gets its own groups from the new one, in the order of several workers."""
+    journal, relay, _ = replica(0, replica_parallel_workers=4, replica_preserve_commit_order=False)
+    for gno in (1, 2, 5):
+        journal.binlog.group(f"{UUID_B}:{gno}")
+    lost = Journal("s", UUID_B, 2).begin().groups(7).binlog.groups
+    relay.copy(lost[2])
+    journal.row(gtid_owned="", replica_status=journal.replica_status(Relay_Log_Pos=4))
+    for group in (lost[3], lost[5]):
+        relay.copy(group)
+    for gno in (6, 3, 4):
+        journal.binlog.group(f"{UUID_B}:{gno}")
+    journal.row(
+        gtid_owned="", replica_status=journal.replica_status(Retrieved_Gtid_Set=str(relay.gtids))
+    )
+    return journal
+
+
+@legal
+def incident_and_view_change() -> Journal:
+    journal = source(1)
+    for event_type in ("INCIDENT", "VIEW_CHANGE"):
+        group = journal.binlog.group(form="empty" if event_type == "VIEW_CHANGE" else "payload")
+        if event_type == "INCIDENT":
+            group[-1]["type"] = event_type
+    journal.row()
+    return journal
+
+
+@legal
+def percona_row() -> Journal:
+    journal, _, _ = replica()
+    row = journal.row(replica_status=journal.replica_status())
+    row["row"]["REPLICATION"]["channels"][0].update(
+        relay_master_log_file="binlog.000001", exec_master_log_position=157
+    )
+    row["row"]["LOCAL"]["future_key"] = {"x": 1}
+    return journal
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_a_legal_history_breaks_nothing(name: str):
+    """Real servers do this; whoever is woken up by it stops listening."""
+    result = audit(LEGAL[name]())
+    assert [] == [(f.invariant, f.sentence) for f in result.findings]
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_a_legal_history_breaks_nothing_when_the_state_is_saved_between_records(name: str):
+    """The same one record at a time."""
+    assert [] == audit(LEGAL[name](), block_size=1).broken
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("count", [2, 60])
+def test_every_form_of_a_group_is_legal(form: str, count: int):
+    """Few groups are read one by one, many in whole columns; all are consistent."""
+    journal = Journal().begin()
+    for _ in range(2):
+        for _ in range(count):
+            journal.binlog.group(form=form)
+        journal.row()
+    result = audit(journal)
+    assert ([], ["CONSISTENT"] * 2) == (result.broken, result.verdicts)
