@@ -14,7 +14,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from coordinates.audit import InstanceAudit
 from coordinates.block_codec import decode_block
-from coordinates.errors import BlockError, JournalError
+from coordinates.errors import BlockError
 from coordinates.facts import Fact, encode_facts
 from coordinates.journal import concatenate
 from streaming.schema import (
@@ -74,16 +74,6 @@ class KeyResult:
     facts: list[Fact] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
 
-    def merge(self, other: KeyResult) -> None:
-        """Append what later messages brought."""
-        self.blocks += other.blocks
-        self.records += other.records
-        self.findings += other.findings
-        self.observations += other.observations
-        self.cuts += other.cuts
-        self.facts += other.facts
-        self.dead_letters += other.dead_letters
-
     def add(self, output: AuditOutput) -> None:
         """Append what the audit of a run of records gave."""
         self.findings += output.findings
@@ -118,23 +108,11 @@ def audit_rows(
     read = [(row, _read(instance_id, row)) for row in ordered]
     if len({row.partition for row in ordered}) > 1:
         read.sort(key=lambda pair: _journal_place(pair[1]))
-    try:
-        return _absorb_all(_audit_of(saved, instance_id, disabled), read)
-    except JournalError:
-        # A block that can be read as such has a record that cannot, and the state is spoilt. Again
-        # from the state before, block by block, so that only that one is kept aside.
-        return _absorb_carefully(saved, instance_id, read, disabled)
-
-
-def _audit_of(saved: bytes | None, instance_id: str, disabled: frozenset[str]) -> InstanceAudit:
-    if saved is None:
-        return InstanceAudit(instance_id, disabled=disabled)
-    return InstanceAudit.from_bytes(saved)
-
-
-def _absorb_all(
-    audit: InstanceAudit, read: list[tuple[BlockRow, Block | str]]
-) -> tuple[bytes, KeyResult]:
+    audit = (
+        InstanceAudit(instance_id, disabled=disabled)
+        if saved is None
+        else InstanceAudit.from_bytes(saved)
+    )
     result = KeyResult()
     run: list[Block] = []
     length = 0
@@ -156,23 +134,6 @@ def _absorb_all(
         length += len(block)
     _absorb(audit, run, result)
     return audit.to_bytes(), result
-
-
-def _absorb_carefully(
-    saved: bytes | None,
-    instance_id: str,
-    read: list[tuple[BlockRow, Block | str]],
-    disabled: frozenset[str],
-) -> tuple[bytes, KeyResult]:
-    result = KeyResult()
-    for pair in read:
-        try:
-            saved, brought = _absorb_all(_audit_of(saved, instance_id, disabled), [pair])
-        except JournalError as error:
-            unread = (pair[0], str(error))
-            saved, brought = _absorb_all(_audit_of(saved, instance_id, disabled), [unread])
-        result.merge(brought)
-    return saved or b"", result
 
 
 def _journal_place(block: Block | str) -> tuple[int, int]:

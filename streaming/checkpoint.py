@@ -42,13 +42,14 @@ class Layout:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that it has either its old content or its new one, also after a crash."""
+    """Write a file so that it has either its old content or its new one, also after a crash.
+
+    As with Spark's own checkpoint files, a power cut is another matter: nothing is forced to disk.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
     temporary.replace(path)
 
 

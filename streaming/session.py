@@ -139,7 +139,10 @@ def start_session(settings: SessionSettings) -> SparkSession:
             interrupt = signal.getsignal(signal.SIGINT)
             with settings.log_file.open("ab") as log:
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                    conf, {"stdout": log, "stderr": subprocess.STDOUT}
+                    conf,
+                    # A signal for this process's group (timeout, a shell's kill) is not for the
+                    # JVM: without it nothing could be drained. It ends with its standard input.
+                    {"stdout": log, "stderr": subprocess.STDOUT, "start_new_session": True},
                 )
             context = SparkContext(conf=conf, gateway=gateway)
             # Spark takes the interrupt from the terminal for itself; whoever runs the job decides.
