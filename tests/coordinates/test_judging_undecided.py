@@ -1,0 +1,275 @@
+"""Missing evidence is UNDECIDED with its reason; and a finding says what a person can check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.journals import UUID_A, UUID_C, Journal, Record, audit
+from tests.support.rule_cases import apply, innodb, local, purging, replica, source
+
+Build = Callable[[], Journal]
+
+
+def with_row(change: Callable[[Record], object], **settings: object) -> Build:
+    """A source whose row is changed."""
+
+    def build() -> Journal:
+        journal = source(**settings)  # type: ignore[arg-type]
+        change(journal.row())
+        return journal
+
+    return build
+
+
+def plain() -> Journal:
+    journal = source()
+    journal.row()
+    return journal
+
+
+def without_status() -> Journal:
+    journal, _, _ = replica()
+    journal.row()
+    return journal
+
+
+def without_relay_log() -> Journal:
+    journal, _, _ = replica()
+    journal.row(replica_status=journal.replica_status(Read_Source_Log_Pos=4))
+    journal.records = [r for r in journal.records if r["kind"] != "relay"]
+    return journal
+
+
+def gtid_only() -> Journal:
+    journal, _, _ = replica()
+    table = [{"Channel_name": "", "Gtid_only": 1}]
+    journal.row(replica_status=journal.replica_status(), slave_master_info=table)
+    return journal
+
+
+def of_an_old_place() -> Journal:
+    journal = source(300)
+    local(journal.row())["binary_log_position"] = 457
+    return journal
+
+
+def list_that_changed() -> Journal:
+    journal = purging()
+    journal.row(
+        binary_logs=[{"name": "binlog.000001", "size": 9}],
+        binary_logs_again=[{"name": "binlog.000002", "size": 9}],
+    )
+    return journal
+
+
+def lag_that_may_settle() -> Journal:
+    journal = source(5)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3"
+    return journal
+
+
+def lag_that_stands_still() -> Journal:
+    journal = source(5)
+    for _ in range(2):
+        local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3"
+        journal.wait(20)
+    return journal
+
+
+def unexplained_while_a_relay_log_is_unseen() -> Journal:
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[0])
+    journal.row(replica_status=journal.replica_status())
+    journal.records = [r for r in journal.records if r["kind"] != "relay"]
+    return journal
+
+
+def anonymous_channel() -> Journal:
+    origin = Journal("s", UUID_C, 3).begin()
+    origin.binlog.group(None)
+    journal, relay, _ = replica(0)
+    journal.row(replica_status=journal.replica_status())
+    relay.copy(origin.binlog.groups[0])
+    journal.binlog.group(f"{UUID_C}:1", server_id=3)
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+def of_another_base() -> Journal:
+    journal = source()
+    local(journal.row())["binary_log_file"] = "other.000001"
+    return journal
+
+
+def drop_purged(row: Record) -> None:
+    """The row alone, with a GTID that only gtid_purged could explain."""
+    del row["gtid_purged"]
+    local(row)["gtid_executed"] = f"{UUID_A}:1-3,\n{UUID_C}:1"
+
+
+def drop_lsn(row: Record) -> None:
+    row["row"]["STORAGE_ENGINES"] = {}
+
+
+def drop_executed(row: Record) -> None:
+    local(row)["gtid_executed"] = "?"
+
+
+CASES: dict[str, tuple[str, Build, str, str]] = {
+    f"{rule}: {reason}": (rule, build, reason, scope)
+    for rule, build, reason, scope in [
+        ("executed_within_logged", with_row(drop_purged), "gtid_purged was not read", "instance"),
+        ("executed_within_logged", of_another_base, "up to the coordinate is unknown", "instance"),
+        ("executed_monotone", with_row(drop_executed), "could not be read", "instance"),
+        ("snapshot_position_within_file", of_another_base, "files of 'binlog'", "instance"),
+        ("snapshot_position_on_group_boundary", of_an_old_place, "older than", "instance"),
+        ("owned_disjoint_from_executed", plain, "was not read", "instance"),
+        ("gtid_table_within_executed", plain, "was not read", "instance"),
+        ("checkpoint_age_within_capacity", plain, "is unknown", "instance"),
+        ("binlog_files_form_range", plain, "was not read", "instance"),
+        ("lsn_grows_with_commits", with_row(drop_lsn), "no readable LSN", "instance"),
+        ("lsn_monotone", with_row(drop_lsn), "no readable LSN", "instance"),
+        ("purged_matches_oldest_file", list_that_changed, "changed while it was read", "instance"),
+        ("logged_eventually_executed", lag_that_may_settle, "time to settle", "instance"),
+        ("logged_eventually_executed", lag_that_stands_still, "stand still", "instance"),
+        ("executed_growth_explained", anonymous_channel, "without a GTID", "instance"),
+        (
+            "executed_growth_explained",
+            unexplained_while_a_relay_log_is_unseen,
+            "not seen completely",
+            "instance",
+        ),
+        ("exec_source_pos_within_read", without_relay_log, "begins further back", "channel"),
+        ("relay_position_on_written_boundary", without_relay_log, "no event", "channel"),
+        ("applied_relay_gtids_executed", without_status, "was not read", "channel"),
+        ("retrieved_matches_relay", without_status, "was not read", "channel"),
+        ("applied_within_flushed", without_status, "was not read", "channel"),
+        ("exec_source_pos_within_read", gtid_only, "GTID_ONLY", "channel"),
+        ("master_info_not_ahead_of_relay", gtid_only, "GTID_ONLY", "channel"),
+        ("relay_info_coordinates_paired", without_status, "was not read", "channel"),
+        ("master_info_flush_points", without_status, "was not read", "channel"),
+    ]
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_missing_evidence_is_undecided_with_its_reason(name: str):
+    """No finding under that name, no silence: the cut says why."""
+    rule, build, reason, scope = CASES[name]
+    result = audit(build())
+    assert rule not in result.broken
+    assert reason in result.undecided(scope)[rule]
+
+
+def test_commit_lag_over_a_default_bound_is_undecided():
+    """151 connections are a default, not what this server has."""
+    journal = source(3)
+    before = str(journal.executed)
+    journal.groups(400)
+    local(journal.row())["gtid_executed"] = before
+    result = audit(journal)
+    assert [] == result.broken
+    assert "max_connections" in result.undecided()["commit_lag_bounded"]
+
+
+def test_without_position_or_set_a_row_is_not_consistent():
+    """Whatever else holds, the heart of the row was not judged."""
+    for change in (drop_purged, lambda row: local(row).update(binary_log_file="other.000001")):
+        assert ["UNDECIDED"] == audit(with_row(change)()).verdicts
+
+
+def test_answers_without_a_row_are_operational_and_undecided():
+    """A refusal, a failure and a time-out are told by their own codes."""
+    journal = source()
+    errors = [
+        {"code": 1227, "message": "need BACKUP_ADMIN"},
+        {"code": 1142},
+        {"code": 3722, "column": "LOCAL", "message": "memory"},
+        {"timed_out": True},
+        {"unreachable": True},
+    ]
+    for number, error in enumerate(errors):
+        journal.record("log_status", collection_id=f"e{number}", error=error)
+    result = audit(journal)
+    assert [] == result.findings
+    assert ["refused", "refused", "failed", "missing", "missing"] == [
+        cut.answer for cut in result.cuts
+    ]
+    assert {"UNDECIDED"} == set(result.verdicts)
+    assert ["LOG_STATUS_REFUSED"] * 2 + ["LOG_STATUS_FAILED"] + ["LOG_STATUS_MISSING"] * 2 == [
+        code.value for code in result.codes
+    ]
+    assert "column LOCAL" in result.observations[2].text
+
+
+def test_a_row_that_trails_is_told_as_torn_and_stays_consistent():
+    """Stock servers do it under load; the observation warns who would use both as one point."""
+    journal = source(5)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3"
+    result = audit(journal)
+    assert ([], ["CONSISTENT"]) == (result.findings, result.verdicts)
+    [told] = result.observations
+    assert ("LOG_STATUS_TEAR", False, "c1") == (told.code.value, told.is_undecided, told.at)
+    assert f"by 2 ({UUID_A}:4-5)" in told.text
+    assert (2, f"{UUID_A}:1-5") == (result.cuts[0].commit_lag, result.cuts[0].journal_gtid_set)
+
+
+def test_a_finding_of_a_row_says_both_halves_and_where():
+    """Two accounts, where each stands, and the one GTID to look for."""
+    journal = source()
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-4"
+    [finding] = audit(journal).findings
+    assert (f"{UUID_A}:1-4", "gtid_executed of log_status") == (
+        finding.observed,
+        finding.observed_in,
+    )
+    assert (f"{UUID_A}:1-3", "binary log up to binlog.000001:1057") == (
+        finding.expected,
+        finding.expected_in,
+    )
+    assert (f"{UUID_A}:4", "c1", "c1") == (finding.witness, finding.at, finding.collection_id)
+    assert f"{UUID_A}:4 is executed, but neither logged up to binlog.000001:1057" in (
+        finding.sentence
+    )
+    assert ("a", None, journal.records[-1]["ts"], len(journal.records) - 1) == (
+        finding.instance_id,
+        finding.channel,
+        finding.ts,
+        finding.sequence,
+    )
+
+
+def test_a_finding_of_an_event_names_file_and_offset():
+    """What an operator seeks with mysqlbinlog."""
+    journal = source()
+    journal.records[-2]["log_pos"] += 19
+    [finding] = audit(journal).findings
+    at = journal.records[-2]["start"]
+    assert (f"binlog.000001:{at}", None) == (finding.at, finding.collection_id)
+    assert f"ends at {at + 65}, but its header says {at + 84}" in finding.sentence
+
+
+def test_a_finding_of_a_channel_names_it():
+    """Which of several channels it is."""
+    journal, relay, _ = replica()
+    east = journal.relay("east", "relay-east")
+    assert relay.end
+    row = journal.row()
+    row["row"]["REPLICATION"]["channels"][1]["relay_log_position"] = east.end - 1
+    [finding] = audit(journal).findings
+    assert ("relay_position_on_written_boundary", "east") == (finding.invariant, finding.channel)
+
+
+def test_a_value_that_failed_bounds_nothing_later():
+    """A wrong set is told once, and the next right one is not held against it."""
+    journal = source()
+    journal.row()
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-90"
+    innodb(journal.row())["LSN"] += 0
+    journal.groups(1).row()
+    result = audit(journal)
+    assert ["executed_within_logged"] == [f.invariant for f in result.findings]
+    assert ["CONSISTENT", "INCONSISTENT", "CONSISTENT", "CONSISTENT"] == result.verdicts
