@@ -116,8 +116,8 @@ LOGGED_EVENTUALLY_EXECUTED = register(
         ),
         undecided_when=(
             "no row is old enough yet, gtid_executed is not readable, or what was logged up to the"
-            " coordinates is not known. A semi-synchronous source may wait for its replica longer:"
-            " look at the wait first"
+            " coordinates is not known, or nothing logged behind the missing groups is executed"
+            " either: then commits wait, as on a source whose semi-synchronous replica is silent"
         ),
         sources=("WL#9452, F-2.2", "Percona Server issue PS-7873", "server bug 102175"),
         remedy=(
@@ -147,7 +147,8 @@ EXECUTED_GROWTH_EXPLAINED = register(
         ),
         undecided_when=(
             "server_uuid is not known, the relay logs of a channel were not seen completely (a gap,"
-            " observation began later), or there is no accepted row to compare with"
+            " observation began later), a channel brings groups without a GTID, to which the replica"
+            " may assign any UUID, or there is no accepted row to compare with"
         ),
         sources=("WL#2775, REQ-5", "WL#9211, F-1"),
         remedy=(
@@ -206,7 +207,8 @@ LSN_MONOTONE = register(
         ),
         undecided_when=(
             "the row has no readable LSN, or no row of this data lineage was accepted before; after"
-            " a clone or a restore that the journal tells, comparison begins anew"
+            " a clone or a restore that the journal tells, comparison begins anew. After a crash"
+            " only what was flushed, or else the checkpoint, bounds the LSN: redo in memory is gone"
         ),
         sources=("WL#9452, F-1.2.4", "MySQL manual: Redo Log; InnoDB Recovery"),
         remedy=(
@@ -232,7 +234,8 @@ LSN_GROWS_WITH_COMMITS = register(
         ),
         undecided_when=(
             "the row has no readable LSN, there is no accepted row before it, or the LSN stands"
-            " still and the executed set of one of the two rows was not accepted"
+            " still and the executed set of one of the two rows was not accepted or another engine"
+            " (MyRocks) keeps logs of its own"
         ),
         sources=("WL#9211, Design Summary: Clone GTID", "MySQL manual: Redo Log"),
         remedy=(

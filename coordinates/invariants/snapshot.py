@@ -60,8 +60,9 @@ SNAPSHOT_POSITION_ON_GROUP_BOUNDARY = register(
             " bug 32442772); a log cut inside a group ends torn."
         ),
         undecided_when=(
-            "the coordinate is not readable or not within the file, the journal has a gap there, or"
-            " the events around the place are no longer remembered"
+            "the coordinate is not readable or not within the file, the journal has a gap there, the"
+            " group around the place was not seen whole, or the events around it are no longer"
+            " remembered"
         ),
         sources=("WL#9452, F-3", "server bug 32442772"),
         remedy=(
@@ -120,7 +121,9 @@ COMMIT_LAG_BOUNDED = register(
             " flight: they are lost, or the set is an old one."
         ),
         undecided_when=(
-            "gtid_executed is not readable, or what was logged up to the coordinate is not known"
+            "gtid_executed is not readable, what was logged up to the coordinate is not known, or"
+            " more are missing than a server's default bound and neither max_connections nor"
+            " commit_lag_max was told"
         ),
         sources=(
             "WL#9452, F-2.2",
@@ -206,8 +209,9 @@ PURGED_MATCHES_OLDEST_FILE = register(
             " replicas groups that are gone, one too large refuses them groups that are there."
         ),
         undecided_when=(
-            "gtid_purged was not read, SHOW BINARY LOGS before and after it differ, or the"
-            " PREVIOUS_GTIDS of the oldest file was not observed"
+            "gtid_purged was not read, SHOW BINARY LOGS before and after it differ, a purge may lie"
+            " between the readings (the list was read once, or a purge lies between two rows"
+            " without lists), or the PREVIOUS_GTIDS of the oldest file was not observed"
         ),
         sources=("MySQL manual: gtid_purged", "MySQL manual: PURGE BINARY LOGS Statement"),
         remedy=(
@@ -325,7 +329,9 @@ EXEC_SOURCE_POS_WITHIN_READ = register(
         ),
         undecided_when=(
             "one of the two was not read, their base names differ (after a failover, old groups are"
-            " still being applied), or the channel is gtid_only and keeps no positions"
+            " still being applied), the channel is gtid_only and keeps no positions, or the relay"
+            " log was not observed and the channel may ask by GTID set: a new connection begins"
+            " further back than what is applied"
         ),
         sources=("WL#2775, Master_info and Relay_log_info",),
         remedy=(
