@@ -147,8 +147,8 @@ EXECUTED_GROWTH_EXPLAINED = register(
         ),
         undecided_when=(
             "server_uuid is not known, the relay logs of a channel were not seen completely (a gap,"
-            " observation began later), a channel brings groups without a GTID, to which the replica"
-            " may assign any UUID, or there is no accepted row to compare with"
+            " observation began later), a channel brings groups without a GTID, to which the"
+            " replica may assign any UUID, or there is no accepted row to compare with"
         ),
         sources=("WL#2775, REQ-5", "WL#9211, F-1"),
         remedy=(

@@ -60,8 +60,8 @@ SNAPSHOT_POSITION_ON_GROUP_BOUNDARY = register(
             " bug 32442772); a log cut inside a group ends torn."
         ),
         undecided_when=(
-            "the coordinate is not readable or not within the file, the journal has a gap there, the"
-            " group around the place was not seen whole, or the events around it are no longer"
+            "the coordinate is not readable or not within the file, the journal has a gap there,"
+            " the group around the place was not seen whole, or the events around it are no longer"
             " remembered"
         ),
         sources=("WL#9452, F-3", "server bug 32442772"),
@@ -494,8 +494,8 @@ MASTER_INFO_FLUSH_POINTS = register(
         scope="T",
         severity=Severity.WARNING,
         claim=(
-            "While the receiver is stopped, the stored source coordinate is the one it had read when"
-            " it stopped."
+            "While the receiver is stopped, the stored source coordinate is the one it had read"
+            " when it stopped."
         ),
         why=(
             "A stop forces the receiver's positions into the repository. The other flush points of"
