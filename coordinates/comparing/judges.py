@@ -156,11 +156,10 @@ def judge_purged(said: ChannelSaid, case: Case) -> Answer:
         return []
     if said.has is None:
         return Undecided("not everything that the replica has executed or retrieved is known")
-    present = next(source.states_from(ts), None)
-    if present is None:
+    if next(source.states_from(ts), None) is None:
         return Waiting(NOT_REACHED)
     before = source.state_until(ts)
-    if before is None or before.lineage != present.lineage or before.row_ts is None:
+    if before is None or before.row_ts is None:
         return []
     if before.purged is None:
         return Undecided("gtid_purged of the source is not known")

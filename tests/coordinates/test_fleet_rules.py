@@ -77,6 +77,40 @@ class TestReceivedWithinSourceLogged:
         source.status(f"{A}:1-4")
         assert names(audit(source, replica)) == []
 
+    def test_what_the_source_has_executed_without_a_group_counts(self):
+        """Its row shows what stands in no file; after RESET that is over."""
+        source, replica = fleet_of_two()
+        source.status(f"{A}:1-4")
+        replica.status("", replica.says(source, f"{A}:1-4"))
+        source.status(f"{A}:1-4")
+        assert names(audit(source, replica)) == []
+        source.reset()
+        source.log(f"{A}:1")
+        source.status(f"{A}:1")
+        replica.follow(source)
+        replica.status("", replica.says(source, f"{A}:1:4"))
+        source.status(f"{A}:1")
+        assert names(audit(source, replica)) == ["received_within_source_logged"]
+
+    def test_a_crash_before_the_sources_first_row_leaves_it_undecided(self):
+        """What the source had at the time of the replica's row was never told in full."""
+        clock = Clock()
+        source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+        source.boot()
+        source.open_file()
+        source.log(f"{A}:1", f"{A}:2")
+        replica.boot()
+        replica.follow(source)
+        replica.status("", replica.says(source, f"{A}:1-2"))
+        source.boot()
+        source.end_file(end_of(1))
+        source.open_file(f"{A}:1")
+        source.status(f"{A}:1")
+        source.time()
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("received_within_source_logged" in o.text for o in output.observations)
+
     def test_foreign_gtids_are_not_judged_here(self):
         """Only the source's own UUID counts."""
         source, replica = fleet_of_two()
@@ -261,6 +295,23 @@ class TestNoErrantGtids:
         a.status(f"{A}:1")
         assert names(audit(a, b, r)) == ["no_errant_gtids"]
 
+    @pytest.mark.parametrize(("executed", "is_broken"), [("1-4", False), ("1-5", True)])
+    def test_a_replica_ahead_of_a_lagging_new_source(self, executed, is_broken):
+        """What the new source is still to receive from its own source is known there."""
+        source, replica = fleet_of_two(groups=4)
+        lagging = Journal(source.clock, "l", C, 3)
+        lagging.boot()
+        lagging.open_file()
+        lagging.follow(source)
+        lagging.log(f"{A}:1", f"{A}:2", server_id=1)
+        lagging.status(f"{A}:1-2", lagging.says(source, f"{A}:1-2"))
+        replica.follow(lagging)
+        replica.status(f"{A}:{executed}", replica.says(lagging))
+        for journal, gtids in ((lagging, "1-2"), (source, "1-4")):
+            journal.status(f"{A}:{gtids}", *([journal.says(source)] if journal is lagging else []))
+        output = audit(source, lagging, replica)
+        assert names(output) == (["no_errant_gtids"] if is_broken else [])
+
     def test_own_writes_in_a_ring_are_on_their_way(self):
         """Two instances that follow each other: each may be ahead by its own writes."""
         source, replica = fleet_of_two()
@@ -400,6 +451,32 @@ class TestSourceCoordinateValid:
         assert [f.collection_id for f in output.findings] == ["c2"]
         assert any("was not observed" in o.text for o in output.observations)
 
+    def test_behind_a_gap_nothing_is_beyond_the_end(self):
+        """The file may have grown unseen."""
+        source, replica = fleet_of_two()
+        source.gap()
+        fields = {"read_source_log_file": "s-bin.000001", "read_source_log_pos": end_of(9)}
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("source_coordinate_valid" in o.text for o in output.observations)
+
+    def test_events_of_a_group_that_was_seen_in_part_are_undecided(self):
+        """Whether the group ended in the unseen stretch is not known."""
+        source, replica = fleet_of_two()
+        source.event(EVENT_LENGTH)
+        source.gap()
+        source.position += 500
+        source.log(f"{A}:9")
+        place = end_of(3) + EVENT_LENGTH
+        fields = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": place}
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
+        source.status(f"{A}:1-9")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("source_coordinate_valid" in o.text for o in output.observations)
+
     def test_another_base_name_is_undecided(self):
         """The channel may still tell of a source of before."""
         source, replica = fleet_of_two()
@@ -466,14 +543,26 @@ class TestPurgedNotNeeded:
         assert names(audit(source, replica)) == []
 
     def test_unknown_purged_set_is_undecided(self):
-        """Missing evidence is told."""
+        """Missing evidence is told, once."""
         source, replica = fleet_of_two()
-        source.status(f"{A}:1-3", purged=None)
-        replica.status(f"{A}:1-3", replica.says(source))
+        for _ in range(3):
+            source.status(f"{A}:1-3", purged=None)
+            replica.status(f"{A}:1-3", replica.says(source))
         source.status(f"{A}:1-3", purged=None)
         output = audit(source, replica)
         assert names(output) == []
-        assert any("gtid_purged of the source is not known" in o.text for o in output.observations)
+        reason = "gtid_purged of the source is not known"
+        assert sum(reason in o.text for o in output.observations) == 1
+
+    def test_reset_of_the_source_ends_what_it_purged(self):
+        """A replica that begins anew with it needs nothing of before."""
+        source, replica = fleet_of_two()
+        source.status(f"{A}:1-3", purged=f"{A}:1-3")
+        source.reset()
+        replica.follow(source)
+        replica.status("", replica.says(source))
+        source.status("")
+        assert names(audit(source, replica)) == []
 
 
 class TestServerUuidUnique:
@@ -579,6 +668,17 @@ class TestGtidOriginAgreement:
         source.status(f"{A}:1-3")
         assert names(audit(source, replica)) == []
 
+    def test_an_empty_group_in_place_of_the_sources(self):
+        """The relay log has the source's group, so what was retrieved is right."""
+        source, replica = fleet_of_two()
+        replica.receive(source, (1, f"{A}:1"))
+        replica.commit_times = {f"{A}:1": 9}
+        replica.log(f"{A}:1")
+        replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert set(names(output)) == {"gtid_origin_agreement"}
+
     def test_three_instances_make_pairs(self):
         """Each pair that disagrees is told once, however many GTIDs."""
         source, replica = fleet_of_two()
@@ -675,11 +775,13 @@ class TestRelayMirrorsSource:
 
     def test_an_older_group_again(self):
         """Only a new connection may go back; what follows is judged as before."""
-        for connects in (False, True):
+        for connects in ("", "reconnect", "boot"):
             source, replica = fleet_of_two(groups=5)
             replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"), (3, f"{A}:3"))
-            if connects:
+            if connects == "reconnect":
                 replica.administer("reconnect")
+            elif connects:
+                replica.boot()
             replica.receive(source, (2, f"{A}:2"))
             replica.receive(source, (4, f"{A}:4"), (5, f"{A}:5"))
             output = self.row(source, replica, f"{A}:1-5")
@@ -751,7 +853,7 @@ class TestRelayMirrorsSource:
         assert names(self.row(source, replica)) == ["relay_mirrors_source"]
 
     def test_groups_that_a_crash_took_back_were_queued_rightly(self):
-        """They were the source's when they were queued."""
+        """They were the source's when queued; what was not queued then cannot come any more."""
         source, replica = fleet_of_two()
         replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"), (3, f"{A}:3"))
         source.boot()
@@ -761,6 +863,17 @@ class TestRelayMirrorsSource:
         replica.status(f"{A}:1-3", replica.says(source, f"{A}:1"))
         source.status(f"{A}:1")
         assert "relay_mirrors_source" not in names(audit(source, replica))
+        source, replica = fleet_of_two()
+        replica.receive(source, (1, f"{A}:1"))
+        source.boot()
+        source.end_file(end_of(1))
+        source.open_file(f"{A}:1")
+        source.log(f"{A}:4")
+        source.status(f"{A}:1:4")
+        replica.receive(source, (1, f"{A}:4"), file=2)
+        replica.status(f"{A}:1", replica.says(source, f"{A}:1:4"))
+        source.status(f"{A}:1:4")
+        assert names(audit(source, replica)) == []
 
 
 class TestClones:
@@ -816,6 +929,27 @@ class TestClones:
         if is_broken:
             assert output.findings[0].channel == ""
             assert output.findings[0].witness == f"{A}:4"
+
+    def test_groups_behind_the_position_that_the_clone_has_are_passed_over(self):
+        """A position too early is told of itself, and the resumption is right."""
+        output = audit(*self.clone(end_of(2), f"{A}:1-3", first=4))
+        assert names(output) == ["clone_coordinates_equal_donor"]
+
+    def test_a_clone_that_follows_another_source_resumes_elsewhere(self):
+        """Where it goes on in other logs, the donor's do not tell."""
+        donor, recipient = self.clone(end_of(3), f"{A}:1-3")
+        other = Journal(donor.clock, "o", C, 3)
+        other.boot()
+        other.open_file()
+        other.log(f"{C}:1")
+        recipient.follow(other)
+        recipient.receive(other, (1, f"{C}:1"))
+        rows = [f for f in recipient.facts if f.body.get("clone_status")]
+        status = rows[-1].body["clone_status"]
+        recipient.status(f"{A}:1-3", recipient.says(other), clone_status=status)
+        for journal in (donor, other):
+            journal.status(f"{A}:1-5")
+        assert names(audit(donor, recipient, other)) == []
 
     def test_an_unknown_donor_is_undecided(self):
         """The clone is told of, and nothing is said against it."""
@@ -890,6 +1024,22 @@ def test_sources_are_found_by_uuid_as_well():
     lone.status(f"{A}:1-3", lone.says(source, f"{A}:1-9"))
     source.status(f"{A}:1-3")
     assert names(audit(lone, source)) == ["received_within_source_logged"]
+
+
+def test_a_uuid_means_who_has_it_at_that_time():
+    """An instance that had it before, with another data directory, is not meant."""
+    source, _ = fleet_of_two()
+    former = Journal(source.clock, "former", A, 9)
+    former.boot()
+    former.uuid = B
+    former.boot(data_lineage=1)
+    lone = Journal(source.clock, "r2", C, 3)
+    lone.boot()
+    lone.status(f"{A}:1-3", lone.says(source, f"{A}:1-9"))
+    source.status(f"{A}:1-3")
+    former.time()
+    found = names(audit(former, lone, source))
+    assert "received_within_source_logged" in found
 
 
 def test_the_topology_is_told():
