@@ -157,7 +157,7 @@ class Demo:
         self._job_stop = threading.Event()
         self._job_error: Exception | None = None
         self._validator: CollectionValidator | None = None
-        self._newest: CollectionValidation | None = None
+        self._telling: CollectionValidation | None = None
         self._rounds = 0
         self._is_complete = False
 
@@ -266,7 +266,7 @@ class Demo:
     def _validate(self, cuts: list[Cut]) -> CollectionValidation:
         assert self._validator is not None
         validation = self._validator.validate(cuts)
-        self._newest = validation
+        self._telling = results.most_telling(self._telling, validation)
         self._rounds += 1
         counts = validation.statistics
         self._progress.done(
@@ -303,7 +303,7 @@ class Demo:
             self._directory / results.TABLES,
             title=f"a simulated fleet, seed {self._scenario.seed}{fault}",
             totals={"events": int(self._metrics.get("records", 0))},
-            validation=self._newest,
+            validation=self._telling,
             data_docs=None if docs is None else str(docs.relative_to(self._directory.resolve())),
         )
         if not self._is_complete:

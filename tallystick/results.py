@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coordinates.verdict import Verdict
+from coordinates.verdict import Observation, ObservationCode, Verdict
 from expectations.report import Edge, ReportData, report_json
 from tallystick.errors import MisuseError
 
@@ -72,19 +72,29 @@ def outcome_of_tables(
 
     cuts = sinks.read_cuts(tables)
     validations = sinks.read_validations(tables)
+    doubts = [
+        _doubt(
+            f"Great Expectations leaves collection {row['collection_id']!r} undecided"
+            + (f": {row['reason']}" if row["reason"] else ""),
+            row["collection_id"],
+            row["ts"],
+        )
+        for row in validations
+        if row["verdict"] == Verdict.UNDECIDED.value
+    ]
     data = ReportData(
         generated_at=datetime.now(timezone.utc),
         title=title,
         collections=by_collection(cuts),
         findings=sinks.read_findings(tables),
-        observations=sinks.read_observations(tables),
+        observations=[*sinks.read_observations(tables), *doubts],
         topology=edges(cuts),
         totals=totals or {},
         validation=validation,
         data_docs=data_docs,
     )
-    said = (Verdict(row["verdict"]) for row in validations if row["reason"] != "no validator")
-    return Outcome(data, _merge(data.verdict, said))
+    said = (Verdict(row["verdict"]) for row in validations)
+    return Outcome(data, Verdict.merge([data.verdict, *said]))
 
 
 def outcome_of_replay(result: AuditResult, title: str) -> Outcome:
@@ -147,8 +157,44 @@ def write_report(outcome: Outcome, directory: Path) -> Path:
 
 def doubted(outcome: Outcome) -> Outcome:
     """The outcome of a run that did not read all there was: it cannot be CONSISTENT."""
-    return Outcome(outcome.data, _merge(outcome.verdict, [Verdict.UNDECIDED]))
+    seen = outcome.data.observations
+    doubt = _doubt("the audit did not read the whole journal in time", None, 0)
+    data = replace(outcome.data, observations=[*seen, doubt])
+    return Outcome(data, Verdict.merge([outcome.verdict, Verdict.UNDECIDED]))
 
 
-def _merge(verdict: Verdict, others: Iterable[Verdict]) -> Verdict:
-    return Verdict.merge([verdict, *others])
+def most_telling(
+    known: CollectionValidation | None, new: CollectionValidation
+) -> CollectionValidation:
+    """The validation that a report shows: the gravest, the newest of equals."""
+    if known is None or Verdict.merge([known.verdict, new.verdict]) is new.verdict:
+        return new
+    return known
+
+
+def collection_to_show(tables: Path) -> str | None:
+    """The collection whose validation a report shows, by the verdicts of the run."""
+    from streaming import sinks
+
+    telling: dict[str, Any] | None = None
+    for row in sinks.read_validations(tables):
+        if telling is None or Verdict.merge(
+            Verdict(each["verdict"]) for each in (telling, row)
+        ) is Verdict(row["verdict"]):
+            telling = row
+    return None if telling is None else str(telling["collection_id"])
+
+
+def _doubt(text: str, collection_id: str | None, ts: int) -> Observation:
+    return Observation(
+        code=ObservationCode.COMPARISON_UNDECIDED,
+        instance_id="",
+        channel=None,
+        at=collection_id or "the end",
+        text=text,
+        is_undecided=True,
+        collection_id=collection_id,
+        epoch=0,
+        sequence=0,
+        ts=ts,
+    )

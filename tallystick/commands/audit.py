@@ -92,7 +92,7 @@ class _Audit:
         self._history_ends = history_ends
         self._json = json
         self._run_directory = settings.directory.absolute() / "audit"
-        self._newest: CollectionValidation | None = None
+        self._telling: CollectionValidation | None = None
         self._findings = 0
         self._values: Mapping[str, float] = {}
         self._error: Exception | None = None
@@ -183,8 +183,10 @@ class _Audit:
             self._error = error
 
     def _validate(self, cuts: list[Cut]) -> CollectionValidation:
+        from tallystick import results
+
         validation = self._validator.validate(cuts)
-        self._newest = validation
+        self._telling = results.most_telling(self._telling, validation)
         self._progress.done(
             f"collection {validation.collection_id}: {len(cuts)} rows, {validation.verdict.value}"
         )
@@ -214,7 +216,7 @@ class _Audit:
             self._run_directory / results.TABLES,
             title=f"{self._settings.topic_prefix}.journal at {self._settings.bootstrap_servers}",
             totals={"events": int(self._values.get("records", 0))},
-            validation=self._newest,
+            validation=self._telling,
             data_docs=None
             if docs is None
             else str(docs.relative_to(self._run_directory.resolve())),

@@ -86,7 +86,7 @@ def report(
 ) -> None:
     """Render the report of a run from its tables, and sum it up.
 
-    Great Expectations looks at the newest collection once more. Exit status as of the run.
+    Great Expectations looks once more at the collection that tells most. Exit status as of the run.
     """
     from expectations.validate import CollectionValidator
     from tallystick import results
@@ -96,14 +96,13 @@ def report(
     results.require_tables(tables)
     with terminal.progress("reading the tables"):
         outcome = results.outcome_of_tables(tables, title=str(directory))
-        collections = outcome.data.collections
+        shown = results.collection_to_show(tables)
+        validated = [rows for rows in outcome.data.collections if rows[0].collection_id == shown]
         docs = directory / results.DATA_DOCS / "site" / "index.html"
         outcome = results.outcome_of_tables(
             tables,
             title=str(directory),
-            validation=CollectionValidator().validate(list(collections[-1]))
-            if collections
-            else None,
+            validation=CollectionValidator().validate(validated[0]) if validated else None,
             data_docs=str(docs.relative_to(directory)) if docs.exists() else None,
         )
         page = results.write_report(outcome, directory)

@@ -110,7 +110,7 @@ def test_a_signal_leaves_no_process_behind(tmp_path, said, number):
     """Ctrl-C while Spark starts, SIGTERM in the middle: the shell's exit code, nothing running."""
     process = subprocess.Popen(
         COMMAND, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
+        text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stderr is not None
@@ -122,7 +122,8 @@ def test_a_signal_leaves_no_process_behind(tmp_path, said, number):
     else:
         pytest.fail(f"the demonstration ended before it said {said!r}: {heard}")
     assert len(processes_in(tmp_path)) > 0
-    process.send_signal(number)
+    # To the whole group, as a terminal's Ctrl-C and `timeout` do.
+    os.killpg(process.pid, number)
     out, err = process.communicate(timeout=DEADLINE_S)
     assert (128 + number, "") == (process.returncode, out), err
     assert "Traceback" not in err
