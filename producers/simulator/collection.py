@@ -1,8 +1,8 @@
 """One instance's answer to a collection: what is read beside log_status, the locks, the row.
 
 The statements are read at separate moments in the order that errs to the safe side; log_status
-itself is one moment, under locks. Within the answer nothing else happens on the instance between
-the first lock and the end of the record.
+itself is one moment, under the locks of ``log_status_query``. Within the answer nothing else
+happens on the instance between the first lock and the end of the record.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinates.journal import RecordType
+from producers.simulator.log_status_query import LogStatusQuery
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
@@ -19,17 +20,9 @@ LATENCY_US = (300, 6_000)
 RANK_US = 20_000
 """Sources are asked this much later than their replicas."""
 _STATEMENT_US = (100, 900)
-_LOCK_US = 3
-_LEAVE_US = 20
 
 ER_TABLEACCESS_DENIED = 1142
 ER_SPECIFIC_ACCESS_DENIED = 1227
-ER_UNABLE_TO_COLLECT_LOG_STATUS = 3722
-_COLUMN_RESOURCES = {
-    "LOCAL": "binlog",
-    "REPLICATION": "channel:",
-    "STORAGE_ENGINES": "engine:InnoDB",
-}
 
 
 def request(fleet: Fleet, collection_id: str, requested_at: int) -> None:
@@ -92,9 +85,7 @@ def _then(fleet: Fleet, instance: Instance, step: Any, body: dict[str, Any]) -> 
 
 def _go_on(fleet: Fleet, instance: Instance, step: Any, body: dict[str, Any]) -> None:
     if not instance.is_running:
-        body = {key: body[key] for key in ("collection_id", "requested_at")}
-        body["error"] = {"unreachable": True}
-        _write(fleet, instance, body)
+        _write_error(fleet, instance, body, {"unreachable": True})
         return
     step(fleet, instance, body)
 
@@ -102,30 +93,37 @@ def _go_on(fleet: Fleet, instance: Instance, step: Any, body: dict[str, Any]) ->
 def _read_log_status(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
     denied = _denial(instance)
     if denied is not None:
-        answer = {key: body[key] for key in ("collection_id", "requested_at")}
-        answer["error"] = denied
-        _write(fleet, instance, answer)
+        _write_error(fleet, instance, body, denied)
         return
-    locks = _Locks(fleet, instance, body["collection_id"])
-    resources = locks.enter()
-    failed = instance.fail_column
-    instance.fail_column = None
-    for resource in resources:
-        if failed is not None and resource.startswith(_COLUMN_RESOURCES[failed]):
-            locks.write("error", resource)
-            break
-        locks.write("collect", resource)
-    if failed is not None:
-        locks.leave(resources)
-        answer = {key: body[key] for key in ("collection_id", "requested_at")}
-        answer["error"] = {
-            "code": ER_UNABLE_TO_COLLECT_LOG_STATUS,
-            "message": f"Unable to collect information for column '{failed}': out of memory",
-            "column": failed,
-        }
-        _write(fleet, instance, answer)
+    LogStatusQuery(
+        fleet,
+        instance,
+        body["collection_id"],
+        on_row=lambda row: _write_with_row(fleet, instance, body, row),
+        on_error=lambda error: _write_error(fleet, instance, body, error),
+    ).begin()
+
+
+def query(fleet: Fleet, instance: Instance, collection_id: str) -> None:
+    """Another client session reads the table, and nothing beside it."""
+    body: dict[str, Any] = {"collection_id": collection_id, "requested_at": fleet.now}
+    denied = _denial(instance)
+    if denied is not None:
+        _publish(fleet, instance, {**body, "error": denied})
         return
-    body["row"] = log_status_row(instance)
+    LogStatusQuery(
+        fleet,
+        instance,
+        collection_id,
+        on_row=lambda row: _publish(fleet, instance, {**body, "row": row}),
+        on_error=lambda error: _publish(fleet, instance, {**body, "error": error}),
+    ).begin()
+
+
+def _write_with_row(
+    fleet: Fleet, instance: Instance, body: dict[str, Any], row: dict[str, Any]
+) -> None:
+    body["row"] = row
     body["gtid_owned"] = _gtid_owned(instance)
     body["prepared_xa"] = ",".join(
         f"{group.sid}:{group.gno}" for group in instance.prepared_xa if group.sid is not None
@@ -144,95 +142,24 @@ def _read_log_status(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> 
     if instance.clone_status is not None:
         body["clone_status"] = instance.clone_status
     _write(fleet, instance, body)
-    locks.leave(resources)
+
+
+def _write_error(
+    fleet: Fleet, instance: Instance, body: dict[str, Any], error: dict[str, Any]
+) -> None:
+    answer = {key: body[key] for key in ("collection_id", "requested_at")}
+    _write(fleet, instance, {**answer, "error": error})
 
 
 def _write(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
     instance.is_collecting = False
+    _publish(fleet, instance, body)
+
+
+def _publish(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
     changed = fleet.hooks.on_row(fleet, instance, body)
     if changed is not None:
         instance.journal.fact(RecordType.LOG_STATUS, changed)
-
-
-class _Locks:
-    """The steps of one collection inside the server, in the order of WL#9452."""
-
-    def __init__(self, fleet: Fleet, instance: Instance, collection_id: str) -> None:
-        self._fleet = fleet
-        self._instance = instance
-        self._collection_id = collection_id
-        self._session = 40 + fleet.rng.randrange(8)
-
-    def enter(self) -> list[str]:
-        """Take all locks; the resources that are collected, in lock order."""
-        resources = [
-            *(f"channel:{c.name}" for c in self._instance.channels.values() if c.is_configured),
-            "binlog",
-            "gtid_state",
-            "engine:InnoDB",
-        ]
-        self.write("enter")
-        self.write("lock", "LOCK_collect_instance_log")
-        self.write("lock", "channel_map")
-        self.write("lock", "LOCK_plugin")
-        self.write("unlock", "LOCK_plugin")
-        for resource in resources:
-            self.write("lock", resource)
-        return resources
-
-    def leave(self, resources: list[str]) -> None:
-        """Release all locks in reverse order."""
-        for resource in reversed(resources):
-            self.write("unlock", resource)
-        self.write("unlock", "channel_map")
-        self.write("unlock", "LOCK_collect_instance_log")
-        self.write("leave")
-        self._instance.blocked_until = self._instance.journal.tick(_LEAVE_US)
-
-    def write(self, step: str, resource: str | None = None) -> None:
-        """One step."""
-        fleet, instance = self._fleet, self._instance
-        if not fleet.hooks.on_collect_step(fleet, instance, self._collection_id, step, resource):
-            return
-        if not fleet.scenario.lock_steps:
-            return
-        instance.journal.tick(_LOCK_US)
-        body: dict[str, Any] = {
-            "collection_id": self._collection_id,
-            "session": self._session,
-            "step": step,
-        }
-        if resource is not None and step != "error":
-            body["resource"] = resource
-        instance.journal.fact(RecordType.COLLECTION, body)
-
-
-def log_status_row(instance: Instance) -> dict[str, Any]:
-    """The row of performance_schema.log_status at this moment."""
-    local: dict[str, Any] = {"gtid_executed": instance.executed.server_text()}
-    if instance.log_bin:
-        local["binary_log_file"], local["binary_log_position"] = instance.binlog.position
-    return {
-        "SERVER_UUID": instance.server_uuid,
-        "LOCAL": local,
-        "REPLICATION": {
-            "channels": [
-                {
-                    "channel_name": channel.name,
-                    "relay_log_file": channel.flushed[0],
-                    "relay_log_position": channel.flushed[1],
-                }
-                for channel in instance.channels.values()
-                if channel.is_configured
-            ]
-        },
-        "STORAGE_ENGINES": {
-            "InnoDB": {
-                "LSN": instance.innodb.lsn,
-                "LSN_checkpoint": instance.innodb.checkpoint,
-            }
-        },
-    }
 
 
 def _denial(instance: Instance) -> dict[str, Any] | None:

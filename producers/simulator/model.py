@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, format_log_file_name
 from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.latches import Latches
+from producers.simulator.storage_engines import Handlerton, compiled_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from producers.simulator.commit_zone import CommitZone
     from producers.simulator.gtid_persister import GtidPersister
     from producers.simulator.journal_writer import JournalWriter
+    from producers.simulator.log_status_query import LogStatusQuery
 
 BodyEvent = tuple[int, int, int, int]
 """An event inside a group: type code, ``QueryVerb``, length, checksum."""
@@ -301,6 +304,16 @@ class Pending:
     """Of the commit zone; 0 without one."""
 
 
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """Where one collection fails with 3722."""
+
+    at: str
+    """``instantiate``: before anything but the map is locked; ``collect``: with all locks held."""
+    resource: str
+    """As in the journal's lock steps."""
+
+
 @dataclass(slots=True, eq=False)
 class Instance:
     """One running server.
@@ -352,8 +365,14 @@ class Instance:
     """Row of performance_schema.clone_status once a clone was made here."""
     is_collecting: bool = False
     """Whether a collector reads here: it asks one instance one collection after the other."""
-    fail_column: str | None = None
-    """Column that the next collection cannot collect (3722)."""
+    out_of_memory: OutOfMemory | None = None
+    """Where the next collection gets no memory."""
+    latches: Latches = field(default_factory=Latches)
+    """What a collection holds."""
+    waiting_queries: list[LogStatusQuery] = field(default_factory=list)
+    """Sessions that wait for LOCK_collect_instance_log, oldest first."""
+    storage_engines: dict[str, Handlerton] = field(default_factory=compiled_in)
+    """Installed and ready plugins, in the order in which they are listed."""
     relay_log_recovery: bool = True
     max_binlog_size: int = 1 << 30
     log_bin: bool = True

@@ -16,7 +16,7 @@ from producers.simulator import (
     workload,
 )
 from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import Group, GroupKind
+from producers.simulator.model import Group, GroupKind, OutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -369,7 +369,8 @@ def _change_to_filtered(fleet: Fleet, channel: Channel, ids: tuple[int, ...]) ->
 
 def _refuse(fleet: Fleet, instance: Instance, refusal: str) -> None:
     if refusal == "fail":
-        instance.fail_column = fleet.rng.choice(("LOCAL", "STORAGE_ENGINES"))
+        resource = fleet.rng.choice(("binlog", "engine:InnoDB"))
+        instance.out_of_memory = OutOfMemory("collect", resource)
     else:
         instance.privileges = refusal
 

@@ -1,11 +1,17 @@
 """The collection protocol: lock order, errors, what is frozen, what is read when."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinates.gtid import GtidSet
 from coordinates.journal import RecordType
+from producers.simulator import collection
 from producers.simulator.engine import Fleet, simulate
+from producers.simulator.hooks import FaultHooks
+from producers.simulator.model import Instance, OutOfMemory
 from producers.simulator.scenario import Scenario
+from producers.simulator.storage_engines import Handlerton
 from tests.support.simulated_journal import Record, facts, records
 
 
@@ -15,6 +21,11 @@ def steps(journal: list[Record], collection_id: str) -> list[tuple[str, str | No
         for body in facts(journal, RecordType.COLLECTION)
         if body["collection_id"] == collection_id
     ]
+
+
+def multi_source() -> tuple[Fleet, Instance]:
+    fleet = Fleet(Scenario(seed=1, topology="multi_source"))
+    return fleet, fleet.instances["hub"]
 
 
 def hub_journal(**options: object) -> list[Record]:
@@ -74,14 +85,16 @@ def test_state_is_short() -> None:
             assert record.ts - entered[key] < 1_000
 
 
-@pytest.mark.parametrize(
-    ("column", "failing"),
-    [("LOCAL", "binlog"), ("REPLICATION", "channel:a"), ("STORAGE_ENGINES", "engine:InnoDB")],
-)
-def test_a_failing_column_ends_the_collection_and_releases_all(column: str, failing: str) -> None:
+RESOURCES = ["channel:a", "channel:b", "binlog", "gtid_state", "engine:InnoDB"]
+COLUMNS = ["REPLICATION", "REPLICATION", "LOCAL", "LOCAL", "STORAGE_ENGINES"]
+FAILING = list(zip(COLUMNS, RESOURCES, strict=True))
+
+
+@pytest.mark.parametrize(("column", "failing"), FAILING)
+def test_a_failing_resource_ends_the_collection_and_releases_all(column: str, failing: str) -> None:
     """3722 names the column; the locks are released in reverse all the same; no row."""
-    fleet = Fleet(Scenario(seed=1, topology="multi_source"))
-    fleet.instances["hub"].fail_column = column
+    fleet, hub = multi_source()
+    hub.out_of_memory = OutOfMemory("collect", failing)
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
     answer = facts(journal, RecordType.LOG_STATUS)[0]
@@ -90,13 +103,136 @@ def test_a_failing_column_ends_the_collection_and_releases_all(column: str, fail
     assert f"'{column}'" in answer["error"]["message"]
     taken = [resource for step, resource in steps(journal, "c") if step == "lock"]
     released = [resource for step, resource in steps(journal, "c") if step == "unlock"]
-    assert sorted(taken, key=str) == sorted(released, key=str)
-    assert released[1:] == [r for r in reversed(taken) if r != "LOCK_plugin"]
+    assert ["LOCK_collect_instance_log", "channel_map", "LOCK_plugin", *RESOURCES] == taken
+    assert ["LOCK_plugin", *(r for r in reversed(taken) if r != "LOCK_plugin")] == released
     collected = [resource for step, resource in steps(journal, "c") if step == "collect"]
-    assert failing not in collected
+    assert RESOURCES[: RESOURCES.index(failing)] == collected
+    assert not hub.latches.held
     fleet.collect("d", 2)
     again = records(fleet.advance(fleet.start_ts + 2_000_000)["hub"])
     assert "row" in facts(again, RecordType.LOG_STATUS)[0]
+
+
+@pytest.mark.parametrize(("column", "failing"), FAILING)
+def test_a_wrapper_that_cannot_be_made_ends_the_collection_before_it_locks(
+    column: str, failing: str
+) -> None:
+    """Only the two outer locks were taken, and LOCK_plugin if engines were listed already."""
+    fleet, hub = multi_source()
+    hub.out_of_memory = OutOfMemory("instantiate", failing)
+    fleet.collect("c", 1)
+    journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
+    error = facts(journal, RecordType.LOG_STATUS)[0]["error"]
+    named = "STORAGE_ENGINE" if column == "STORAGE_ENGINES" else column
+    message = f"Unable to collect information for column '{named}': failed to instantiate resources"
+    assert {"code": 3722, "column": named, "message": message} == error
+    plugins = [("lock", "LOCK_plugin"), ("unlock", "LOCK_plugin")]
+    assert [
+        ("enter", None),
+        ("lock", "LOCK_collect_instance_log"),
+        ("lock", "channel_map"),
+        *(plugins if failing.startswith("engine:") else []),
+        ("error", None),
+        ("unlock", "channel_map"),
+        ("unlock", "LOCK_collect_instance_log"),
+        ("leave", None),
+    ] == steps(journal, "c")
+    assert not hub.latches.held
+
+
+class QueryMeanwhile(FaultHooks):
+    """Another session reads the table while a collection has all its locks."""
+
+    def __init__(self) -> None:
+        self.waited = 0
+
+    def on_collect_step(
+        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+    ) -> bool:
+        if collection_id == "c" and (step, resource) == ("collect", "channel:a"):
+            collection.query(fleet, instance, "second")
+            collection.query(fleet, instance, "third")
+            self.waited = len(instance.waiting_queries)
+        return True
+
+
+def test_a_second_session_waits_for_the_first() -> None:
+    """It enters, but takes its first lock only after the one before released its last."""
+    hooks = QueryMeanwhile()
+    fleet = Fleet(Scenario(seed=1, topology="multi_source"), hooks)
+    hub = fleet.instances["hub"]
+    fleet.collect("c", 1)
+    journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
+    assert hooks.waited == 2
+    order = [
+        (body["collection_id"], body["step"])
+        for body in facts(journal, RecordType.COLLECTION)
+        if body["step"] in {"enter", "leave"} or body.get("resource") == "LOCK_collect_instance_log"
+    ]
+    locked = ["lock", "unlock", "leave"]
+    assert [
+        ("c", "enter"),
+        ("c", "lock"),
+        ("second", "enter"),
+        ("third", "enter"),
+        *(("c", step) for step in locked[1:]),
+        *(("second", step) for step in locked),
+        *(("third", step) for step in locked),
+    ] == order
+    answers = facts(journal, RecordType.LOG_STATUS)
+    assert ["c", "second", "third"] == [body["collection_id"] for body in answers]
+    assert all("row" in body for body in answers)
+    assert not hub.latches.held
+    assert not hub.waiting_queries
+
+
+def test_a_session_that_waits_when_the_server_goes_down_is_told_so() -> None:
+    """The boot takes the lock with it, and the next in line is not forgotten."""
+    fleet = Fleet(Scenario(seed=1, topology="multi_source"), QueryMeanwhile())
+    hub = fleet.instances["hub"]
+    fleet.collect("c", 1)
+    while not hub.waiting_queries:
+        fleet.run(fleet.now + 1)
+    fleet.restart(hub, crashed=True)
+    journal = records(fleet.advance(fleet.now + 100_000)["hub"])
+    answers = {b["collection_id"]: b for b in facts(journal, RecordType.LOG_STATUS)}
+    assert "row" in answers["c"]
+    assert {"unreachable": True} == answers["second"]["error"] == answers["third"]["error"]
+
+
+def test_only_engines_with_all_three_functions_take_part() -> None:
+    """MyISAM is listed and not wrapped; an engine that lacks one function is not either."""
+    fleet, hub = multi_source()
+    assert {"MyISAM": False, "InnoDB": True} == {
+        name: hton.takes_part for name, hton in hub.storage_engines.items()
+    }
+    calls: list[str] = []
+    whole = Handlerton(
+        "RocksDB",
+        lambda _instance, _session: calls.append("lock"),
+        lambda _instance, _session: calls.append("unlock"),
+        lambda _instance, column: column.update(RocksDB={"wal_files": []}),
+    )
+    hub.storage_engines["RocksDB"] = whole
+    for missing in ("lock_hton_log", "unlock_hton_log", "collect_hton_log_info"):
+        hub.storage_engines[missing] = replace(whole, name=missing, **{missing: None})
+    fleet.collect("c", 1)
+    journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
+    locked = [resource for step, resource in steps(journal, "c") if step == "lock"]
+    assert [*RESOURCES, "engine:RocksDB"] == locked[3:]
+    assert ["lock", "unlock"] == calls
+    engines = facts(journal, RecordType.LOG_STATUS)[0]["row"]["STORAGE_ENGINES"]
+    assert {"InnoDB", "RocksDB"} == engines.keys()
+    assert {"wal_files": []} == engines["RocksDB"]
+
+
+def test_an_uninstalled_engine_is_not_asked() -> None:
+    """The list is made anew by every collection."""
+    fleet, hub = multi_source()
+    del hub.storage_engines["InnoDB"]
+    fleet.collect("c", 1)
+    journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
+    assert {} == facts(journal, RecordType.LOG_STATUS)[0]["row"]["STORAGE_ENGINES"]
 
 
 @pytest.mark.parametrize(("privileges", "code"), [("no_select", 1142), ("no_backup_admin", 1227)])

@@ -15,6 +15,7 @@ from producers.simulator.faults.injector import (
     server_text,
 )
 from producers.simulator.faults.tampered_journal import JournalFault
+from producers.simulator.model import OutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,7 +67,7 @@ class LockLeaked(Injector):
         if step == "enter" and self.is_due(fleet):
             self.mark(fleet, instance)
             self._collection = collection_id
-            instance.fail_column = "STORAGE_ENGINES"
+            instance.out_of_memory = OutOfMemory("collect", "engine:InnoDB")
         is_it = instance.instance_id == self.injected_in and collection_id == self._collection
         return not (is_it and step == "unlock" and resource == "channel_map")
 
