@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coordinates.binlog import EventType, LogCoordinates, format_log_file_name
-from coordinates.event_window import END, FILE, MARK, Mark
+from coordinates.event_window import END, FILE, MARK, SOURCE_END, SOURCE_FILE, TYPE, Mark
 from coordinates.gtid import GtidSet
 from coordinates.invariants.history import CHANNEL_POSITIONS_MONOTONE
 from coordinates.invariants.snapshot import (
@@ -346,15 +346,10 @@ def _judge_paired(channel: _Channel) -> None:
     if relay is None or relay.base_name != place.base_name:
         channel.undecided(rule, NO_RELAY)
         return
-    queue = relay.queue()
-    hits = np.flatnonzero(
-        (queue[:, Q_FILE] == place.file_number) & (queue[:, Q_END] == place.position)
-    )
-    if not len(hits) or relay.source_base != source.base_name:
+    expected = _source_place_at(relay, place)
+    if expected is None or relay.source_base != source.base_name:
         channel.undecided(rule, "the group at the stored place is not remembered")
         return
-    found = queue[hits[-1]]
-    expected = (int(found[Q_SOURCE_FILE]), int(found[Q_SOURCE_END]))
     if expected[1] < 0:
         channel.undecided(rule, "the source position of the group is not known")
         return
@@ -364,14 +359,31 @@ def _judge_paired(channel: _Channel) -> None:
     name = format_log_file_name(source.base_name, expected[0])
     channel.broken(
         rule,
-        sentence=f"The relay log info row pairs {place} with {source} of the source, but the group "
-        f"that ends there ends at {name}:{expected[1]}.",
+        sentence=f"The relay log info row pairs {place} with {source} of the source, but what ends "
+        f"there ends at {name}:{expected[1]}.",
         observed=f"{place} with {source}",
         observed_in="slave_relay_log_info",
         expected=f"{place} with {name}:{expected[1]}",
         expected_in="relay log",
         witness=f"{source} instead of {name}:{expected[1]}",
     )
+
+
+def _source_place_at(relay: RelayReader, place: LogCoordinates) -> tuple[int, int] | None:
+    """Source place of the group, or of the ROTATE to a source file, that ends at a relay place."""
+    queue = relay.queue()
+    hits = np.flatnonzero(
+        (queue[:, Q_FILE] == place.file_number) & (queue[:, Q_END] == place.position)
+    )
+    if len(hits):
+        return int(queue[hits[-1], Q_SOURCE_FILE]), int(queue[hits[-1], Q_SOURCE_END])
+    found = relay.window.find_end(place.file_number, place.position)
+    if found is None:
+        return None
+    row = relay.window.rows()[found]
+    if (row[MARK], row[TYPE]) != (Mark.FRAMING, EventType.ROTATE):
+        return None
+    return int(row[SOURCE_FILE]), int(row[SOURCE_END])
 
 
 def _judge_stored_applied(channel: _Channel) -> None:
