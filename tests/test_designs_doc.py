@@ -153,7 +153,8 @@ def row(line: str) -> Row:
     assert len(cells) == 6, line
     found = re.fullmatch(r"\*\*(.+?)\*\* (.+)", cells[0])
     assert found, line
-    return Row(found[1], found[2], *map(names, cells[1:5]), cells[5])
+    code, invariants, faults, tests = map(names, cells[1:5])
+    return Row(found[1], found[2], code, invariants, faults, tests, cells[5])
 
 
 def names(cell: str) -> tuple[str, ...]:
@@ -172,9 +173,9 @@ def members(path: Path) -> frozenset[str]:
         for node in body:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 found.add(prefix + node.name)
-            targets = node.targets if isinstance(node, ast.Assign) else ()
+            targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else []
             if isinstance(node, ast.AnnAssign):
-                targets = (node.target,)
+                targets = [node.target]
             found.update(prefix + one.id for one in targets if isinstance(one, ast.Name))
             if isinstance(node, ast.ClassDef):
                 bind(node.body, f"{prefix}{node.name}.")
