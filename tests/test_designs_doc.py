@@ -35,7 +35,8 @@ REQUIREMENTS = {
         (a); Step-1 (b); Step-2; Step-2 lock(); Step-2 unlock(); Step-2 collect_info(); Step-3
         (a); Step-3 (b); Step-3 (c); Step-3 (d); Step-3 (e); Step-3 (f); Step-3 (g); Step-3 (h);
         Step-3 (i); Step-3 (j); Step-3 (k); Step-4 (a); Step-4 (b); Step-4 (c); Step-4 (d); Step-5
-        (a.1); Step-5 (a.2); Step-5 (a.3); Step-5 (b); Step-6 (a); Step-6 (b); Step-6 (c)
+        (a.1); Step-5 (a.2); Step-5 (a.3); Step-5 (b); Step-6 (a); Step-6 (b); Step-6 (c);
+        log_lock(), log_unlock(), log_collect_lsn()
     """,
     "WL#2775": """
         motivation 1; motivation 2; motivation 3; open issue 1; open issue 2; open issue 3; REQ-1;
@@ -57,8 +58,8 @@ REQUIREMENTS = {
         Rpl_info_table; do_init_info(); do_check_info(); do_end_info(); do_flush_info();
         do_reset_info(); is_transactional(); do_prepare_info_for_read();
         do_prepare_info_for_write(); do_set_info(); do_get_info(); class Rpl_info_fields; init();
-        configure(); restore(); resize(); table slave_master_info; slave_master_info.Master_id;
-        slave_master_info.Lines; slave_master_info.Master_log_name;
+        configure(); restore(); resize(); struct info_fields; table slave_master_info;
+        slave_master_info.Master_id; slave_master_info.Lines; slave_master_info.Master_log_name;
         slave_master_info.Master_log_pos; slave_master_info.Host; slave_master_info.User;
         slave_master_info.Password; slave_master_info.Port; slave_master_info.Connect_retry;
         slave_master_info.Ssl; slave_master_info.Ssl_ca; slave_master_info.Ssl_capath;
