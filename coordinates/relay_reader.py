@@ -372,6 +372,14 @@ class RelayReader(LogReader):
         applied: npt.NDArray[np.int64] = queue[earlier]
         return applied
 
+    def arriving(self) -> GtidSet:
+        """The GTID of the group whose end is not read yet."""
+        group = self.group
+        if self.group_state not in (GroupState.OPENED, GroupState.BODY) or group.sid < 0:
+            return GtidSet.EMPTY
+        gnos = np.array([group.gno], dtype=np.int64)
+        return GtidSet.from_gnos(self.sids[group.sid], gnos)
+
     # What happens to the channel as a whole
 
     def begin_lineage(self) -> None:

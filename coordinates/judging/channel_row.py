@@ -276,7 +276,8 @@ def _judge_retrieved(channel: _Channel) -> None:
         channel.undecided(rule, NO_RELAY)
         return
     received = relay.received.freeze()
-    excess = retrieved - received
+    # The receiver counts a group with its last event, before it tells where that event ends.
+    excess = retrieved - received - relay.arriving()
     # What came in between the reading of the status and the row may be missing from the status.
     due = channel.history.received
     absent = GtidSet.EMPTY if due is None else due - retrieved
