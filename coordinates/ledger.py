@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-EVENTS_MAX = 2**20
+EVENTS_MAX = 2**17
 """Events remembered of one instance; beyond it whole oldest files are forgotten."""
 SNAPSHOTS_MAX = 512
 LOSSES_MAX = 16

@@ -38,16 +38,16 @@ def render_report(data: ReportData) -> str:
     newest = collections[-1] if collections else None
     cuts = newest_cuts(data)
     # A finding is told once and then stands: its place stays marked in later collections.
-    accused = dict.fromkeys((f.instance_id for f in data.findings), Verdict.INCONSISTENT)
-    accused_channels = {
-        (f.instance_id, f.channel): Verdict.INCONSISTENT
-        for f in data.findings
-        if f.channel is not None
-    }
+    instances = dict(newest.by_instance) if newest else {}
+    channels = dict(newest.by_channel) if newest else {}
+    for finding in data.findings:
+        instances[finding.instance_id] = Verdict.INCONSISTENT
+        if finding.channel is not None:
+            channels[finding.instance_id, finding.channel] = Verdict.INCONSISTENT
     topology = drawing.draw_topology(
-        (newest.by_instance if newest else {}) | accused,
+        instances,
         data.topology,
-        (newest.by_channel if newest else {}) | accused_channels,
+        channels,
         {cut.instance_id: _place(cut) for cut in cuts if cut.scope == "instance"},
     )
     style = resources.files("expectations").joinpath("templates/report.css").read_text("utf-8")

@@ -129,8 +129,8 @@ def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
             " neither executed nor logged.",
             observed=brief(fresh),
             observed_in="gtid_executed of the replica, without GTIDs of its sources",
-            expected="the empty set",
-            expected_in=f"what is known of {names} at that time or later",
+            expected="at least these GTIDs",
+            expected_in=f"what {names} has executed, logged or purged at that time or later",
             witness=brief(fresh),
         )
     ]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-ORIGINS_MAX = 2**20
+ORIGINS_MAX = 2**18
 """GTIDs whose origin is remembered in the whole fleet; the lowest numbers are forgotten first."""
 STATES_MAX = 128
 

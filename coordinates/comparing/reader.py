@@ -341,7 +341,8 @@ class FactReader:
             server_uuid=ledger.uuid_at(place.ts),
             group_uuid=ledger.group_uuid,
         )
-        self._enqueue("executed", member.ledger.instance_id, None, sources, row)
+        channel = channels[0].name if len(channels) == 1 else None
+        self._enqueue("executed", member.ledger.instance_id, channel, sources, row)
 
     def _compare_clone(self, member: Member, status: dict[str, Any], place: Place) -> None:
         replica = member.replica

@@ -212,7 +212,7 @@ class TestNoErrantGtids:
             replica.status(f"{A}:1-3,\n{B}:1", replica.says(source))
             source.status(f"{A}:1-3")
         finding = the_only(audit(source, replica), "no_errant_gtids")
-        assert (finding.instance_id, finding.channel, finding.witness) == ("r", None, f"{B}:1")
+        assert (finding.instance_id, finding.channel, finding.witness) == ("r", "", f"{B}:1")
         assert finding.collection_id == "c1"
 
     def test_what_the_source_has_executed_is_not_errant(self):
