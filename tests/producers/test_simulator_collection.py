@@ -246,6 +246,33 @@ def test_without_privilege_nothing_is_locked(privileges: str, code: int) -> None
     assert not facts(journal, RecordType.COLLECTION)
 
 
+@pytest.mark.parametrize(("privileges", "code"), [("no_select", 1142), ("no_backup_admin", 1227)])
+def test_another_session_needs_the_privilege_too(privileges: str, code: int) -> None:
+    """Whoever reads the table: no lock without BACKUP_ADMIN."""
+    fleet, hub = multi_source()
+    hub.privileges = privileges
+    collection.query(fleet, hub, "q")
+    journal = records(fleet.advance(fleet.start_ts + 1)["hub"])
+    assert [code] == [b["error"]["code"] for b in facts(journal, RecordType.LOG_STATUS)]
+    assert not facts(journal, RecordType.COLLECTION)
+
+
+def test_the_row_tells_what_the_receiver_has_flushed() -> None:
+    """A relay log write whose positions were not flushed yet is not in the row (Step-1)."""
+    fleet, hub = multi_source()
+    fleet.run(fleet.start_ts + 2_000_000)
+    channel = hub.channels["a"]
+    flushed = (channel.relay_files[0].name, channel.relay_files[0].event_ends[0])
+    assert flushed not in {channel.flushed, channel.applied}
+    assert flushed[1] < channel.relay_files[-1].end
+    channel.flushed = flushed
+    collection.query(fleet, hub, "q")
+    journal = records(fleet.advance(fleet.now)["hub"])
+    row = facts(journal, RecordType.LOG_STATUS)[-1]["row"]
+    first = row["REPLICATION"]["channels"][0]
+    assert flushed == (first["relay_log_file"], first["relay_log_position"])
+
+
 def test_a_stopped_server_is_unreachable() -> None:
     """While an instance is down its answer says so."""
     fleet = Fleet(Scenario(seed=1, topology="single"))
