@@ -463,13 +463,15 @@ RELAY_INFO_UPDATED_WITH_COMMIT = register(
         scope="S",
         severity=Severity.CRITICAL,
         claim=(
-            "A transactional relay log info repository names the end of the last group that the"
-            " applier committed; not an earlier one and not a later one."
+            "A transactional relay log info repository names the end of the last transaction that"
+            " the applier committed; not an earlier one and not a later one."
         ),
         why=(
             "The applier updates the row inside the transaction that it applies, so data and"
-            " position commit or vanish together, also in a crash. An older row repeats groups"
-            " after a restart, a newer one loses them."
+            " position commit or vanish together, also in a crash. An older row repeats"
+            " transactions after a restart, a newer one loses them. MySQL 8.0 does not write the"
+            " row for groups that no InnoDB commit ends (MyISAM, ANALYZE, FLUSH, XA): behind them"
+            " it may stay, and an atomic DDL writes it before the applied coordinate moves."
         ),
         undecided_when=(
             "the repository was not read or is not transactional, the channel is gtid_only, or the"
