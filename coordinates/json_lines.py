@@ -222,11 +222,15 @@ def _parse(line: str, line_number: int) -> dict[str, Any]:
     try:
         record = _decode(line)
     except (ValueError, RecursionError) as error:
+        # The decoder's own message counts lines within this one.
+        reason = f"{error.msg} at {error.pos}" if isinstance(error, json.JSONDecodeError) else error
         raise JsonLinesError(
-            line_number, None, f"expected a JSON object ({error}), found {_shown(line)}"
+            line_number, None, f"expected a JSON object ({reason}), found {_shown(line.rstrip())}"
         ) from None
     if type(record) is not dict:
-        raise JsonLinesError(line_number, None, f"expected a JSON object, found {_shown(line)}")
+        raise JsonLinesError(
+            line_number, None, f"expected a JSON object, found {_shown(line.rstrip())}"
+        )
     return {key: value for key, value in record.items() if value is not None}
 
 

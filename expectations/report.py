@@ -227,8 +227,8 @@ def report_text(data: ReportData) -> str:
             )
             lines += [
                 f"  {finding.instance_id}{channel} at {finding.at}: {finding.sentence}",
-                f"    {finding.observed_in}: {finding.observed}",
-                f"    {finding.expected_in}: {finding.expected}",
+                f"    observed, {finding.observed_in}: {finding.observed}",
+                f"    expected, {finding.expected_in}: {finding.expected}",
             ]
         if group.invariant is not None:
             lines.append(f"  What to do: {group.invariant.remedy}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import typer
@@ -42,6 +44,12 @@ def _options(
     """Audits, while they are written, that MySQL's accounts of one history agree."""
 
 
+def _help_of(command: Callable[..., None]) -> str:
+    """A docstring with one line to a paragraph, so that the terminal's width breaks it."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
 for command in (
     demo.demo,
     audit.audit,
@@ -56,7 +64,7 @@ for command in (
     reference.faults,
     reference.config,
 ):
-    app.command()(command)
+    app.command(help=_help_of(command))(command)
 app.add_typer(broker.app, name="broker")
 
 

@@ -69,8 +69,8 @@ def _lines(outcome: Outcome, report: Path | None, data_docs: Path | None) -> Ite
 def _finding(finding: Finding, topology: Sequence[Edge]) -> Iterator[Line]:
     yield f"  {finding.instance_id}{_channels(finding, topology)}, at {finding.at}"
     yield f"    {finding.sentence}"
-    yield f"    {finding.observed_in}: {_short(finding.observed)}"
-    yield f"    {finding.expected_in}: {_short(finding.expected)}"
+    yield f"    observed, {finding.observed_in}: {_short(finding.observed)}"
+    yield f"    expected, {finding.expected_in}: {_short(finding.expected)}"
     yield f"    witness: {_short(finding.witness)}"
 
 
@@ -100,9 +100,14 @@ def _doubts(outcome: Outcome) -> Iterator[Line]:
         for seen in outcome.data.observations
         if seen.is_undecided
     ]
+    # A row stays consistent without what only some servers or accounts can tell.
     reasons += [
-        f"  {row_name(cut)}: {cut.undecided}" for cut in newest_cuts(outcome.data) if cut.undecided
+        f"  {row_name(cut)}: {cut.undecided}"
+        for cut in newest_cuts(outcome.data)
+        if cut.undecided and cut.verdict == Verdict.UNDECIDED.value
     ]
+    if not outcome.data.collections:
+        reasons.append("  nothing was collected: there is no log_status record")
     if reasons:
         yield ""
         yield "undecided because:"

@@ -49,7 +49,7 @@ class Speaker:
             observed=server_uuid,
             observed_in=f"instance {second.instance_id}",
             expected="another server_uuid",
-            expected_in=f"instance {first}, which reports this one",
+            expected_in=f"beside instance {first}",
             witness=server_uuid,
         )
         place = Place(shown.ts, shown.epoch, shown.sequence, shown.collection_id)

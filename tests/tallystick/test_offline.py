@@ -59,6 +59,31 @@ def test_replay_gives_the_verdict(tallystick, stdin, text, code, fired):
     assert all(f"{name} (" in ran.out for name in fired)
 
 
+def test_undecided_says_why_and_a_finding_what_was_expected(tallystick, stdin):
+    """The reason is the missing evidence alone; the halves of a finding are told apart."""
+    stdin("")
+    assert "nothing was collected" in tallystick("replay", "-").out
+    without_purged = EXAMPLE.replace(',"gtid_purged":""', "").replace(AHEAD, AHEAD + "-2")
+    sound_beside = EXAMPLE.replace('"instance":"a"', '"instance":"b"').replace("a" * 8, "b" * 8)
+    stdin(without_purged + sound_beside)
+    reasons = tallystick("replay", "-").out.split("undecided because:")[1]
+    assert "  a: " in reasons
+    assert "executed_within_logged: gtid_purged was not read" in reasons
+    assert "  b: " not in reasons
+    stdin(EXAMPLE.replace(AHEAD, AHEAD + "-2"))
+    out = tallystick("replay", "-").out
+    assert "    observed, gtid_executed of log_status: " in out
+    assert "    expected, binary log up to binlog.000001:457: " in out
+
+
+def test_help_leaves_its_lines_to_the_terminal(tallystick):
+    """A paragraph of a command's help is broken where the terminal ends, not where the source did."""
+    lines = tallystick("demo", "--help").out.splitlines()
+    assert "collection. Nothing is left running." in " ".join(map(str.strip, lines))
+    assert "Nothing is" not in map(str.strip, lines)
+    assert not any(line.strip().endswith("Nothing is") for line in lines)
+
+
 def test_replay_counts_the_lines_of_the_file(tallystick, tmp_path):
     """What is counted is what stands in the file."""
     (tmp_path / "j").write_text(EXAMPLE)
@@ -102,7 +127,8 @@ def test_a_finding_about_a_replica_names_its_channel(tallystick):
     [
         (b'{"kind":"start"}\n', "'j': line 1, key 'instance'"),
         (b"\xff\n", "'j', line 1: no UTF-8"),
-        (b'{"kind":"start",\n', "'j': line 1"),
+        (b'{"kind":"start",\n', "'j': line 1: expected a JSON object (Expecting property name"),
+        (b'{"kind":"start",\r\n', 'at 16), found \'{"kind":"start",\'\n'),
     ],
 )
 def test_an_unreadable_journal_is_misuse(tallystick, content, said):
