@@ -77,10 +77,9 @@ def test_undecided_says_why_and_a_finding_what_was_expected(tallystick, stdin):
 
 
 def test_help_leaves_its_lines_to_the_terminal(tallystick):
-    """A paragraph of a command's help is broken where the terminal ends, not where the source did."""
+    """A paragraph of a command's help is broken where the terminal ends, not where the source is."""
     lines = tallystick("demo", "--help").out.splitlines()
     assert "collection. Nothing is left running." in " ".join(map(str.strip, lines))
-    assert "Nothing is" not in map(str.strip, lines)
     assert not any(line.strip().endswith("Nothing is") for line in lines)
 
 
@@ -128,7 +127,7 @@ def test_a_finding_about_a_replica_names_its_channel(tallystick):
         (b'{"kind":"start"}\n', "'j': line 1, key 'instance'"),
         (b"\xff\n", "'j', line 1: no UTF-8"),
         (b'{"kind":"start",\n', "'j': line 1: expected a JSON object (Expecting property name"),
-        (b'{"kind":"start",\r\n', 'at 16), found \'{"kind":"start",\'\n'),
+        (b'{"kind":"start",\r\n', '), found \'{"kind":"start",\'\n'),
     ],
 )
 def test_an_unreadable_journal_is_misuse(tallystick, content, said):
