@@ -77,7 +77,7 @@ def test_undecided_says_why_and_a_finding_what_was_expected(tallystick, stdin):
 
 
 def test_help_leaves_its_lines_to_the_terminal(tallystick):
-    """A paragraph of a command's help is broken where the terminal ends, not where the source is."""
+    """A paragraph of a command's help is broken where the terminal ends, not in its source."""
     lines = tallystick("demo", "--help").out.splitlines()
     assert "collection. Nothing is left running." in " ".join(map(str.strip, lines))
     assert not any(line.strip().endswith("Nothing is") for line in lines)
