@@ -46,6 +46,12 @@ def test_the_same_data_give_the_same_page():
     assert render_report(broken()) == render_report(broken())
 
 
+def test_one_is_counted_in_the_singular():
+    """A single finding is not "1 findings"."""
+    html = render_report(replace(healthy(), findings=(finding(),)))
+    assert re.search(r"<b>1</b><span>finding</span>", html)
+
+
 def test_both_halves_are_shown_with_where_each_comes_from():
     """Observed and expected side by side, the witness, the claim, and what to do."""
     html = render_report(broken())
