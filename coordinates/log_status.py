@@ -51,6 +51,8 @@ class ChannelState:
     channel: str
     is_listed: bool = False
     """Whether log_status lists it."""
+    has_status: bool = False
+    """Whether SHOW REPLICA STATUS tells of it."""
     relay_is_empty: bool = False
     """File "" and position 0: the channel has no relay log."""
     relay: LogCoordinates | None = None
@@ -288,6 +290,7 @@ class _Reader:
     def _read_replica_status(self, row: Mapping[str, Any]) -> None:
         name = str(row.get("channel_name") or "").lower()
         channel = self._channel(name)
+        channel.has_status = True
         channel.applied = self._stored(row, "relay_log_file", "relay_log_pos")
         channel.read = self._stored(row, "source_log_file", "read_source_log_pos")
         channel.executed = self._stored(row, "relay_source_log_file", "exec_source_log_pos")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from coordinates.audit import InstanceAudit
     from coordinates.binlog import LogCoordinates
     from coordinates.judging.channel_row import RelayView
+    from coordinates.log_status import ChannelState
+    from coordinates.relay_reader import RelayReader
 
 REFUSED_CODES = frozenset({1142, 1227})
 """ER_TABLEACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR."""
@@ -342,6 +344,13 @@ def _text(value: object) -> str | None:
 # For the fleet
 
 
+def _retrieved(channel: ChannelState, relay: RelayReader | None) -> str | None:
+    """What the channel has received: the status says so, and without a status the relay log."""
+    if channel.has_status or relay is None or not relay.received_is_complete:
+        return _text(channel.retrieved)
+    return None if relay.base_name is None else str(relay.received.freeze())
+
+
 def _tell_status(waiting: WaitingRow, audit: InstanceAudit, collection_id: str) -> None:
     """Hand the accepted values of the row to the fleet; the judges have taken out the others."""
     state = waiting.state
@@ -359,7 +368,7 @@ def _tell_status(waiting: WaitingRow, audit: InstanceAudit, collection_id: str) 
                 "source_uuid": channel.source_uuid or history.source_uuid,
                 "auto_position": bool(history.auto_position),
                 "filtered": history.is_filtered,
-                "retrieved_gtid_set": _text(channel.retrieved),
+                "retrieved_gtid_set": _retrieved(channel, audit.relays.get(name)),
                 "read_source_log_file": read.file_name if read else None,
                 "read_source_log_pos": read.position if read else None,
                 "exec_source_log_file": executed.file_name if executed else None,
