@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from coordinates.journal import Block, BlockBuilder, RecordType
 from producers.load.history import LoadPlan, journal_blocks
 from producers.publisher import Delivery, EventSink, KafkaSettings, open_sink
+
+BLOCK_S = 0.1
+"""At a rate a block holds the events of this many seconds at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +103,20 @@ def drive_load(
         sleep: Waits so many seconds.
     """
     begun = clock()
+
+    def wait(seconds: float) -> None:
+        # There is time: acknowledgements are noticed when they come, not at the next block.
+        until = clock() + seconds
+        sink.flush()
+        left_s = until - clock()
+        if left_s > 0:
+            sleep(left_s)
+
     for block in paced(
         _with_end(load_blocks(options, lambda: clock() - begun)),
         options.rate,
         lambda: clock() - begun,
-        sleep,
+        wait,
     ):
         sink.send(block)
     sink.flush()
@@ -124,9 +136,16 @@ def drive_load(
 
 
 def load_blocks(options: LoadOptions, elapsed_s: Callable[[], float]) -> Iterator[Block]:
-    """The plan's blocks until the time or the number of events is reached."""
+    """The plan's blocks until the time or the number of events is reached.
+
+    At a rate blocks are small enough for ten of them a second.
+    """
+    plan = options.plan
+    if options.rate:
+        size = max(1, int(options.rate * BLOCK_S))
+        plan = replace(plan, block_size=min(plan.block_size, size))
     sent = 0
-    for block in journal_blocks(options.plan):
+    for block in journal_blocks(plan):
         if options.events is not None and sent >= options.events:
             return
         if options.seconds is not None and elapsed_s() >= options.seconds:
@@ -155,7 +174,7 @@ def paced(
     blocks: Iterator[Block],
     rate: float,
     elapsed_s: Callable[[], float],
-    sleep: Callable[[float], None],
+    wait: Callable[[float], None],
 ) -> Iterator[Block]:
     """Hold blocks back so that no more than ``rate`` records a second leave; 0: no limit."""
     if not rate:
@@ -165,7 +184,7 @@ def paced(
     for block in blocks:
         early_s = sent / rate - elapsed_s()
         if early_s > 0:
-            sleep(early_s)
+            wait(early_s)
         sent += len(block)
         yield block
 

@@ -412,3 +412,23 @@ def test_every_kind_of_transaction_occurs():
         for event_type in (EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS):
             assert (stream, event_type, QueryVerb.NONE) in seen
         assert (stream, EventType.QUERY, QueryVerb.STATEMENT) in seen
+
+
+def test_a_slow_rate_is_sent_in_small_blocks_and_listens_while_it_waits():
+    """Ten blocks a second, however large the plan's are; acknowledgements are taken in between."""
+    now = 0.0
+    flushed = []
+
+    class Listening(MemorySink):
+        def flush(self):
+            flushed.append(now)
+
+    def sleep(seconds):
+        nonlocal now
+        now += seconds
+
+    sink = Listening()
+    options = LoadOptions(plan=LoadPlan(sources=1), rate=500, seconds=2)
+    drive_load(options, sink, [], clock=lambda: now, sleep=sleep)
+    assert max(len(block) for block in sink.blocks) <= 50
+    assert len(flushed) > 20
