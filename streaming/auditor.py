@@ -161,7 +161,10 @@ def _absorb(audit: InstanceAudit, run: list[Block], result: KeyResult) -> None:
 
 
 class BlockAuditor(StatefulProcessor):
-    """``audit_rows`` for each key, with the state in one binary value.
+    """``audit_rows`` for each key, with the state as the one element of a list state.
+
+    A value state would do, but Spark 4.0.0 takes a value from Python in a single read of its socket,
+    which may give less than the value has; a list travels as an Arrow stream and is read whole.
 
     Args:
         disabled: Names of invariants that are switched off.
@@ -172,7 +175,7 @@ class BlockAuditor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Ask for the state. Spark calls this once more on the driver, so it does nothing else."""
-        self._state = handle.getValueState(STATE_NAME, AUDIT_STATE)
+        self._state = handle.getListState(STATE_NAME, AUDIT_STATE)
 
     def handleInputRows(  # noqa: N802  Spark's name
         self,
@@ -188,14 +191,14 @@ class BlockAuditor(StatefulProcessor):
             letters = [DeadLetter(row, str(_read(instance_id, row))) for row in messages]
             yield _frame(instance_id, KeyResult(dead_letters=letters))
             return
-        saved = self._state.get()
+        saved = [bytes(element[0]) for element in self._state.get()]
         state, result = audit_rows(
-            None if saved is None else bytes(saved[0]),
+            saved[0] if saved else None,
             instance_id,
             messages,
             disabled=self._disabled,
         )
-        self._state.update((state,))
+        self._state.put([(state,)])
         yield _frame(instance_id, result)
 
     def close(self) -> None:

@@ -249,7 +249,7 @@ class AuditJob:
             self._spark.read.format("statestore")
             .option("stateVarName", STATE_NAME)
             .load(str(self._checkpoint.auditor))
-            .select("key.instance_id", f"value.{STATE_FIELD}")
+            .select("key.instance_id", f"list_element.{STATE_FIELD}")
             .orderBy("instance_id")
         )
         return [InstanceAudit.from_bytes(bytes(row[1])).finish() for row in states.collect()]
