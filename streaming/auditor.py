@@ -163,7 +163,7 @@ def _absorb(audit: InstanceAudit, run: list[Block], result: KeyResult) -> None:
 class BlockAuditor(StatefulProcessor):
     """``audit_rows`` for each key, with the state as the one element of a list state.
 
-    A value state would do, but Spark 4.0.0 takes a value from Python in a single read of its socket,
+    A value state would do, but Spark 4.0.0 takes a value from Python in one read of its socket,
     which may give less than the value has; a list travels as an Arrow stream and is read whole.
 
     Args:
