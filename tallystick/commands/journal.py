@@ -171,6 +171,8 @@ def _collect(settings: Settings, json: bool) -> dict[str, dict[str, Any]]:
                 if settings.instances and answers.keys() >= set(settings.instances):
                     break
                 for block in reader.poll(POLL_S):
+                    if not request.concerns(block.instance_id):
+                        continue  # a producer may answer for its whole fleet
                     for answer, body in _answers(block, request.collection_id):
                         answers[block.instance_id] = body
                         _show(block.instance_id, answer, body, json)
