@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -261,28 +260,16 @@ def test_a_state_says_how_far_it_is(document: str) -> None:
             assert (one.code, one.invariants, one.faults, one.tests) == ((), (), (), ()), one
 
 
-def test_the_summary_counts_the_rows() -> None:
-    """The first table has the numbers of the others."""
-    expected = []
-    for document in REQUIREMENTS:
-        counts = Counter(one.kind for one in rows_of(document))
-        expected.append([document, sum(counts.values()), *(counts[kind] for kind in KINDS)])
-    totals = [sum(column) for column in zip(*(line[1:] for line in expected), strict=True)]
-    expected.append(["all", *totals])
-    lines = [f"| {' | '.join(map(str, line))} |" for line in expected]
-    assert "\n".join(lines) in PAGE
-
-
 @pytest.mark.parametrize(
     ("name", "exists"),
     [
-        ("collection.request", True),
-        ("log_status_query.LogStatusQuery.begin", True),
+        ("log_position_lock.collection.request", True),
+        ("log_position_lock.log_status_query.LogStatusQuery.begin", True),
         ("model.Channel.flushed", True),
         ("coordinates.judging.channel_row._judge_paired", True),
-        ("collection", False),
-        ("collection.requested", False),
-        ("log_status_query.LogStatusQuery.request", False),
+        ("log_position_lock.collection", False),
+        ("log_position_lock.collection.requested", False),
+        ("log_position_lock.log_status_query.LogStatusQuery.request", False),
         ("collecting.request", False),
         ("coordinates.judging.channel_row.request", False),
     ],

@@ -6,18 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from coordinates.binlog import MAGIC_LENGTH, format_log_file_name
 from coordinates.journal import RecordType
-from producers.simulator import (
-    applier,
-    binary_log,
-    commit,
-    commit_zone,
-    gtid_persister,
-    innodb,
-    receiver,
-    relay_log,
-)
+from producers.simulator import applier, binary_log, commit, innodb, receiver, relay_log
+from producers.simulator.clone import gtid_persister
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.model import QueuedGroup
+from producers.simulator.online_backup import critical_zone
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
@@ -238,7 +231,7 @@ def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
     instance.commit_generation += 1
     instance.tables_are_locked = False
     if instance.zone is not None:
-        commit_zone.install(instance)
+        critical_zone.install(instance)
     for channel in instance.subscribers:
         receiver.reconnect(fleet, channel, fleet.rng.randrange(*RECONNECT_US))
     fleet.clock.schedule(

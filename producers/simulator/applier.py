@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinates.journal import RecordType
-from producers.simulator import backup_locks, commit, relay_log
+from producers.simulator import commit, relay_log
+from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.model import GroupKind, QueuedFraming, QueuedGroup
 
 if TYPE_CHECKING:

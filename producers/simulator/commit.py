@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator import applier, binary_log, commit_zone, gtid_persister, innodb
+from producers.simulator import applier, binary_log, innodb
+from producers.simulator.clone import gtid_persister
 from producers.simulator.model import GroupKind, LoggedGroup, Pending
+from producers.simulator.online_backup import critical_zone
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
@@ -43,15 +45,15 @@ def commit(
     """
     ticket = 0
     if channel is None:
-        entered = commit_zone.enter(instance, group)
+        entered = critical_zone.enter(instance, group)
         if entered is None:
-            fleet.schedule(fleet.now + commit_zone.WAIT_US, instance, _try_again, instance, group)
+            fleet.schedule(fleet.now + critical_zone.WAIT_US, instance, _try_again, instance, group)
             return None
         ticket = entered
         assign_gtid(instance, group)
     changed = fleet.hooks.on_commit(fleet, instance, group)
     if changed is None:
-        commit_zone.drop(fleet, instance, ticket)
+        critical_zone.drop(fleet, instance, ticket)
         return None
     group = changed
     if group.sid is not None:
@@ -63,7 +65,7 @@ def commit(
     )
     if not logs:
         _commit_without_log(fleet, instance, group, channel, queued)
-        commit_zone.drop(fleet, instance, ticket)
+        critical_zone.drop(fleet, instance, ticket)
         return None
     logged = binary_log.write_group(fleet, instance, group)
     fleet.wake_subscribers(instance)
@@ -133,7 +135,7 @@ def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
     if fleet.hooks.on_committed(fleet, instance, pending.logged) and group.sid is not None:
         instance.executed.add(group.sid, group.gno)
         gtid_persister.note_commit(instance, group)
-    commit_zone.drop(fleet, instance, pending.ticket)
+    critical_zone.drop(fleet, instance, pending.ticket)
     if pending.channel is not None and pending.queued is not None:
         applier.group_committed(fleet, pending.channel, pending.queued)
 

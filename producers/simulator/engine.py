@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from coordinates.journal import RecordType, cut_into_blocks
 from producers.simulator import (
     administration,
-    backup_locks,
     binary_log,
-    collection,
     commit,
     innodb,
     load,
@@ -19,9 +17,11 @@ from producers.simulator import (
     traps,
     workload,
 )
+from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.clock import Clock
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.hooks import FaultHooks
+from producers.simulator.log_position_lock import collection
 from producers.simulator.model import (
     BinaryLog,
     Channel,

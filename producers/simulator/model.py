@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, format_log_file_name
 from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.latches import Latches
-from producers.simulator.storage_engines import Handlerton, compiled_in
+from producers.simulator.log_position_lock.latches import Latches
+from producers.simulator.log_position_lock.storage_engines import Handlerton, compiled_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from producers.simulator.commit_zone import CommitZone
-    from producers.simulator.gtid_persister import GtidPersister
+    from producers.simulator.clone.gtid_persister import GtidPersister
     from producers.simulator.journal_writer import JournalWriter
-    from producers.simulator.log_status_query import LogStatusQuery
+    from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
+    from producers.simulator.online_backup.critical_zone import CommitZone
 
 BodyEvent = tuple[int, int, int, int]
 """An event inside a group: type code, ``QueryVerb``, length, checksum."""

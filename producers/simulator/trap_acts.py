@@ -6,17 +6,12 @@ from typing import TYPE_CHECKING
 
 from coordinates.binlog import EventType
 from coordinates.journal import QueryVerb
-from producers.simulator import (
-    administration,
-    backup_locks,
-    cloning,
-    commit,
-    commit_zone,
-    gtid_persister,
-    workload,
-)
+from producers.simulator import administration, commit, workload
+from producers.simulator.backup_safe_binlog import backup_locks
+from producers.simulator.clone import cloning, gtid_persister
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.model import Group, GroupKind, OutOfMemory
+from producers.simulator.online_backup import critical_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,10 +234,10 @@ def give_gno_back(fleet: Fleet) -> None:
 def close_zone(fleet: Fleet) -> None:
     """Sources commit through a zone that is closed for validity points; engines are locked."""
     for source in _sources(fleet):
-        commit_zone.install(source)
+        critical_zone.install(source)
         for share in (0.3, 0.6):
-            _at(fleet, share, source, commit_zone.close, source)
-        _at(fleet, 0.8, source, commit_zone.lock_engines, source, 1)
+            _at(fleet, share, source, critical_zone.close, source)
+        _at(fleet, 0.8, source, critical_zone.lock_engines, source, 1)
 
 
 def take_backup_locks(fleet: Fleet) -> None:

@@ -6,35 +6,14 @@ histories in ``docs``; what no act can show (delivery, client text) is not here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from producers.simulator import trap_acts
+from producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from producers.simulator.engine import Fleet
     from producers.simulator.scenario import Scenario
-
-
-@dataclass(frozen=True, slots=True)
-class Trap:
-    """A healthy history that looks like a fault.
-
-    Attributes:
-        name: What a scenario calls it.
-        number: ``T1`` to ``T40``.
-        text: What looks wrong, and why it is not.
-        options: Fields of the scenario that it sets.
-        arrange: Schedules its acts when the fleet has been built.
-    """
-
-    name: str
-    number: str
-    text: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    arrange: Callable[[Fleet], None] = trap_acts.nothing
 
 
 def with_options(scenario: Scenario) -> Scenario:

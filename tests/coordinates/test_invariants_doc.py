@@ -47,7 +47,7 @@ def test_the_page_is_what_the_registry_says():
 def test_the_page_has_every_number_once_in_order():
     """The catalogue has no hole: 1 to 70, each with one heading."""
     headings = re.findall(r"^## (\d+) (\w+)$", page(), flags=re.MULTILINE)
-    assert list(range(1, 71)) == [int(number) for number, _ in headings]
+    assert list(range(1, len(INVARIANTS) + 1)) == [int(number) for number, _ in headings]
     assert list(INVARIANTS) == [name for _, name in headings]
 
 

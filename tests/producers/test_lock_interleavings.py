@@ -13,7 +13,7 @@ import pytest
 
 from producers.simulator.engine import Fleet
 from producers.simulator.hooks import FaultHooks
-from producers.simulator.latches import (
+from producers.simulator.log_position_lock.latches import (
     CHANNEL_MAP,
     GLOBAL_SID_LOCK,
     LOCK_COLLECT_INSTANCE_LOG,
@@ -24,7 +24,7 @@ from producers.simulator.latches import (
     Latches,
     data_lock,
 )
-from producers.simulator.log_status_query import LogStatusQuery
+from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
 from producers.simulator.model import Instance, OutOfMemory
 from producers.simulator.scenario import Scenario
 from tests.support.interleavings import (
@@ -57,7 +57,7 @@ from tests.support.server_operations import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from producers.simulator.log_resources import (
+    from producers.simulator.log_position_lock.log_resources import (
         InstanceLogResource,
         InstanceLogResourceFactory,
     )

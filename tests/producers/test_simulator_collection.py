@@ -6,12 +6,12 @@ import pytest
 
 from coordinates.gtid import GtidSet
 from coordinates.journal import RecordType
-from producers.simulator import collection
 from producers.simulator.engine import Fleet, simulate
 from producers.simulator.hooks import FaultHooks
+from producers.simulator.log_position_lock import collection
+from producers.simulator.log_position_lock.storage_engines import Handlerton
 from producers.simulator.model import Instance, OutOfMemory
 from producers.simulator.scenario import Scenario
-from producers.simulator.storage_engines import Handlerton
 from tests.support.simulated_journal import Record, facts, records
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from producers.simulator.faults.catalogue import FAULTS, Fault, FaultGroup
+from producers.simulator.faults.catalogue import CATALOGUE
 from producers.simulator.faults.channel_faults import CHANNEL_INJECTORS
+from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from producers.simulator.faults.fleet_faults import FLEET_INJECTORS
 from producers.simulator.faults.injector import Injector
 from producers.simulator.faults.protocol_faults import PROTOCOL_INJECTORS
@@ -22,7 +23,19 @@ if TYPE_CHECKING:
     from producers.simulator.hooks import FaultHooks
     from producers.simulator.scenario import Scenario
 
-__all__ = ["FAULTS", "INJECTORS", "Fault", "FaultGroup", "Injector", "make_hooks", "make_injector"]
+__all__ = [
+    "FAULTS",
+    "INJECTORS",
+    "BaseHistory",
+    "Fault",
+    "FaultGroup",
+    "Injector",
+    "make_hooks",
+    "make_injector",
+]
+
+FAULTS: Final[Mapping[str, Fault]] = {fault.name: fault for fault in CATALOGUE}
+"""Every fault that can be injected, by name, in the order of their numbers."""
 
 INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     **ROW_INJECTORS,

@@ -1,4 +1,4 @@
-"""The faults that a simulated fleet can be given, as data: what is changed, and what that breaks.
+"""The faults of the catalogue, as data: what is changed, and what that breaks.
 
 The names of broken invariants are texts here: a producer does not know the auditor. How a fault is
 injected stands beside it in the modules of this package.
@@ -6,73 +6,12 @@ injected stands beside it in the modules of this package.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-
-class FaultGroup(str, Enum):
-    """Which account of the history a fault tampers with."""
-
-    SNAPSHOT = "snapshot content"
-    STREAM = "event streams"
-    CHANNEL = "replication channel"
-    FLEET = "fleet"
-    PROTOCOL = "collection, locks, clone"
-
-
-class BaseHistory(str, Enum):
-    """The smallest fleet in which a fault finds its moment."""
-
-    SERVER = "a server"
-    REPLICA = "a source and a replica"
-    SINGLE_CHANNEL = "a replica with one channel, that nobody reads from"
-
-    @property
-    def topologies(self) -> tuple[str, ...]:
-        """The topologies of a scenario that hold such a fleet."""
-        one_channel = ("pair", "chain", "star", "demo")
-        if self is BaseHistory.SINGLE_CHANNEL:
-            return one_channel
-        several = (*one_channel, "multi_source")
-        return several if self is BaseHistory.REPLICA else (*several, "single")
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One way in which accounts of one history can disagree.
-
-    Attributes:
-        number: Its number in the catalogue, from 1.
-        name: Its name on the command line.
-        group: The account that is tampered with.
-        injection: What is changed, and nothing else is.
-        must_fire: Names of the invariants that it breaks; every other one still holds.
-        is_core: True for the faults that every campaign must be able to inject.
-        base: The fleet that it needs.
-        heals: False when the damage stays: the fault is found once, at its first evidence.
-        bears_acts: Whether everyday rotation, purge and reconnects may go on beside it; where they
-            would carry the damage on into other accounts, the fault has a quiet fleet to itself.
-    """
-
-    number: int
-    name: str
-    group: FaultGroup
-    injection: str
-    must_fire: frozenset[str]
-    is_core: bool
-    base: BaseHistory
-    heals: bool
-    bears_acts: bool
-
-    @property
-    def label(self) -> str:
-        """``F9``: as tables of results name it."""
-        return f"F{self.number}"
-
+    from producers.simulator.faults.fault import Fault
 
 _CORE: Final = frozenset(
     (1, 3, 4, 6, 7, *range(9, 15), 16, 17, 20, 21, 23, *range(27, 31), 32, 33, *range(35, 38), 41,
@@ -80,35 +19,22 @@ _CORE: Final = frozenset(
 )  # fmt: skip
 
 
-def _fault(
-    number: int,
-    name: str,
-    injection: str,
-    *must_fire: str,
-    base: BaseHistory | None = None,
-    heals: bool = True,
-    bears_acts: bool = True,
-) -> Fault:
-    last_of_group = {24: FaultGroup.SNAPSHOT, 41: FaultGroup.STREAM, 56: FaultGroup.CHANNEL,
-                     63: FaultGroup.FLEET, 77: FaultGroup.PROTOCOL}  # fmt: skip
-    group = next(group for last, group in last_of_group.items() if number <= last)
-    if base is None:
-        needs_replica = group in (FaultGroup.CHANNEL, FaultGroup.FLEET)
-        base = BaseHistory.REPLICA if needs_replica else BaseHistory.SERVER
-    return Fault(
-        number=number,
-        name=name,
-        group=group,
-        injection=injection,
-        must_fire=frozenset(must_fire),
-        is_core=number in _CORE,
-        base=base,
-        heals=heals,
-        bears_acts=bears_acts,
-    )
+_LAST_OF_GROUP: Final = {
+    24: FaultGroup.SNAPSHOT,
+    41: FaultGroup.STREAM,
+    56: FaultGroup.CHANNEL,
+    63: FaultGroup.FLEET,
+    77: FaultGroup.PROTOCOL,
+}
 
 
-_ALL: Final = (
+def _fault(number: int, name: str, injection: str, *must_fire: str, **more: Any) -> Fault:
+    group = next(group for last, group in _LAST_OF_GROUP.items() if number <= last)
+    is_core = number in _CORE
+    return declare(number, group, name, injection, *must_fire, is_core=is_core, **more)
+
+
+CATALOGUE: Final = (
     _fault(
         1, "gtid_text_corrupted",
         "one character of gtid_executed is replaced so that no server could read it",
@@ -528,6 +454,4 @@ _ALL: Final = (
         "purge_waits_for_gtid_persist",
     ),
 )  # fmt: skip
-
-FAULTS: Final[Mapping[str, Fault]] = {fault.name: fault for fault in _ALL}
-"""Every fault that can be injected, by name, in the order of the catalogue."""
+"""The faults of the catalogue, in its order."""

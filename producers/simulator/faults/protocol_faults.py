@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coordinates.gtid import GtidSet
 from coordinates.journal import RecordType
-from producers.simulator import cloning, commit
+from producers.simulator import commit
+from producers.simulator.clone import cloning
 from producers.simulator.faults.injector import (
     Injector,
     Row,

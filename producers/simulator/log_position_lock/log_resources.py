@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator import latches
+from producers.simulator.log_position_lock import latches
 
 if TYPE_CHECKING:
+    from producers.simulator.log_position_lock.storage_engines import Handlerton
     from producers.simulator.model import Channel, Instance
-    from producers.simulator.storage_engines import Handlerton
 
 LOCAL = "LOCAL"
 REPLICATION = "REPLICATION"

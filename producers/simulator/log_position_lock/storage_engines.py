@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator import latches
+from producers.simulator.log_position_lock import latches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinates.journal import RecordType
-from producers.simulator.latches import CHANNEL_MAP, LOCK_COLLECT_INSTANCE_LOG, LOCK_PLUGIN
-from producers.simulator.log_resources import (
+from producers.simulator.log_position_lock.latches import (
+    CHANNEL_MAP,
+    LOCK_COLLECT_INSTANCE_LOG,
+    LOCK_PLUGIN,
+)
+from producers.simulator.log_position_lock.log_resources import (
     LOCAL,
     REPLICATION,
     InstanceLogResource,

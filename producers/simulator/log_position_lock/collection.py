@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinates.journal import RecordType
-from producers.simulator.log_status_query import LogStatusQuery
+from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet

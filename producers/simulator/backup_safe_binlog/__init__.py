@@ -1,0 +1,1 @@
+"""Backup-safe binary log information (Percona): locks, and coordinates in the InnoDB header."""
