@@ -22,9 +22,11 @@ from coordinates.gtid import GtidSet
 from coordinates.history import History
 from coordinates.invariants.snapshot import INFO_REPOSITORY_UNAMBIGUOUS
 from coordinates.journal import RecordType, Stream
-from coordinates.judging.backup_protocol import BackupProtocol
+from coordinates.judging.backup_locks import BackupLockProtocol
 from coordinates.judging.clone_protocol import CloneProtocol
 from coordinates.judging.collection_protocol import CollectionProtocol
+from coordinates.judging.critical_zone import CriticalZoneProtocol
+from coordinates.judging.engine_locks import EngineLockProtocol
 from coordinates.judging.status import WaitingRow, judge_answer
 from coordinates.log_reader import Columns
 from coordinates.packing import pack, unpack
@@ -75,7 +77,9 @@ class InstanceAudit:
         self.binlog = BinlogReader(self.reporter, self.server)
         self.relays: dict[str, RelayReader] = {}
         self.collections = CollectionProtocol(self.reporter)
-        self.backups = BackupProtocol(self.reporter)
+        self.zones = CriticalZoneProtocol(self.reporter)
+        self.engine_locks = EngineLockProtocol(self.reporter)
+        self.backup_locks = BackupLockProtocol(self.reporter)
         self.clones = CloneProtocol(self.reporter)
         self.waiting: list[WaitingRow] = []
         self.cuts: list[Cut] = []
@@ -96,14 +100,14 @@ class InstanceAudit:
             RecordType.GTID_PURGED: self._gtids_assigned,
             RecordType.COLLECTION: self._collection_stepped,
             RecordType.INFO_WRITE: self._info_written,
-            RecordType.ZONE: self.backups.zone,
+            RecordType.ZONE: self.zones.step,
             RecordType.BACKUP_LOCK: self._backup_locked,
-            RecordType.ENGINE_LOCK: self.backups.engine_lock,
+            RecordType.ENGINE_LOCK: self.engine_locks.step,
             RecordType.CLONE: self._clone_stepped,
             RecordType.GTID_PERSISTER: self.clones.persister,
             RecordType.HEARTBEAT: self._heartbeat,
             RecordType.GAP: self._gap,
-            RecordType.STATEMENT: self.backups.statement,
+            RecordType.STATEMENT: self.backup_locks.statement,
         }
 
     # The step
@@ -211,8 +215,14 @@ class InstanceAudit:
         # A RESET may have gone unseen: no baseline of before is comparable any more.
         self.history.forget_rows()
         self.collections.interrupted()
-        self.backups.interrupted(records_lost=True)
+        self._lose_backups(records_lost=True)
         self.clones.interrupted(records_lost=True)
+
+    def _lose_backups(self, *, records_lost: bool) -> None:
+        """What backups held is gone with the server, or not known any more."""
+        self.zones.interrupted(records_lost=records_lost)
+        self.engine_locks.interrupted()
+        self.backup_locks.interrupted()
 
     # Reading
 
@@ -266,12 +276,12 @@ class InstanceAudit:
         self.event_findings += len(self.reporter.findings) - before
 
     def _check_backup_locks(self, block: Block, indices: npt.NDArray[np.int64]) -> None:
-        if not (self.backups.freezes_coordinates or self.backups.freezes_tables):
+        if not (self.backup_locks.freezes_coordinates or self.backup_locks.freezes_tables):
             return
         first = int(indices[0])
         file = int(block.columns["file"][first])
         at = f"{block.files[file] if file >= 0 else ''}:{int(block.columns['start'][first])}"
-        self.backups.coordinates_moved("the binary log grew", at)
+        self.backup_locks.coordinates_moved("the binary log grew", at)
 
     def _relay(self, name: str) -> RelayReader:
         relay = self.relays.get(name)
@@ -323,7 +333,7 @@ class InstanceAudit:
                 self.history.lose_redo()
         self.has_stopped = False
         self.collections.interrupted()
-        self.backups.interrupted(records_lost=False)
+        self._lose_backups(records_lost=False)
         self.clones.interrupted(records_lost=False)
         for relay in self.relays.values():
             relay.reconnected()
@@ -388,7 +398,7 @@ class InstanceAudit:
     def _stopped(self, body: dict[str, Any], ts: int) -> None:
         self.has_stopped = bool(body.get("clean", True))
         self.collections.interrupted()
-        self.backups.interrupted(records_lost=False)
+        self._lose_backups(records_lost=False)
 
     def _variables_changed(self, body: dict[str, Any], ts: int) -> None:
         variables = body.get("variables")
@@ -444,7 +454,7 @@ class InstanceAudit:
             self.collections.progress("The receiver flushed its positions")
 
     def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
-        self.backups.backup_lock(body, self._end_of_binlog())
+        self.backup_locks.step(body, self._end_of_binlog())
 
     def _end_of_binlog(self) -> LogCoordinates | None:
         if self.binlog.base_name is None or self.binlog.end < 0:
@@ -551,7 +561,11 @@ class InstanceAudit:
                 "binlog": binlog,
                 "relays": relays,
                 "collections": self.collections.dump(),
-                "backups": self.backups.dump(),
+                "backups": {
+                    **self.zones.dump(),
+                    **self.engine_locks.dump(),
+                    **self.backup_locks.dump(),
+                },
                 "clones": self.clones.dump(),
                 "waiting": [row.dump() for row in self.waiting],
             },
@@ -579,7 +593,8 @@ class InstanceAudit:
         for number, (name, relay) in enumerate(document["relays"]):
             audit._relay(name).load(relay, arrays, f"relay{number}")
         audit.collections.load(document["collections"])
-        audit.backups.load(document["backups"])
+        for protocol in (audit.zones, audit.engine_locks, audit.backup_locks):
+            protocol.load(document["backups"])
         audit.clones.load(document["clones"])
         audit.waiting = [WaitingRow.load(row) for row in document["waiting"]]
         return audit

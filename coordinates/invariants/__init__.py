@@ -4,12 +4,13 @@ Importing this package registers all of them in `INVARIANTS`.
 """
 
 from coordinates.invariants import (
-    backup,
+    backup_locks,
     clone,
     collection,
     fleet,
     history,
     log_stream,
+    online_backup,
     readable,
     snapshot,
 )
@@ -19,12 +20,13 @@ __all__ = [
     "INVARIANTS",
     "Invariant",
     "Scope",
-    "backup",
+    "backup_locks",
     "clone",
     "collection",
     "fleet",
     "history",
     "log_stream",
+    "online_backup",
     "readable",
     "register",
     "snapshot",

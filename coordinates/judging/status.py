@@ -113,7 +113,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceAudit, *, is_early: bool = 
     judge_redo_row(row)
     views = judge_channel_rows(row)
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
-    audit.backups.judge_row(state, is_backup_safe, judgement)
+    audit.backup_locks.judge_row(state, is_backup_safe, judgement)
     audit.history.has_row = True
     _tell_status(waiting, audit, collection_id)
     instance = base | previous

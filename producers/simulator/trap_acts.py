@@ -11,7 +11,7 @@ from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.clone import cloning, gtid_persister
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.model import Group, GroupKind, OutOfMemory
-from producers.simulator.online_backup import critical_zone
+from producers.simulator.online_backup import critical_zone, engine_locking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,7 +237,7 @@ def close_zone(fleet: Fleet) -> None:
         critical_zone.install(source)
         for share in (0.3, 0.6):
             _at(fleet, share, source, critical_zone.close, source)
-        _at(fleet, 0.8, source, critical_zone.lock_engines, source, 1)
+        _at(fleet, 0.8, source, engine_locking.lock_engines, source, 1)
 
 
 def take_backup_locks(fleet: Fleet) -> None:

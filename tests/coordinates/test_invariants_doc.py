@@ -11,12 +11,13 @@ import pytest
 from coordinates.invariants import (
     INVARIANTS,
     Invariant,
-    backup,
+    backup_locks,
     clone,
     collection,
     fleet,
     history,
     log_stream,
+    online_backup,
     readable,
     snapshot,
 )
@@ -115,7 +116,17 @@ def test_an_entry_cites_documents_by_name(invariant):
 
 def test_each_rule_is_a_constant_of_its_name():
     """Judges import the entry as RULE = register(...), the name in capitals."""
-    modules = (readable, log_stream, snapshot, history, collection, backup, clone, fleet)
+    modules = (
+        readable,
+        log_stream,
+        snapshot,
+        history,
+        collection,
+        online_backup,
+        backup_locks,
+        clone,
+        fleet,
+    )
     held = {
         name: value
         for module in modules

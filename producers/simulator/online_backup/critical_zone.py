@@ -20,10 +20,6 @@ _OUTSIDER_CHANCE = 0.2
 _VALIDITY_POINT_US = 150_000
 WAIT_US = 5_000
 """After this time a group that found the zone closed tries again."""
-_LOCK_US = 4_000
-_ENGINES = ("myisam", "innodb")
-_ENGINE_TIMEOUT_US = 2_000_000
-_ENGINE_PAUSE_US = 10_100_000
 
 
 @dataclass(slots=True)
@@ -76,32 +72,6 @@ def close(fleet: Fleet, instance: Instance) -> None:
         _take_validity_point(fleet, instance)
 
 
-def lock_engines(fleet: Fleet, instance: Instance, round_number: int) -> None:
-    """Lock all engines within their budget; the first round runs into its time-out."""
-    if not instance.is_running:
-        return
-    first, second = _ENGINES
-    _tell_engines(instance, "begin" if round_number == 1 else "retry", round_number)
-    instance.journal.tick(_LOCK_US)
-    _tell_engines(instance, "lock", round_number, first)
-    if round_number == 1:
-        fleet.schedule(
-            fleet.now + _ENGINE_TIMEOUT_US, instance, _give_up, instance, round_number, second
-        )
-        return
-    instance.journal.tick(_LOCK_US)
-    _tell_engines(instance, "lock", round_number, second)
-    _tell_engines(instance, "done", round_number)
-    instance.blocked_until = instance.journal.tick(_LOCK_US)
-    _tell_engines(instance, "unlock_all", round_number)
-
-
-def _give_up(fleet: Fleet, instance: Instance, round_number: int, engine: str) -> None:
-    _tell_engines(instance, "timeout", round_number, engine)
-    _tell_engines(instance, "unlock_all", round_number)
-    fleet.schedule(fleet.now + _ENGINE_PAUSE_US, instance, lock_engines, instance, round_number + 1)
-
-
 def _take_validity_point(fleet: Fleet, instance: Instance) -> None:
     _tell(instance, "validity_point")
     fleet.clock.schedule(fleet.now + _VALIDITY_POINT_US, instance, _open, instance)
@@ -116,12 +86,3 @@ def _open(instance: Instance) -> None:
 
 def _tell(instance: Instance, step: str, **fields: Any) -> None:
     instance.journal.fact(RecordType.ZONE, {"step": step, **fields})
-
-
-def _tell_engines(
-    instance: Instance, step: str, round_number: int, engine: str | None = None
-) -> None:
-    body: dict[str, Any] = {"step": step, "round": round_number}
-    if engine is not None:
-        body["engine"] = engine
-    instance.journal.fact(RecordType.ENGINE_LOCK, body)
