@@ -27,6 +27,7 @@ from coordinates.judging.clone_protocol import CloneProtocol
 from coordinates.judging.collection_protocol import CollectionProtocol
 from coordinates.judging.critical_zone import CriticalZoneProtocol
 from coordinates.judging.engine_locks import EngineLockProtocol
+from coordinates.judging.gtid_persister import GtidPersistence
 from coordinates.judging.status import WaitingRow, judge_answer
 from coordinates.log_reader import Columns
 from coordinates.packing import pack, unpack
@@ -81,6 +82,7 @@ class InstanceAudit:
         self.engine_locks = EngineLockProtocol(self.reporter)
         self.backup_locks = BackupLockProtocol(self.reporter)
         self.clones = CloneProtocol(self.reporter)
+        self.persistence = GtidPersistence(self.reporter)
         self.waiting: list[WaitingRow] = []
         self.cuts: list[Cut] = []
         self.epoch = -1
@@ -104,7 +106,7 @@ class InstanceAudit:
             RecordType.BACKUP_LOCK: self._backup_locked,
             RecordType.ENGINE_LOCK: self.engine_locks.step,
             RecordType.CLONE: self._clone_stepped,
-            RecordType.GTID_PERSISTER: self.clones.persister,
+            RecordType.GTID_PERSISTER: self.persistence.step,
             RecordType.HEARTBEAT: self._heartbeat,
             RecordType.GAP: self._gap,
             RecordType.STATEMENT: self.backup_locks.statement,
@@ -217,6 +219,7 @@ class InstanceAudit:
         self.collections.interrupted()
         self._lose_backups(records_lost=True)
         self.clones.interrupted(records_lost=True)
+        self.persistence.interrupted()
 
     def _lose_backups(self, *, records_lost: bool) -> None:
         """What backups held is gone with the server, or not known any more."""
@@ -567,6 +570,7 @@ class InstanceAudit:
                     **self.backup_locks.dump(),
                 },
                 "clones": self.clones.dump(),
+                "gtid_persistence": self.persistence.dump(),
                 "waiting": [row.dump() for row in self.waiting],
             },
             arrays,
@@ -596,5 +600,7 @@ class InstanceAudit:
         for protocol in (audit.zones, audit.engine_locks, audit.backup_locks):
             protocol.load(document["backups"])
         audit.clones.load(document["clones"])
+        # Before there was a part for it, it was in the clones' part.
+        audit.persistence.load(document.get("gtid_persistence", document["clones"]))
         audit.waiting = [WaitingRow.load(row) for row in document["waiting"]]
         return audit
