@@ -33,6 +33,7 @@ EVENTS_MAX = 2**17
 """Events remembered of one instance; beyond it whole oldest files are forgotten."""
 SNAPSHOTS_MAX = 512
 LOSSES_MAX = 16
+ADMINISTERED_MAX = 16
 
 _ts = attrgetter("ts")
 
@@ -66,6 +67,9 @@ class Ledger:
         self.purged: GtidSet | None = None
         self.logs_everything = True
         self.sources: tuple[str, ...] = ()
+        self.is_told = False
+        self._administered: list[tuple[int, tuple[str, ...]]] = []
+        """When channels were given other sources, and which."""
         self.losses: list[Loss] = []
         self.loss_count = 0
         self.snapshots: list[Snapshot] = []
@@ -211,6 +215,7 @@ class Ledger:
         self.file_number = number
         self.declared = GtidSet.EMPTY
         self.row_ts = None
+        self.is_told = False
 
     def _lose(self, file: BinlogFile, end: int, ts: int) -> None:
         ends, groups = file.truncate(end)
@@ -239,6 +244,7 @@ class Ledger:
         self.is_complete = False
         self.declared = GtidSet.EMPTY
         self.row_ts = None
+        self.is_told = False
         self.purged = None
 
     def miss(self, ts: int) -> None:
@@ -248,6 +254,7 @@ class Ledger:
         self.is_complete = False
         self.has_row = False
         self.row_ts = None
+        self.is_told = False
         file = self.files.get((self.lineage, self.file_number))
         if file is not None:
             file.is_open_ended = True
@@ -267,10 +274,12 @@ class Ledger:
         logs_everything: bool,
         sources: tuple[str, ...],
         ts: int,
+        *,
+        fallen: GtidSet | None = None,
     ) -> None:
-        """A log_status row."""
+        """A log_status row; `fallen`: its gtid_executed, not accepted because it has shrunk."""
         logged = self.logged()
-        for gtids in (executed, purged):
+        for gtids in (executed, purged, fallen):
             if gtids is not None and not gtids <= logged:
                 extra = gtids - logged
                 self.declared = self.declared | extra
@@ -278,9 +287,22 @@ class Ledger:
         self.purged = purged
         self.logs_everything = logs_everything
         self.sources = sources
+        self.is_told = self.is_told or executed is not None or fallen is not None
         if executed is not None:
             self.has_row = True
             self.row_ts = ts
+
+    def administer_sources(self, sources: tuple[str, ...], ts: int) -> None:
+        """Channels were removed or given another source since the last row."""
+        self.sources = sources
+        self._administered = [*self._administered, (ts, sources)][-ADMINISTERED_MAX:]
+
+    def sources_at(self, ts: int) -> tuple[str, ...]:
+        """Keys of the sources at `ts`, as the last row or what was done since then tells."""
+        state = self.state_until(ts)
+        since, sources = (-1, ()) if state is None else (state.ts, state.sources)
+        done = (then for at, then in reversed(self._administered) if since <= at <= ts)
+        return next(done, sources)
 
     # States of before
 
@@ -306,6 +328,7 @@ class Ledger:
                 logs_everything=self.logs_everything,
                 server_id=self.server_id,
                 sources=self.sources,
+                is_told=self.is_told,
             )
         )
         if len(self.snapshots) > SNAPSHOTS_MAX:
@@ -401,6 +424,7 @@ class Ledger:
             "sets": {n: None if (v := getattr(self, n)) is None else str(v) for n in _SETS},
             "values": {n: getattr(self, n) for n in _VALUES},
             "sources": self.sources,
+            "administered": self._administered,
             "snapshots": [
                 [texts.index(v) if n in _SETS_OF_SNAPSHOT else v for n, v in _values_of(snapshot)]
                 for snapshot in self.snapshots
@@ -431,9 +455,10 @@ class Ledger:
         for key, value in document["values"].items():
             setattr(self, key, value)
         self.sources = tuple(document["sources"])
+        self._administered = [(ts, tuple(keys)) for ts, keys in document.get("administered", ())]
         sets = [GtidSet.parse(text) for text in document["texts"]]
         for values in document["snapshots"]:
-            named = dict(zip(Snapshot.__slots__, values, strict=True))
+            named = dict(zip(Snapshot.__slots__, values, strict=False))
             for key in _SETS_OF_SNAPSHOT:
                 named[key] = None if named[key] is None else sets[named[key]]
             named["sources"] = tuple(named["sources"])
@@ -452,6 +477,7 @@ _VALUES = (
     "row_ts",
     "has_row",
     "logs_everything",
+    "is_told",
     "loss_count",
 )
 _SETS_OF_SNAPSHOT = ("logged", "declared", "beyond", "purged")

@@ -85,6 +85,8 @@ class ServerState:
     """P: binary log coordinates."""
     has_binlog: bool | None = None
     executed: GtidSet | None = None
+    fallen: GtidSet | None = None
+    """gtid_executed of a row that lost GTIDs, and is wrong in nothing else."""
     executed_first: GtidSet | None = None
     purged: GtidSet | None = None
     owned: GtidSet | None = None

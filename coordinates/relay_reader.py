@@ -66,6 +66,8 @@ class RelayReader(LogReader):
         self.received = GrowingGtidSet()
         self.received_is_complete = True
         self.received_ever = GrowingGtidSet()
+        self.forgotten = GtidSet.EMPTY
+        """What the head of the present file does not know, though nobody was seen to begin anew."""
         self.source_base: str | None = None
         self.source_number = ABSENT
         self.source_end = ABSENT
@@ -225,6 +227,7 @@ class RelayReader(LogReader):
         if self.received_is_complete and not received <= previous:
             # Relay logs were given up and begun anew; only then does the head know less.
             self.begin_lineage()
+            self.forgotten = received - previous
         elif not self.received_is_complete:
             self.received = GrowingGtidSet()
         self.received.add_set(previous)
@@ -388,6 +391,7 @@ class RelayReader(LogReader):
         self.lineage += 1
         self.received = GrowingGtidSet()
         self.received_is_complete = True
+        self.forgotten = GtidSet.EMPTY
         self.source_high = (ABSENT, ABSENT)
         self.may_step_back = True
         self._queue = self._queue[:0]
@@ -437,6 +441,7 @@ class RelayReader(LogReader):
             "received": str(self.received.freeze()),
             "received_is_complete": self.received_is_complete,
             "received_ever": str(self.received_ever.freeze()),
+            "forgotten": str(self.forgotten),
             "source_base": self.source_base,
             "source_number": self.source_number,
             "source_end": self.source_end,
@@ -456,6 +461,7 @@ class RelayReader(LogReader):
         self._queue = arrays[f"{prefix}.queue"].reshape(-1, QUEUE_COLUMNS).copy()
         self.received = GrowingGtidSet(GtidSet.parse(document["received"]))
         self.received_ever = GrowingGtidSet(GtidSet.parse(document["received_ever"]))
+        self.forgotten = GtidSet.parse(document.get("forgotten", ""))
         for name in (
             "lineage",
             "received_is_complete",

@@ -93,8 +93,7 @@ class Fleet:
         found: dict[str, Ledger] = {}
         todo = list(of)
         while todo:
-            state = todo.pop().state_until(ts)
-            for key in state.sources if state is not None else ():
+            for key in todo.pop().sources_at(ts):
                 for ledger in self.find(key, ts):
                     if ledger.instance_id not in found:
                         found[ledger.instance_id] = ledger

@@ -47,7 +47,7 @@ def judge_received(said: ChannelSaid, case: Case) -> Answer:
     if said.retrieved is None:
         return Undecided("Retrieved_Gtid_Set is not known")
     states = source.states_from(ts)
-    state = next((s for s in states if s.is_complete and s.row_ts is not None), None)
+    state = next((s for s in states if s.is_complete and (s.is_told or s.row_ts is not None)), None)
     if state is None:
         return wait_or_give_up(source, ts)
     server_uuid = source.uuid_at(ts)

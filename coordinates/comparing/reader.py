@@ -18,7 +18,7 @@ from coordinates.ledger import Ledger
 from coordinates.topology import Fleet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
@@ -227,6 +227,9 @@ class FactReader:
         if action == "reset_all":
             self.queue_groups(member, channel, Place.of(fact), (), is_row=False)
             replica.leave(name)
+        if action in ("change_source", "reset_all"):
+            # The row before may name a source that is none any more.
+            member.ledger.administer_sources(_keys(replica.channels.values()), fact.ts)
 
     def _gtids_assigned(self, fact: Fact, member: Member) -> None:
         added = GtidSet.parse(fact.body["added"])
@@ -251,9 +254,9 @@ class FactReader:
         executed, purged = _set(body["gtid_executed"]), _set(body["gtid_purged"])
         listed = [said for said in body["channels"] if not replica.is_gone(said)]
         channels = [self._channel_told(member, said) for said in listed]
-        keys = [channel.key for channel in channels]
-        sources = tuple(sorted({key for key in keys if key is not None}))
-        ledger.row(executed, purged, body["logs_everything"], sources, place.ts)
+        sources = _keys(channels)
+        fallen = _set(body.get("gtid_executed_fallen"))
+        ledger.row(executed, purged, body["logs_everything"], sources, place.ts, fallen=fallen)
         retrieved = [_set(said["retrieved_gtid_set"]) for said in listed]
         told = (*(r for r in retrieved if r is not None), *((executed,) if executed else ()))
         is_whole = executed is not None and None not in retrieved
@@ -405,6 +408,11 @@ class FactReader:
             self._note_unknown(member, channel, place)
             return
         self._enqueue("mirror", member.ledger.instance_id, channel.name, (channel.key,), row)
+
+
+def _keys(channels: Iterable[ReplicaChannel]) -> tuple[str, ...]:
+    """The sources of channels, each once, in order."""
+    return tuple(sorted({channel.key for channel in channels if channel.key is not None}))
 
 
 def _by_sid(sids: list[str], local: npt.NDArray[Any]) -> list[tuple[str, Any]]:

@@ -45,6 +45,8 @@ class Snapshot:
         logs_everything: What is executed is also logged.
         server_id: As last reported.
         sources: Keys of the sources that the last row named.
+        is_told: Whether a row since the last loss says what is executed without having been
+            logged; `row_ts` counts accepted rows only.
     """
 
     ts: int
@@ -64,6 +66,7 @@ class Snapshot:
     logs_everything: bool
     server_id: int | None
     sources: tuple[str, ...]
+    is_told: bool = False
 
     @property
     def known(self) -> GtidSet:

@@ -708,6 +708,8 @@ def _accept(row: Row) -> None:
         history.executed = state.executed
     else:
         history.grown = None
+        if not judgement.is_broken(*(r for r in _EXECUTED_RULES if r is not EXECUTED_MONOTONE)):
+            state.fallen = state.executed
         state.executed = None
     if judgement.is_broken(*_PURGED_RULES):
         state.purged = None

@@ -285,6 +285,9 @@ def _judge_retrieved(channel: _Channel) -> None:
     if not excess and not absent:
         channel.holds(rule)
         return
+    if excess <= relay.forgotten and not absent:
+        channel.undecided(rule, "the head of the relay file lacks what the files before it hold")
+        return
     wrong = excess or absent
     channel.broken(
         rule,

@@ -386,6 +386,7 @@ def _tell_status(waiting: WaitingRow, audit: InstanceAudit, collection_id: str) 
             "binary_log_file": position.file_name if position else None,
             "binary_log_position": position.position if position else None,
             "gtid_executed": _text(state.executed),
+            "gtid_executed_fallen": _text(state.fallen),
             "gtid_purged": _text(state.purged),
             "purged_complete": state.purged is not None,
             "clone_status": state.clone_status,

@@ -145,6 +145,19 @@ class TestReceivedWithinSourceLogged:
         if lost:
             assert output.findings[0].collection_id == "c2"
 
+    def test_a_row_that_has_shrunk_still_says_what_is_not_in_the_log(self):
+        """Its gtid_executed is no baseline, but nothing else of the source need be awaited."""
+        source, replica = fleet_of_two()
+        received_all(source, replica)
+        source.status(f"{A}:1-3")
+        source.boot()
+        source.end_file(end_of(1))
+        source.open_file(f"{A}:1")
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.status(None).body["gtid_executed_fallen"] = f"{A}:1,{A}:3"
+        finding = the_only(audit(source, replica), "received_within_source_logged")
+        assert finding.witness == f"{A}:2"
+
     def test_reset_of_the_source_alone_is_undecided(self):
         """The replica keeps what it has; nothing of it has been given out again."""
         source, replica = fleet_of_two()
@@ -242,6 +255,22 @@ class TestNoErrantGtids:
         assert any("no_errant_gtids" in o.text for o in output.observations)
         source.status(f"{A}:1-3", logs_everything=False)
         assert names(audit(source, replica)) == ["no_errant_gtids"]
+
+    @pytest.mark.parametrize("has_left", [True, False])
+    def test_an_old_source_brings_its_unreplicated_writes_with_it(self, has_left):
+        """In a ring they are under way; behind RESET REPLICA ALL at the new source they are not."""
+        old, new = fleet_of_two()
+        old.log(f"{A}:4")
+        new.status(f"{A}:1-3", new.says(old))
+        old.status(f"{A}:1-4")
+        if has_left:
+            new.administer("reset_all")
+        new.log(f"{B}:1")
+        old.follow(new)
+        old.status(f"{A}:1-4,{B}:1", old.says(new))
+        new.status(f"{A}:1-3,{B}:1", *([] if has_left else [new.says(old)]))
+        output = audit(old, new)
+        assert [f.witness for f in output.findings] == ([f"{A}:4"] if has_left else [])
 
     def test_reset_of_the_source_makes_nothing_errant(self):
         """What it has ever executed counts."""

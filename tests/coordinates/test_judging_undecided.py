@@ -104,6 +104,16 @@ def of_another_base() -> Journal:
     return journal
 
 
+def head_without_what_came_before() -> Journal:
+    journal, relay, more = replica()
+    relay.rotate()
+    next(r for r in reversed(journal.records) if r["type"] == "PREVIOUS_GTIDS")["gtid_set"] = ""
+    relay.connect(position=more[0][0]["start"])
+    apply(journal, relay, more[0])
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
 def drop_purged(row: Record) -> None:
     """The row alone, with a GTID that only gtid_purged could explain."""
     del row["gtid_purged"]
@@ -146,6 +156,12 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("relay_position_on_written_boundary", without_relay_log, "no event", "channel"),
         ("applied_relay_gtids_executed", without_status, "was not read", "channel"),
         ("retrieved_matches_relay", without_status, "was not read", "channel"),
+        (
+            "retrieved_matches_relay",
+            head_without_what_came_before,
+            "lacks what the files",
+            "channel",
+        ),
         ("applied_within_flushed", without_status, "was not read", "channel"),
         ("exec_source_pos_within_read", gtid_only, "GTID_ONLY", "channel"),
         ("master_info_not_ahead_of_relay", gtid_only, "GTID_ONLY", "channel"),
