@@ -7,207 +7,34 @@ and what was read beside it) is kept as it came, to be judged by the audit.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import parse_log_file_name
-from coordinates.errors import CoordinateError, JournalError
+from coordinates._field_checks import (
+    UINT32_MAX,
+    Check,
+    FieldError,
+    Shape,
+    anything,
+    boolean,
+    channel_name,
+    identifier,
+    integer,
+    list_of,
+    log_file,
+    name,
+    one_of,
+    switch,
+    table_row,
+    table_rows,
+    text,
+)
+from coordinates.errors import JournalError
 from coordinates.journal import RecordType
 
 if TYPE_CHECKING:
     from coordinates.journal import Block
-
-INT64_MAX = 2**63 - 1
-UINT32_MAX = 2**32 - 1
-
-Check = Callable[[Any], Any]
-"""Takes a value of JSON, returns it as it is kept; raises ``FieldError``."""
-
-
-class FieldError(Exception):
-    """A value does not fit. ``path`` grows from the inside out."""
-
-    def __init__(
-        self, expected: str, value: Any = None, path: str = "", *, shown: bool = True
-    ) -> None:
-        super().__init__(expected)
-        self.expected = expected
-        self.value = value
-        self.path = path
-        self.shown = shown
-
-    def under(self, key: str) -> FieldError:
-        """The same, seen from the object or list around it."""
-        separator = "." if self.path and not self.path.startswith("[") else ""
-        return FieldError(
-            self.expected, self.value, f"{key}{separator}{self.path}", shown=self.shown
-        )
-
-
-def unknown_key(key: str, known: Iterable[str]) -> FieldError:
-    """The error of a key that does not belong there."""
-    return FieldError(
-        f"no such key, only {', '.join(known) or 'those of every record'}",
-        path=key,
-        shown=False,
-    )
-
-
-def text(value: Any) -> str:
-    """Text that can be written as UTF-8."""
-    if type(value) is not str:
-        raise FieldError("text", value)
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise FieldError("text without lone surrogates", value) from None
-    return value
-
-
-def name(value: Any) -> str:
-    """Text that is not empty."""
-    if not text(value):
-        raise FieldError("text that is not empty", value)
-    return str(value)
-
-
-def log_file(value: Any) -> str:
-    """The name of a log file without a directory."""
-    try:
-        parse_log_file_name(text(value))
-    except CoordinateError:
-        raise FieldError("a log file name base.NNNNNN without a directory", value) from None
-    return str(value)
-
-
-def channel_name(value: Any) -> str:
-    """The name of a channel; servers keep it in lower case, people write it as they like."""
-    return text(value).lower()
-
-
-def integer(least: int = 0, most: int = INT64_MAX) -> Check:
-    """A check for integers of a range."""
-
-    def check(value: Any) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise FieldError(f"an integer from {least} to {most}", value)
-        return value
-
-    return check
-
-
-def boolean(value: Any) -> bool:
-    """True or false, not 0 or 1 or "ON"."""
-    if type(value) is not bool:
-        raise FieldError("true or false", value)
-    return value
-
-
-_SWITCH = {"ON": True, "OFF": False, "YES": True, "NO": False, "1": True, "0": False}
-
-
-def switch(value: Any) -> bool:
-    """A boolean variable as JSON has it or as servers print it."""
-    if type(value) is bool:
-        return value
-    kept = _SWITCH.get(str(value).upper())
-    if kept is None:
-        raise FieldError("true, false, ON or OFF", value)
-    return kept
-
-
-def one_of(*words: str) -> Check:
-    """A check for the words of a closed list."""
-
-    def check(value: Any) -> str:
-        if type(value) is not str or value not in words:
-            raise FieldError(f"one of {', '.join(words)}", value)
-        return value
-
-    return check
-
-
-def _identifier(value: Any) -> str | int:
-    """A session or ticket: servers number them, others name them."""
-    if type(value) is int and 0 <= value <= INT64_MAX:
-        return value
-    if type(value) is str:
-        return name(value)
-    raise FieldError("an integer from 0 or text", value)
-
-
-def _anything(value: Any) -> Any:
-    """What a server said: the audit judges it."""
-    return value
-
-
-def _list_of(check: Check) -> Check:
-    def check_list(value: Any) -> list[Any]:
-        if type(value) is not list:
-            raise FieldError("a list", value)
-        kept = []
-        for index, item in enumerate(value):
-            try:
-                kept.append(check(item))
-            except FieldError as error:
-                raise error.under(f"[{index}]") from None
-        return kept
-
-    return check_list
-
-
-_PASSWORD_COLUMNS = frozenset({"user_password", "password", "master_password", "source_password"})
-
-
-def _table_row(value: Any) -> dict[str, Any]:
-    """Column values of a server's table; its columns differ from server to server."""
-    if type(value) is not dict:
-        raise FieldError("an object of column values", value)
-    for key in value:
-        if key.lower() in _PASSWORD_COLUMNS:
-            raise FieldError("no password: it must not be collected", path=key, shown=False)
-    return value
-
-
-_table_rows = _list_of(_table_row)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """An object: its fields, which of them must be there, and whether others may be."""
-
-    fields: Mapping[str, Check]
-    required: tuple[str, ...] = ()
-    is_open: bool = False
-    aliases: Mapping[str, str] | None = None
-
-    def __call__(self, value: Any) -> dict[str, Any]:
-        """Check the object ``value``."""
-        if type(value) is not dict:
-            raise FieldError("an object", value)
-        kept: dict[str, Any] = {}
-        for given, item in value.items():
-            key = self.aliases.get(given, given) if self.aliases else given
-            check = self.fields.get(key)
-            if item is None and check is not None:
-                continue
-            if check is None:
-                if not self.is_open:
-                    raise unknown_key(given, self.fields)
-                kept[given] = item
-                continue
-            if key in kept:
-                raise FieldError(f"{key} only once, under one of its names", item, path=given)
-            try:
-                kept[key] = check(item)
-            except FieldError as error:
-                raise error.under(given) from None
-        for key in self.required:
-            if key not in kept:
-                raise FieldError("this key", path=key, shown=False)
-        return kept
 
 
 _COUNT = integer()
@@ -253,7 +80,7 @@ _REPOSITORY = Shape(
     }
 )
 
-_BINARY_LOGS = _list_of(
+_BINARY_LOGS = list_of(
     Shape(
         {"name": text, "size": _COUNT},
         ("name",),
@@ -266,7 +93,7 @@ _LOG_STATUS = Shape(
     {
         "collection_id": name,
         "requested_at": _COUNT,
-        "row": _anything,
+        "row": anything,
         "error": Shape(
             {
                 "code": _COUNT,
@@ -278,21 +105,21 @@ _LOG_STATUS = Shape(
         ),
         "gtid_executed_first": text,
         "gtid_executed_table": text,
-        "slave_master_info": _table_rows,
-        "slave_relay_log_info": _table_rows,
+        "slave_master_info": table_rows,
+        "slave_relay_log_info": table_rows,
         "binary_logs": _BINARY_LOGS,
         "binary_logs_again": _BINARY_LOGS,
         "gtid_purged": text,
-        "replica_status": _table_rows,
+        "replica_status": table_rows,
         "gtid_owned": text,
         "prepared_xa": text,
         "innodb": Shape(
-            dict.fromkeys(("current", "written", "flushed", "checkpoint"), _anything), is_open=True
+            dict.fromkeys(("current", "written", "flushed", "checkpoint"), anything), is_open=True
         ),
         "trx_sys": Shape(
-            dict.fromkeys(("binary_log_file", "binary_log_position"), _anything), is_open=True
+            dict.fromkeys(("binary_log_file", "binary_log_position"), anything), is_open=True
         ),
-        "clone_status": _table_row,
+        "clone_status": table_row,
     },
     ("collection_id",),
 )
@@ -313,7 +140,7 @@ _CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
             "source_uuid": text,
             "source_instance": name,
             "auto_position": boolean,
-            "ignore_server_ids": _list_of(_SERVER_ID),
+            "ignore_server_ids": list_of(_SERVER_ID),
             "filtered": boolean,
             "source_log_file": text,
             "source_log_pos": _POSITION,
@@ -344,7 +171,7 @@ _COLLECTION_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
 
 _ZONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     **{step: ({}, ()) for step in ("close", "wait", "validity_point", "open")},
-    **{step: ({"ticket": _identifier}, ("ticket",)) for step in ("enter", "drop")},
+    **{step: ({"ticket": identifier}, ("ticket",)) for step in ("enter", "drop")},
 }
 
 
@@ -396,7 +223,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
             "data_lineage": one_of("restored", "cloned"),
             "gtid_executed_table": text,
             "undo_gtids": text,
-            "repositories": _list_of(_REPOSITORY),
+            "repositories": list_of(_REPOSITORY),
             "variables": _VARIABLES,
         },
         ("server_uuid",),
@@ -409,7 +236,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
     RecordType.CHANNEL: _cases("action", {"channel": channel_name}, _CHANNEL_ADMINISTRATION),
     RecordType.LOG_STATUS: _LOG_STATUS,
     RecordType.COLLECTION: _cases(
-        "step", {"collection_id": name, "session": _identifier}, _COLLECTION_STEPS
+        "step", {"collection_id": name, "session": identifier}, _COLLECTION_STEPS
     ),
     RecordType.INFO_WRITE: Shape(
         {
@@ -425,7 +252,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
                 "query",
                 "statement",
             ),
-            "row": _table_row,
+            "row": table_row,
         },
         ("table", "channel", "reason", "row"),
     ),
@@ -442,7 +269,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
         {
             "step": one_of("lock", "unlock"),
             "lock": one_of("tables", "binlog", "instance"),
-            "session": _identifier,
+            "session": identifier,
         },
         ("step", "lock"),
     ),
@@ -462,7 +289,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
             "binlog_file": text,
             "binlog_position": _POSITION,
             "gtid_executed": text,
-            "error": _anything,
+            "error": anything,
         },
         ("step",),
     ),

@@ -20,7 +20,9 @@ from coordinates.errors import GtidSetParseError, JournalError
 from coordinates.facts import FactKind
 from coordinates.gtid import GtidSet
 from coordinates.history import History
-from coordinates.invariants.snapshot import INFO_REPOSITORY_UNAMBIGUOUS
+from coordinates.invariants.replication_info import (
+    INFO_REPOSITORY_UNAMBIGUOUS,
+)
 from coordinates.journal import RecordType, Stream
 from coordinates.judging.backup_locks import BackupLockProtocol
 from coordinates.judging.clone_protocol import CloneProtocol

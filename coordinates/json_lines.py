@@ -12,11 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from coordinates._record_checks import GTID_TYPES, HEARTBEAT_TYPES
-from coordinates._record_fields import (
+from coordinates._field_checks import (
     INT64_MAX,
-    KINDS_WITH_CHANNEL,
-    RECORD_SHAPES,
     UINT32_MAX,
     FieldError,
     channel_name,
@@ -25,6 +22,8 @@ from coordinates._record_fields import (
     text,
     unknown_key,
 )
+from coordinates._record_checks import GTID_TYPES, HEARTBEAT_TYPES
+from coordinates._record_fields import KINDS_WITH_CHANNEL, RECORD_SHAPES
 from coordinates.binlog import EventType
 from coordinates.errors import GtidSetParseError, JournalError
 from coordinates.gtid import Gtid

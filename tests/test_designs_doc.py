@@ -266,12 +266,12 @@ def test_a_state_says_how_far_it_is(document: str) -> None:
         ("log_position_lock.collection.request", True),
         ("log_position_lock.log_status_query.LogStatusQuery.begin", True),
         ("model.Channel.flushed", True),
-        ("coordinates.judging.channel_row._judge_paired", True),
+        ("coordinates.judging.replication_info_rows.judge_paired", True),
         ("log_position_lock.collection", False),
         ("log_position_lock.collection.requested", False),
         ("log_position_lock.log_status_query.LogStatusQuery.request", False),
         ("collecting.request", False),
-        ("coordinates.judging.channel_row.request", False),
+        ("coordinates.judging.replication_info_rows.request", False),
     ],
 )
 def test_a_name_of_the_code_is_looked_up(name: str, exists: bool) -> None:

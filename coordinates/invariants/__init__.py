@@ -5,13 +5,16 @@ Importing this package registers all of them in `INVARIANTS`.
 
 from coordinates.invariants import (
     backup_locks,
+    channel,
     clone,
     collection,
     fleet,
     history,
+    innodb,
     log_stream,
     online_backup,
     readable,
+    replication_info,
     snapshot,
 )
 from coordinates.invariants._registry import INVARIANTS, Invariant, Scope, register
@@ -21,13 +24,16 @@ __all__ = [
     "Invariant",
     "Scope",
     "backup_locks",
+    "channel",
     "clone",
     "collection",
     "fleet",
     "history",
+    "innodb",
     "log_stream",
     "online_backup",
     "readable",
     "register",
+    "replication_info",
     "snapshot",
 ]

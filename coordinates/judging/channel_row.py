@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from coordinates.binlog import EventType, LogCoordinates, format_log_file_name
-from coordinates.event_window import END, FILE, MARK, SOURCE_END, SOURCE_FILE, TYPE, Mark
+from coordinates.binlog import format_log_file_name
+from coordinates.event_window import END, FILE, MARK, Mark
 from coordinates.gtid import GtidSet
-from coordinates.invariants.history import CHANNEL_POSITIONS_MONOTONE
-from coordinates.invariants.snapshot import (
+from coordinates.invariants.channel import (
     APPLIED_RELAY_GTIDS_EXECUTED,
     APPLIED_WITHIN_FLUSHED,
     EXEC_SOURCE_POS_WITHIN_READ,
-    MASTER_INFO_FLUSH_POINTS,
-    MASTER_INFO_NOT_AHEAD_OF_RELAY,
-    RELAY_INFO_COORDINATES_PAIRED,
-    RELAY_INFO_UPDATED_WITH_COMMIT,
     RELAY_POSITION_ON_WRITTEN_BOUNDARY,
     RETRIEVED_MATCHES_RELAY,
 )
-from coordinates.judging.row import falls, same_family
+from coordinates.invariants.history import CHANNEL_POSITIONS_MONOTONE
+from coordinates.judging.channel import GTID_ONLY, NO_RELAY, NOT_READ, ChannelOfRow
+from coordinates.judging.replication_info_rows import (
+    judge_flush_points,
+    judge_paired,
+    judge_stored_applied,
+    judge_stored_read,
+)
+from coordinates.judging.row import FIRST_POSITION, falls, same_family
 from coordinates.relay_reader import (
-    Q_END,
-    Q_FILE,
     Q_GNO,
     Q_SID,
-    Q_SOURCE_END,
-    Q_SOURCE_FILE,
-    Q_TYPE,
 )
 
 if TYPE_CHECKING:
-    from coordinates.history import ChannelHistory
     from coordinates.invariants._registry import Invariant
     from coordinates.judging.row import Row
-    from coordinates.log_status import ChannelState
-    from coordinates.relay_reader import RelayReader
-
-FIRST_POSITION = 4
-NO_RELAY = "no event of the channel's relay log was seen"
-NOT_READ = "the value was not read, or could not be read"
-GTID_ONLY = "the channel does not persist positions (GTID_ONLY)"
 
 
 class RelayView(NamedTuple):
@@ -50,25 +40,6 @@ class RelayView(NamedTuple):
 
     end: tuple[str, int] | None
     received: GtidSet | None
-
-
-class _Channel(NamedTuple):
-    """One channel of one row: what the server says, the relay log, the rows before."""
-
-    row: Row
-    name: str
-    state: ChannelState
-    relay: RelayReader | None
-    history: ChannelHistory
-
-    def holds(self, rule: Invariant) -> None:
-        self.row.judgement.holds(rule, self.name)
-
-    def undecided(self, rule: Invariant, reason: str) -> None:
-        self.row.judgement.undecided(rule, reason, self.name)
-
-    def broken(self, rule: Invariant, **finding: Any) -> None:
-        self.row.judgement.broken(rule, channel=self.name, **finding)
 
 
 def judge_channel_rows(row: Row) -> dict[str, RelayView]:
@@ -82,23 +53,23 @@ def judge_channel_rows(row: Row) -> dict[str, RelayView]:
         history = row.history.channel(name)
         if relay is not None and relay.lineage != history.lineage:
             row.history.begin_channel_lineage(name, relay.lineage)
-        channel = _Channel(row, name, state, relay, history)
+        channel = ChannelOfRow(row, name, state, relay, history)
         views[name] = _view(channel)
         _judge_flushed(channel)
         _judge_applied_within_flushed(channel)
         _judge_exec_within_read(channel)
         _judge_applied_executed(channel, executed)
         _judge_retrieved(channel)
-        _judge_stored_read(channel)
-        _judge_paired(channel)
-        _judge_stored_applied(channel)
-        _judge_flush_points(channel)
+        judge_stored_read(channel)
+        judge_paired(channel)
+        judge_stored_applied(channel)
+        judge_flush_points(channel)
         _judge_monotone(channel)
         _accept(channel)
     return views
 
 
-def _view(channel: _Channel) -> RelayView:
+def _view(channel: ChannelOfRow) -> RelayView:
     relay, flushed = channel.relay, channel.state.relay
     if relay is None:
         return RelayView(None, None)
@@ -114,7 +85,7 @@ def _view(channel: _Channel) -> RelayView:
 # Relay log coordinates
 
 
-def _judge_flushed(channel: _Channel) -> None:
+def _judge_flushed(channel: ChannelOfRow) -> None:
     state, relay = channel.state, channel.relay
     rule = RELAY_POSITION_ON_WRITTEN_BOUNDARY
     if state.relay_is_empty:
@@ -161,7 +132,7 @@ def _judge_flushed(channel: _Channel) -> None:
     )
 
 
-def _judge_applied_within_flushed(channel: _Channel) -> None:
+def _judge_applied_within_flushed(channel: ChannelOfRow) -> None:
     state, relay = channel.state, channel.relay
     applied, flushed = state.applied, state.relay
     rule = APPLIED_WITHIN_FLUSHED
@@ -201,7 +172,7 @@ def _judge_applied_within_flushed(channel: _Channel) -> None:
 # Source coordinates
 
 
-def _judge_exec_within_read(channel: _Channel) -> None:
+def _judge_exec_within_read(channel: ChannelOfRow) -> None:
     state, relay = channel.state, channel.relay
     read, executed = state.read, state.executed
     rule = EXEC_SOURCE_POS_WITHIN_READ
@@ -234,7 +205,7 @@ def _judge_exec_within_read(channel: _Channel) -> None:
 # GTIDs
 
 
-def _judge_applied_executed(channel: _Channel, executed: GtidSet | None) -> None:
+def _judge_applied_executed(channel: ChannelOfRow, executed: GtidSet | None) -> None:
     """Groups before the applied place are executed: the place moves under the same lock."""
     rule = APPLIED_RELAY_GTIDS_EXECUTED
     row, relay, applied = channel.row, channel.relay, channel.state.applied
@@ -266,7 +237,7 @@ def _judge_applied_executed(channel: _Channel, executed: GtidSet | None) -> None
     relay.drop_applied(applied.file_number, applied.position)
 
 
-def _judge_retrieved(channel: _Channel) -> None:
+def _judge_retrieved(channel: ChannelOfRow) -> None:
     rule = RETRIEVED_MATCHES_RELAY
     relay, retrieved = channel.relay, channel.state.retrieved
     if retrieved is None:
@@ -304,220 +275,10 @@ def _judge_retrieved(channel: _Channel) -> None:
     )
 
 
-# Repositories
-
-
-def _judge_stored_read(channel: _Channel) -> None:
-    rule = MASTER_INFO_NOT_AHEAD_OF_RELAY
-    state, relay = channel.state, channel.relay
-    stored = state.stored_read
-    if state.is_gtid_only:
-        channel.undecided(rule, GTID_ONLY)
-        return
-    if stored is None or relay is None or relay.source_base != stored.base_name:
-        channel.undecided(rule, NOT_READ if stored is None else NO_RELAY)
-        return
-    if (stored.file_number, stored.position) <= relay.source_high:
-        channel.holds(rule)
-        return
-    # Skipped groups move the receiver without leaving relay events.
-    if state.read is None or not same_family(state.read, stored) or stored <= state.read:
-        channel.undecided(rule, "the receiver may have skipped groups beyond the relay log")
-        return
-    high = f"{format_log_file_name(stored.base_name, relay.source_high[0])}:{relay.source_high[1]}"
-    channel.broken(
-        rule,
-        sentence=f"The master info repository says {stored} of the source, but the relay log ends "
-        f"at {high}: after a restart what lies between would be skipped.",
-        observed=stored,
-        observed_in="slave_master_info, Master_log_name and Master_log_pos",
-        expected=f"at most {high}",
-        expected_in="source position of the last relay log event",
-        witness=stored,
-    )
-
-
-def _judge_paired(channel: _Channel) -> None:
-    rule = RELAY_INFO_COORDINATES_PAIRED
-    state, relay = channel.state, channel.relay
-    place, source = state.stored_applied, state.stored_executed
-    if state.is_gtid_only:
-        channel.undecided(rule, GTID_ONLY)
-        return
-    if place is None or source is None:
-        channel.undecided(rule, NOT_READ)
-        return
-    if relay is None or relay.base_name != place.base_name:
-        channel.undecided(rule, NO_RELAY)
-        return
-    expected = _source_place_at(relay, place)
-    if expected is None or relay.source_base != source.base_name:
-        channel.undecided(rule, "the group at the stored place is not remembered")
-        return
-    if expected[1] < 0:
-        channel.undecided(rule, "the source position of the group is not known")
-        return
-    if expected == (source.file_number, source.position):
-        channel.holds(rule)
-        return
-    name = format_log_file_name(source.base_name, expected[0])
-    channel.broken(
-        rule,
-        sentence=f"The relay log info row pairs {place} with {source} of the source, but what ends "
-        f"there ends at {name}:{expected[1]}.",
-        observed=f"{place} with {source}",
-        observed_in="slave_relay_log_info",
-        expected=f"{place} with {name}:{expected[1]}",
-        expected_in="relay log",
-        witness=f"{source} instead of {name}:{expected[1]}",
-    )
-
-
-def _source_place_at(relay: RelayReader, place: LogCoordinates) -> tuple[int, int] | None:
-    """Source place of the group, or of the ROTATE to a source file, that ends at a relay place."""
-    queue = relay.queue()
-    hits = np.flatnonzero(
-        (queue[:, Q_FILE] == place.file_number) & (queue[:, Q_END] == place.position)
-    )
-    if len(hits):
-        return int(queue[hits[-1], Q_SOURCE_FILE]), int(queue[hits[-1], Q_SOURCE_END])
-    found = relay.window.find_end(place.file_number, place.position)
-    if found is None:
-        return None
-    row = relay.window.rows()[found]
-    if (row[MARK], row[TYPE]) != (Mark.FRAMING, EventType.ROTATE):
-        return None
-    return int(row[SOURCE_FILE]), int(row[SOURCE_END])
-
-
-def _judge_stored_applied(channel: _Channel) -> None:
-    """The relay log info row commits with the group: neither behind it nor beyond it.
-
-    Groups that no XID ends need not move the row: statements that commit by themselves (ANALYZE,
-    FLUSH, MyISAM, XA PREPARE, empty groups) leave it until the next commit or relay log file, and
-    an atomic DDL writes it before the applied place moves.
-    """
-    rule = RELAY_INFO_UPDATED_WITH_COMMIT
-    row, state = channel.row, channel.state
-    stored, applied = state.stored_applied, state.applied
-    if state.is_gtid_only:
-        channel.undecided(rule, GTID_ONLY)
-        return
-    if not row.server.relay_log_info_is_transactional:
-        channel.undecided(rule, "the relay log info repository is not transactional")
-        return
-    if stored is None or applied is None or not same_family(stored, applied):
-        channel.undecided(rule, NOT_READ)
-        return
-    before = channel.history.applied
-    behind = (
-        before is not None
-        and same_family(before, stored)
-        and stored < before <= applied
-        and _has_commit_between(channel, stored, before)
-    )
-    committed = _committed_between(channel, stored, applied)
-    beyond = stored > applied and not _is_next_statement(channel, stored, applied)
-    if not behind and committed is None and not beyond:
-        channel.holds(rule)
-        return
-    expected = applied if committed is None and not behind else committed or before
-    channel.broken(
-        rule,
-        sentence=f"The relay log info row says {stored}, but groups up to {expected} are committed."
-        if not beyond
-        else f"The relay log info row says {stored}, beyond {applied}, where the applier stands.",
-        observed=stored,
-        observed_in="slave_relay_log_info, Relay_log_name and Relay_log_pos",
-        expected=expected,
-        expected_in="end of the last committed group",
-        witness=stored,
-    )
-
-
-def _has_commit_between(channel: _Channel, first: LogCoordinates, last: LogCoordinates) -> bool:
-    """Whether a remembered XID lies beyond the first place and not beyond the last."""
-    relay = channel.relay
-    if relay is None or relay.base_name != first.base_name:
-        return False
-    commits = [
-        int((groups[:, Q_TYPE] == EventType.XID).sum())
-        for groups in (
-            relay.applied_groups(first.file_number, first.position),
-            relay.applied_groups(last.file_number, last.position),
-        )
-    ]
-    return commits[1] > commits[0]
-
-
-def _is_next_statement(channel: _Channel, stored: LogCoordinates, applied: LogCoordinates) -> bool:
-    """Whether the stored place ends the one group behind the applied place, a statement."""
-    relay = channel.relay
-    if relay is None or relay.base_name != stored.base_name:
-        return False
-    groups = relay.applied_groups(stored.file_number, stored.position)
-    more = len(groups) - len(relay.applied_groups(applied.file_number, applied.position))
-    return more == 1 and int(groups[-1][Q_TYPE]) == EventType.QUERY
-
-
-def _committed_between(
-    channel: _Channel, stored: LogCoordinates, applied: LogCoordinates
-) -> LogCoordinates | None:
-    """End of a group beyond the stored place that was committed before the row was read."""
-    row, relay, first = channel.row, channel.relay, channel.row.state.executed_first
-    if relay is None or first is None or relay.base_name != stored.base_name:
-        return None
-    if row.server.workers or not channel.history.auto_position:
-        return None
-    others = GtidSet.EMPTY
-    for name, other in row.relays.items():
-        if name != channel.name:
-            others = others | other.received_ever.freeze()
-    groups = relay.applied_groups(applied.file_number, applied.position)
-    for group in groups[::-1]:
-        place = LogCoordinates(stored.base_name, int(group[Q_FILE]), int(group[Q_END]))
-        if place <= stored:
-            return None
-        if group[Q_SID] < 0 or group[Q_TYPE] != EventType.XID:
-            continue
-        gtid = GtidSet.from_gnos(relay.sids[int(group[Q_SID])], group[Q_GNO : Q_GNO + 1])
-        if gtid <= first and gtid.isdisjoint(others):
-            return place
-    return None
-
-
-def _judge_flush_points(channel: _Channel) -> None:
-    rule = MASTER_INFO_FLUSH_POINTS
-    state = channel.state
-    stored, read = state.stored_read, state.read
-    if state.is_gtid_only:
-        channel.undecided(rule, GTID_ONLY)
-        return
-    if stored is None:
-        channel.undecided(rule, NOT_READ)
-        return
-    if not channel.history.receiver_stopped or state.receiver_runs is not False or read is None:
-        channel.undecided(rule, "the receiver was not stopped since the channel began")
-        return
-    if stored == read or not same_family(stored, read):
-        channel.holds(rule)
-        return
-    channel.broken(
-        rule,
-        sentence=f"The master info repository says {stored}, although the receiver "
-        f"stopped at {read}.",
-        observed=stored,
-        observed_in="slave_master_info",
-        expected=read,
-        expected_in="Read_Source_Log_Pos when the receiver stopped",
-        witness=stored,
-    )
-
-
 # Over time
 
 
-def _judge_monotone(channel: _Channel) -> None:
+def _judge_monotone(channel: ChannelOfRow) -> None:
     rule = CHANNEL_POSITIONS_MONOTONE
     state, history = channel.state, channel.history
     if state.relay_is_empty:
@@ -554,7 +315,7 @@ def _judge_monotone(channel: _Channel) -> None:
 _RELAY_RULES = (RELAY_POSITION_ON_WRITTEN_BOUNDARY, APPLIED_WITHIN_FLUSHED)
 
 
-def _accept(channel: _Channel) -> None:
+def _accept(channel: ChannelOfRow) -> None:
     """Values that failed no tier become baselines; the others are withheld from tier 4 (R1)."""
     state, history, judgement = channel.state, channel.history, channel.row.judgement
     name = channel.name

@@ -8,7 +8,7 @@ import numpy as np
 
 from coordinates.innodb import LSN_MIN, lsn_offset_is_legal
 from coordinates.invariants.history import LSN_GROWS_WITH_COMMITS, LSN_MONOTONE
-from coordinates.invariants.snapshot import (
+from coordinates.invariants.innodb import (
     CHECKPOINT_AGE_WITHIN_CAPACITY,
     LSN_BLOCK_OFFSET,
     LSN_ORDER,

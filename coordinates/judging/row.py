@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from coordinates.relay_reader import RelayReader
     from coordinates.server import Server
 
+UNREADABLE = "the row's value is missing or could not be read"
+FIRST_POSITION = 4
+"""Where the first event of every log file starts."""
+
 
 @dataclass(slots=True)
 class Row:
