@@ -214,6 +214,8 @@ def crash(fleet: Fleet, instance: Instance, *, torn: bool = True) -> None:
     while instance.in_commit:
         pending = instance.in_commit.pop(0)
         group = pending.logged.group
+        if instance.tables is not None:
+            instance.tables.change(group)
         if group.sid is not None:
             instance.executed.add(group.sid, group.gno)
         if pending.channel is not None and pending.queued is not None:

@@ -131,7 +131,7 @@ def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
         innodb.flush_redo(instance.innodb)
         if instance.variables.get("have_backup_safe_binlog_info"):
             instance.innodb.trx_sys = (pending.file.name, pending.logged.end)
-    _note_xa(instance, group)
+    _make_visible(instance, group)
     if fleet.hooks.on_committed(fleet, instance, pending.logged) and group.sid is not None:
         instance.executed.add(group.sid, group.gno)
         gtid_persister.note_commit(instance, group)
@@ -149,7 +149,7 @@ def _commit_without_log(
 ) -> None:
     if group.redo_length:
         innodb.flush_redo(instance.innodb)
-    _note_xa(instance, group)
+    _make_visible(instance, group)
     if group.sid is not None:
         instance.executed.add(group.sid, group.gno)
         instance.table.add(group.sid, group.gno)
@@ -159,7 +159,9 @@ def _commit_without_log(
         applier.group_committed(fleet, channel, queued)
 
 
-def _note_xa(instance: Instance, group: Group) -> None:
+def _make_visible(instance: Instance, group: Group) -> None:
+    if instance.tables is not None:
+        instance.tables.change(group)
     if group.kind is GroupKind.XA_PREPARE:
         instance.prepared_xa.append(group)
     elif group.xa_of is not None and group.xa_of in instance.prepared_xa:

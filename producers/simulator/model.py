@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from producers.simulator.journal_writer import JournalWriter
     from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
     from producers.simulator.online_backup.critical_zone import CommitZone
+    from producers.simulator.online_backup.tables import TableData
 
 BodyEvent = tuple[int, int, int, int]
 """An event inside a group: type code, ``QueryVerb``, length, checksum."""
@@ -360,6 +361,8 @@ class Instance:
     tables_are_locked: bool = False
     """LOCK TABLES FOR BACKUP is held."""
     zone: CommitZone | None = None
+    tables: TableData | None = None
+    """Content of the tables, where a scenario asks for it."""
     persister: GtidPersister | None = None
     clone_status: dict[str, Any] | None = None
     """Row of performance_schema.clone_status once a clone was made here."""

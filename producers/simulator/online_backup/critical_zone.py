@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coordinates.journal import RecordType
+from producers.simulator.online_backup.tables import table_of
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Group, Instance
 
-_OUTSIDER_CHANCE = 0.2
 _VALIDITY_POINT_US = 150_000
 WAIT_US = 5_000
 """After this time a group that found the zone closed tries again."""
@@ -39,7 +39,10 @@ def install(instance: Instance) -> None:
 def enter(instance: Instance, group: Group) -> int | None:
     """Hand out a ticket; 0 for a group that does not take part; None: the group must wait."""
     zone = instance.zone
-    if zone is None or group.body[0][3] % 100 < 100 * _OUTSIDER_CHANCE:
+    if zone is None:
+        return 0
+    table = table_of(group)
+    if table is None or not table.is_backed_up:
         return 0
     if not zone.is_open:
         return None
