@@ -26,7 +26,8 @@ say = @echo "tallystick: $(1)"
 .PHONY: help setup preflight demo test test-fast test-spark test-kafka bench lint types lock clean
 
 help:
-	@echo "make demo [FAULT=name] [TRAP=name] [SEED=number]   the main job, end to end"
+	@echo "make demo [FAULT=name] [TRAP=name] [SCENARIO=name] [SEED=number]"
+	@echo "              the main job, end to end"
 	@echo "make test     all tests, with real Kafka and Spark"
 	@echo "make bench    the benchmarks"
 	@echo "make setup    what the others do first: .venv, locked packages, verified jars"
@@ -35,7 +36,7 @@ help:
 demo: preflight
 	@$(VENV)/bin/tallystick demo \
 		$(if $(FAULT),--fault '$(FAULT)') $(if $(TRAP),--trap '$(TRAP)') \
-		$(if $(SEED),--seed '$(SEED)')
+		$(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(SEED),--seed '$(SEED)')
 
 # Three processes: Spark's settings are those of the first session of a process.
 test: test-fast test-spark test-kafka

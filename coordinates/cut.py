@@ -79,6 +79,8 @@ class Cut:
     """Names of the invariants that this row breaks, comma-separated."""
     undecided: str = ""
     """``name`` or ``name: reason`` of those it leaves undecided, separated by ``; ``."""
+    held: str = ""
+    """Names of those that it keeps, comma-separated, in the order of their names."""
     evaluated: int = 0
     """How many invariants were judged (held or broken) on this row."""
 

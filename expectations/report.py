@@ -15,6 +15,7 @@ from typing import Any
 from coordinates.cut import Cut
 from coordinates.invariants import INVARIANTS, Invariant
 from coordinates.verdict import Finding, Observation, Severity, Verdict
+from expectations.demonstrated import Demonstrated
 from expectations.neutral import printable
 from expectations.validation import CollectionValidation
 
@@ -53,6 +54,7 @@ class ReportData:
         totals: Further counts worth telling, by their words: ``{"events audited": 120_000}``.
         validation: Great Expectations' answer for the newest collection, None when not asked.
         data_docs: Where the Data Docs lie, relative to the report; None when there are none.
+        demonstrated: What was to be shown and what was; None when nothing was.
     """
 
     generated_at: datetime
@@ -64,6 +66,7 @@ class ReportData:
     totals: Mapping[str, int] = field(default_factory=dict)
     validation: CollectionValidation | None = None
     data_docs: str | None = None
+    demonstrated: Demonstrated | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -204,6 +207,7 @@ def report_json(data: ReportData) -> dict[str, Any]:
         "newest_cuts": [asdict(cut) for cut in newest_cuts(data)],
         "validation": None if data.validation is None else data.validation.to_dict(),
         "data_docs": data.data_docs,
+        "demonstrated": None if data.demonstrated is None else data.demonstrated.to_dict(),
     }
 
 

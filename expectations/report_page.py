@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from coordinates.cut import Cut
 from coordinates.verdict import Verdict
 from expectations import report_drawing as drawing
+from expectations.demonstrated import seconds, verdict_on
 from expectations.neutral import reveal
 from expectations.report import (
     ReportData,
@@ -87,6 +88,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["moment"] = moment
+    environment.filters["seconds"] = seconds
+    environment.filters["verdict_on"] = verdict_on
     environment.filters["channel_name"] = channel_name
     environment.filters["grouped"] = lambda number: f"{number:,}".replace(",", "\u202f")
     environment.tests["long"] = lambda text: len(text) > _FOLDED_FROM

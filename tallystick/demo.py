@@ -20,10 +20,12 @@ from deploy.preflight import check_machine
 from producers.collect_requests import CollectRequests
 from producers.kafka_topics import ensure_topics, tallystick_topics
 from producers.publisher import KafkaSettings, open_sink
+from producers.simulator.demonstrations import DEMONSTRATIONS
 from producers.simulator.engine import SETTLE_MS, Fleet, hooks_of
 from producers.simulator.faults import FAULTS
 from producers.simulator.scenario import Scenario
 from tallystick import results
+from tallystick.demonstrated import demonstration_scenario, put_beside
 from tallystick.errors import MisuseError
 from tallystick.live_fleet import LiveFleet, Pace
 from tallystick.settings import suggestion
@@ -68,14 +70,24 @@ class DemoResult:
     is_complete: bool
 
 
-def demo_scenario(seed: int, fault: str | None = None, traps: tuple[str, ...] = ()) -> Scenario:
-    """The scenario of a demonstration.
+def demo_scenario(
+    seed: int,
+    fault: str | None = None,
+    traps: tuple[str, ...] = (),
+    demonstration: str | None = None,
+) -> Scenario:
+    """The scenario of a run.
 
     Raises:
-        MisuseError: The fault or a trap is not known, or traps exclude each other.
+        MisuseError: The fault, a trap or the demonstration is not known, or they exclude each
+            other.
     """
     from producers.simulator.traps import CATALOGUE, with_options
 
+    if demonstration is not None:
+        return demonstration_scenario(
+            Scenario(seed=seed, fault=fault, traps=traps, demonstration=demonstration)
+        )
     if fault is not None and fault not in FAULTS:
         raise MisuseError(f"no fault has the name {fault!r}{suggestion(fault, FAULTS)}")
     for trap in traps:
@@ -298,16 +310,27 @@ class Demo:
         self._progress.now("writing Data Docs and the report")
         assert self._validator is not None
         docs = self._validator.build_data_docs()
-        fault = f", fault {self._scenario.fault}" if self._scenario.fault else ""
+        scenario = self._scenario
+        name = "" if scenario.demonstration is None else f", scenario {scenario.demonstration}"
+        fault = "" if scenario.fault is None else f", fault {scenario.fault}"
         outcome = results.outcome_of_tables(
             self._directory / results.TABLES,
-            title=f"a simulated fleet, seed {self._scenario.seed}{fault}",
+            title=f"a simulated fleet, seed {scenario.seed}{name}{fault}",
             totals={"events": int(self._metrics.get("records", 0))},
             validation=self._telling,
             data_docs=None if docs is None else str(docs.relative_to(self._directory.resolve())),
         )
         if not self._is_complete:
             outcome = results.doubted(outcome)
+        if scenario.demonstration is not None:
+            demonstrated = put_beside(
+                DEMONSTRATIONS[scenario.demonstration],
+                self._fleet.shown,
+                outcome.data,
+                is_complete=self._is_complete,
+            )
+            results.write_demonstrated(demonstrated, self._directory)
+            outcome = outcome.with_demonstrated(demonstrated)
         return DemoResult(
             outcome=outcome,
             report=results.write_report(outcome, self._directory),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coordinates.verdict import Observation, ObservationCode, Verdict
+from expectations.demonstrated import Demonstrated
 from expectations.report import Edge, ReportData, report_json
 from tallystick.errors import MisuseError
 
@@ -22,6 +23,7 @@ TABLES = "tables"
 DATA_DOCS = "data_docs"
 REPORT = "report.html"
 REPORT_JSON = "report.json"
+DEMONSTRATED = "demonstrated.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class Outcome:
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values, under the verdict of everything."""
         return {**report_json(self.data), "verdict": self.verdict.value}
+
+    def with_demonstrated(self, demonstrated: Demonstrated) -> Outcome:
+        """The outcome with what its run was to show."""
+        return replace(self, data=replace(self.data, demonstrated=demonstrated))
 
 
 def require_tables(tables: Path) -> None:
@@ -153,6 +159,34 @@ def write_report(outcome: Outcome, directory: Path) -> Path:
     except OSError as error:
         raise MisuseError(f"{str(page)!r} cannot be written: {error.strerror}") from error
     return page
+
+
+def write_demonstrated(demonstrated: Demonstrated, directory: Path) -> None:
+    """Keep what a run showed beside its tables, for reports that are rendered later.
+
+    Raises:
+        MisuseError: The directory cannot be written.
+    """
+    path = directory / DEMONSTRATED
+    try:
+        path.write_text(json.dumps(demonstrated.to_dict(), indent=1), "utf-8")
+    except OSError as error:
+        raise MisuseError(f"{str(path)!r} cannot be written: {error.strerror}") from error
+
+
+def read_demonstrated(directory: Path) -> Demonstrated | None:
+    """What a run showed; None when it was no demonstration.
+
+    Raises:
+        MisuseError: The file is not one that ``write_demonstrated`` wrote.
+    """
+    path = directory / DEMONSTRATED
+    try:
+        return Demonstrated.from_dict(json.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise MisuseError(f"{str(path)!r} cannot be read: {error}") from error
 
 
 def doubted(outcome: Outcome) -> Outcome:

@@ -16,6 +16,7 @@ from expectations.report import (
     newest_cuts,
     row_name,
 )
+from tallystick.demonstrated import lines as demonstrated_lines
 from tallystick.results import Outcome
 
 Line = str | tuple[str, str]
@@ -39,6 +40,8 @@ def summary(
 
 def _lines(outcome: Outcome, report: Path | None, data_docs: Path | None) -> Iterator[Line]:
     data = outcome.data
+    if data.demonstrated is not None:
+        yield from demonstrated_lines(data.demonstrated)
     yield outcome.verdict.value, STYLES[outcome.verdict]
     yield "  " + ", ".join(
         f"{number:,} {_word(words, number)}"

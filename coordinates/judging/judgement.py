@@ -62,7 +62,11 @@ class Judgement:
         broken = self._broken.get(channel, [])
         return {n: r for n, r in self._undecided.get(channel, {}).items() if n not in broken}
 
+    def held_names(self, channel: str | None) -> list[str]:
+        """Invariants that one scope keeps, by name: nothing of them broke or is undecided."""
+        others = {*self._broken.get(channel, ()), *self._undecided.get(channel, ())}
+        return sorted(self._held.get(channel, set()) - others)
+
     def evaluated(self, channel: str | None) -> int:
         """How many invariants were judged in one scope."""
-        decided = self._held.get(channel, set()) | set(self._broken.get(channel, []))
-        return len(decided - self.undecided_reasons(channel).keys())
+        return len(self.held_names(channel)) + len(self._broken.get(channel, ()))

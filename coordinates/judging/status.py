@@ -327,6 +327,7 @@ def _answers(judgement: Judgement, channel: str | None) -> dict[str, Any]:
         "verdict": verdict.value,
         "broken": ",".join(broken),
         "undecided": "; ".join(f"{name}: {reason}" for name, reason in undecided.items()),
+        "held": ",".join(judgement.held_names(channel)),
         "evaluated": evaluated,
     }
 

@@ -11,6 +11,7 @@ from producers.simulator import (
     administration,
     binary_log,
     commit,
+    demonstrations,
     innodb,
     load,
     topology,
@@ -19,6 +20,7 @@ from producers.simulator import (
 )
 from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.clock import Clock
+from producers.simulator.demonstration import Showing
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.hooks import FaultHooks
 from producers.simulator.log_position_lock import collection
@@ -32,7 +34,7 @@ from producers.simulator.model import (
 from producers.simulator.receiver import wake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from coordinates.journal import Block
     from producers.simulator.scenario import Scenario
@@ -52,6 +54,8 @@ class History:
     journals: dict[str, Block]
     injected: tuple[dict[str, Any], ...] = ()
     """What the fault did: name, instance, virtual time and whatever else tells where."""
+    shown: tuple[Showing, ...] = ()
+    """What the demonstration showed, in order of time."""
 
     def blocks(self, size: int) -> Iterator[Block]:
         """All journals as blocks of at most ``size`` records, in order of their first moments."""
@@ -73,6 +77,9 @@ class Fleet:
         given_hooks: The fault; None: the one that the scenario names.
         start_ts: Virtual time of the first moment.
         injected: Notes of the fault about what it did.
+        shown: What the demonstration has shown.
+        on_answer: Called with each instance and body of a log_status record before it is written;
+            of a row, while the session that reads it holds all locks.
         load_ends_at: Virtual time after which clients write no more.
         fault_at: Virtual time from which the fault may be injected.
         kinds: What clients write; one of them at random.
@@ -85,6 +92,8 @@ class Fleet:
     given_hooks: InitVar[FaultHooks | None] = None
     start_ts: int = 1_700_000_000_000_000
     injected: list[dict[str, Any]] = field(default_factory=list)
+    shown: list[Showing] = field(default_factory=list)
+    on_answer: list[Callable[[Instance, dict[str, Any]], None]] = field(default_factory=list)
     hooks: FaultHooks = field(init=False)
     rng: Random = field(init=False)
     clock: Clock = field(init=False)
@@ -98,7 +107,7 @@ class Fleet:
 
     def __post_init__(self, given_hooks: FaultHooks | None) -> None:
         self.hooks = hooks_of(self.scenario) if given_hooks is None else given_hooks
-        self.scenario = traps.with_options(self.scenario)
+        self.scenario = traps.with_options(demonstrations.with_options(self.scenario))
         self.rng = Random(f"tallystick {self.scenario.seed}")
         self.clock = Clock(self.start_ts)
         self.load_ends_at = self.start_ts + self.scenario.duration_ms * 1_000
@@ -112,6 +121,8 @@ class Fleet:
             load.arrange(self, instance)
         for name in self.scenario.traps:
             traps.CATALOGUE[name].arrange(self)
+        if self.scenario.demonstration is not None:
+            demonstrations.DEMONSTRATIONS[self.scenario.demonstration].arrange(self)
         self.hooks.on_fleet(self)
 
     @property
@@ -148,6 +159,11 @@ class Fleet:
         self.injected.append(
             {"fault": fault, "instance": instance.instance_id, "ts": self.now, **where}
         )
+
+    def show(self, requirement: str, instance: Instance, sentence: str) -> None:
+        """Tell what is seen of a requirement, for ``History.shown``; ``sentence`` has values."""
+        after_us = max(self.now, instance.journal.last_ts) - self.start_ts
+        self.shown.append(Showing(requirement, instance.instance_id, after_us, sentence))
 
     # What instances ask of the fleet
 
@@ -357,7 +373,7 @@ def simulate(scenario: Scenario, hooks: FaultHooks | None = None) -> History:
     for number, ts in enumerate([*moments, settled, settled + interval], 1):
         fleet.schedule(ts, None, _collect, f"collection-{number:04d}")
     journals = fleet.advance(settled + 2 * interval)
-    return History(scenario, journals, tuple(fleet.injected))
+    return History(scenario, journals, tuple(fleet.injected), tuple(fleet.shown))
 
 
 def hooks_of(scenario: Scenario) -> FaultHooks:

@@ -32,6 +32,8 @@ class Scenario:
         auto_position: Whether channels ask by GTID set, else by file and position.
         first_file_number: Number of every first binary log file.
         lock_steps: Whether collections record their lock steps.
+        demonstration: Name of the design's demonstration that it is
+            (``producers.simulator.demonstrations``); None: of none.
     """
 
     seed: int = 0
@@ -52,6 +54,7 @@ class Scenario:
     auto_position: bool = True
     first_file_number: int = 1
     lock_steps: bool = True
+    demonstration: str | None = None
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:

@@ -54,6 +54,10 @@ def simulate(
     trap: Annotated[
         list[str] | None, typer.Option(help="A legal act that looks wrong; may be repeated.")
     ] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(help="The acts and options of a design's demonstration (tallystick demo)."),
+    ] = None,
     duration_ms: Annotated[
         int | None,
         typer.Option(min=1, help="Virtual time of load: 4000 for --output, else until stopped."),
@@ -107,7 +111,7 @@ def simulate(
     is a finished history: equal options give equal bytes.
     """
     is_live = output is None
-    scenario = _scenario(
+    planned = _scenario(
         seed=seed,
         profile=profile,
         topology=topology,
@@ -126,21 +130,23 @@ def simulate(
         auto_position=auto_position,
         first_file_number=first_file_number,
         lock_steps=lock_steps,
+        demonstration=scenario,
     )
     if output is not None:
-        _write_history(scenario, output)
+        _write_history(planned, output)
         return
     settings = load_settings(
         {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
     ).settings
     with stopping() as stop:
-        _live(scenario, settings, speed, stop)
+        _live(planned, settings, speed, stop)
 
 
 def _scenario(**options: Any) -> Scenario:
     from producers.simulator.faults import FAULTS
     from producers.simulator.scenario import Scenario
     from producers.simulator.traps import CATALOGUE, with_options
+    from tallystick.demonstrated import demonstration_scenario
 
     fault = options["fault"]
     if fault is not None and fault not in FAULTS:
@@ -151,7 +157,7 @@ def _scenario(**options: Any) -> Scenario:
     if options["gtid_mode"] not in ("ON", "OFF"):
         raise MisuseError(f"--gtid-mode: expected ON or OFF, found {options['gtid_mode']!r}")
     try:
-        return with_options(Scenario(**options))
+        return with_options(demonstration_scenario(Scenario(**options)))
     except ValueError as error:
         raise MisuseError(f"no such fleet: {error}") from None
 
@@ -170,6 +176,9 @@ def _write_history(scenario: Scenario, output: str) -> None:
                 file.writelines(f"{line}\n" for line in lines)
         except OSError as error:
             raise MisuseError(f"{output!r} cannot be written: {error.strerror}") from error
+    for seen in history.shown:
+        after = seen.after_us / 1_000_000
+        terminal.notice(f"{seen.requirement}, {after:.3f} s, {seen.instance}: {seen.sentence}")
     for note in history.injected:
         terminal.notice(f"{note['fault']} was injected at {note['instance']}")
     if scenario.fault is not None and not history.injected:

@@ -105,6 +105,9 @@ def report(
             validation=CollectionValidator().validate(validated[0]) if validated else None,
             data_docs=str(docs.relative_to(directory)) if docs.exists() else None,
         )
+        demonstrated = results.read_demonstrated(directory)
+        if demonstrated is not None:
+            outcome = outcome.with_demonstrated(demonstrated)
         page = results.write_report(outcome, directory)
     if json:
         terminal.show_json({**outcome.to_json(), "report": str(page)})

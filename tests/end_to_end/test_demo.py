@@ -102,6 +102,26 @@ def test_a_fault_is_named_with_instance_channel_and_witness(tmp_path):
     assert [] == processes_in(tmp_path)
 
 
+def test_a_design_is_shown_claim_by_claim(tmp_path):
+    """Exit 0: every claim seen, judged from the run's tables, in JSON, on the page, and kept."""
+    code, report, err = demo(tmp_path, "--scenario", "log_status")
+    shown = report["demonstrated"]
+    assert (0, True, []) == (code, shown["is_shown"], report["findings"]), err
+    assert ("WL#9452", 7) == (shown["design"], report["totals"]["collections"])
+    claims = {claim["requirement"]: claim for claim in shown["claims"]}
+    assert all(claim["seen"] for claim in claims.values())
+    (judged,) = claims["F-2.4"]["judged"]
+    assert ("lsn_monotone", 19, 0) == (judged["invariant"], judged["held"], judged["broken"])
+    (seen,) = claims["I-2"]["seen"]
+    assert seen["sentence"].startswith("error 1227")
+    directory = Path(report["report"]).parent
+    text = Page((directory / "report.html").read_text("utf-8")).text
+    assert "WL#9452: Log Position Lock" in text
+    assert seen["sentence"] in text
+    assert shown == json.loads((directory / "demonstrated.json").read_text("utf-8"))
+    assert [] == processes_in(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("said", "number"),
     [("starting Spark", signal.SIGINT), ("collection 1 of 7", signal.SIGTERM)],

@@ -159,6 +159,8 @@ def _write(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
 def _publish(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
     changed = fleet.hooks.on_row(fleet, instance, body)
     if changed is not None:
+        for listen in fleet.on_answer:
+            listen(instance, changed)
         instance.journal.fact(RecordType.LOG_STATUS, changed)
 
 

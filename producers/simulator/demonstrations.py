@@ -1,0 +1,35 @@
+"""The demonstrations of the designs, by name. A scenario names the one that it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from producers.simulator.log_position_lock import demonstration as log_position_lock
+
+if TYPE_CHECKING:
+    from producers.simulator.demonstration import Demonstration
+    from producers.simulator.scenario import Scenario
+
+DEMONSTRATIONS: dict[str, Demonstration] = {
+    demonstration.name: demonstration for demonstration in (log_position_lock.DEMONSTRATION,)
+}
+"""All demonstrations, in the order in which they are listed."""
+
+
+def with_options(scenario: Scenario) -> Scenario:
+    """The scenario with the options that its demonstration needs.
+
+    Raises:
+        ValueError: The demonstration is not known, or another act or fault is asked for beside it.
+    """
+    name = scenario.demonstration
+    if name is None:
+        return scenario
+    demonstration = DEMONSTRATIONS.get(name)
+    if demonstration is None:
+        raise ValueError(f"expected a demonstration of {', '.join(DEMONSTRATIONS)}, got {name!r}")
+    others = (*scenario.traps, *(() if scenario.fault is None else (scenario.fault,)))
+    if set(others) - set(demonstration.options.get("traps", ())):
+        raise ValueError(f"demonstration {name!r} stands alone, got {', '.join(others)} beside it")
+    return replace(scenario, **demonstration.options)

@@ -1,0 +1,404 @@
+"""The Log Position Lock (WL#9452), shown: one query freezes all logs of a server for a moment.
+
+Collections come every second. What is issued inside a collection, by other sessions, waits until
+the state has been left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from producers.simulator import administration, innodb
+from producers.simulator.demonstration import Claim, Demonstration
+from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
+from producers.simulator.log_position_lock.storage_engines import Handlerton
+from producers.simulator.model import OutOfMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel, Instance
+
+_SOURCE, _REPLICA = "source-a", "hub"
+_LATER_US = 10_000
+_OLD_SERVER = "11111111-2222-3333-4444-555555555555"
+"""server_uuid of a server that is gone; its transactions are assigned, never logged."""
+
+
+def _arrange(fleet: Fleet) -> None:
+    """Say what happens inside which answer; the collections themselves come from outside."""
+    # Compiled in like MyISAM, and like it without the three functions.
+    fleet.instances[_REPLICA].storage_engines["ARCHIVE"] = Handlerton("ARCHIVE")
+    acts: dict[tuple[str, int], Callable[[Fleet, Instance, dict[str, Any]], None]] = {
+        (_REPLICA, 1): _look_at_the_row,
+        (_REPLICA, 2): _administer_channels,
+        (_SOURCE, 2): _write_and_administer_logs,
+        (_REPLICA, 3): _receive_and_assign,
+        (_SOURCE, 3): _assign_gtids,
+        ("source-b", 3): _assign_gtids,
+        (_REPLICA, 4): _see_the_failure,
+        (_REPLICA, 5): _see_the_refusal,
+        (_REPLICA, 6): _look_at_what_is_left,
+    }
+    counts: dict[str, int] = {}
+
+    def listen(instance: Instance, body: dict[str, Any]) -> None:
+        number = counts[instance.instance_id] = counts.get(instance.instance_id, 0) + 1
+        act = acts.get((instance.instance_id, number))
+        if act is not None:
+            act(fleet, instance, body)
+
+    fleet.on_answer.append(listen)
+    second = 1_000_000
+    replica = fleet.instances[_REPLICA]
+    fleet.schedule(fleet.start_ts + 3 * second + second // 2, replica, _run_out_of_memory, replica)
+    for at, privileges in ((9, "no_backup_admin"), (11, "all")):
+        fleet.schedule(fleet.start_ts + at * second // 2, replica, _grant, replica, privileges)
+
+
+# Collection 1: what the row shows
+
+
+def _look_at_the_row(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    row = body["row"]
+    local, engines = row["LOCAL"], row["STORAGE_ENGINES"]
+    position = f"{local['binary_log_file']}:{local['binary_log_position']}"
+    fleet.show(
+        "F-1.2",
+        instance,
+        f"SERVER_UUID {row['SERVER_UUID']}, {position}, "
+        f"{len(row['REPLICATION']['channels'])} channels, LSN {engines['InnoDB']['LSN']}",
+    )
+    is_equal = instance.logged == instance.executed and not instance.in_commit
+    fleet.show(
+        "F-1.2.2",
+        instance,
+        f"{position} is the end of the log, {_executed(instance)} are "
+        f"{'all' if is_equal else 'not all'} that were logged up to there or assigned",
+    )
+    for told in row["REPLICATION"]["channels"]:
+        written = instance.channels[told["channel_name"]].relay_files[-1]
+        fleet.show(
+            "F-1.2.3",
+            instance,
+            f"channel {told['channel_name']!r}: positions flushed at {told['relay_log_file']}:"
+            f"{told['relay_log_position']}, relay log written up to {written.name}:{written.end}",
+        )
+    fleet.show(
+        "F-1.2.4",
+        instance,
+        f"installed {', '.join(instance.storage_engines)}; shown {', '.join(engines)}: "
+        f"LSN {engines['InnoDB']['LSN']}, checkpoint {engines['InnoDB']['LSN_checkpoint']}",
+    )
+    held = ", ".join(instance.latches.held)
+    fleet.show("F-1.3", instance, f"while the row is made the session holds {held}")
+    _then(fleet, instance, _look_at_what_is_held)
+    _collect_again(fleet, instance, body["collection_id"])
+
+
+def _look_at_what_is_held(fleet: Fleet, instance: Instance) -> None:
+    fleet.show("F-1.4", instance, f"after it left: {len(instance.latches.held)} locks held")
+
+
+def _collect_again(fleet: Fleet, instance: Instance, collection_id: str) -> None:
+    """Another client reads the table while the first still holds its locks."""
+    asked = instance.journal.last_ts
+
+    def answered(row: dict[str, Any]) -> None:
+        waited = instance.journal.last_ts - asked
+        fleet.show(
+            "NF-1 second collection",
+            instance,
+            f"a second session waited for LOCK_collect_instance_log and had its row {waited} µs "
+            f"later: {row['LOCAL']['binary_log_file']}:{row['LOCAL']['binary_log_position']}",
+        )
+
+    LogStatusQuery(fleet, instance, f"{collection_id}, a second session", answered, _fail).begin()
+
+
+def _fail(error: dict[str, Any]) -> None:
+    raise AssertionError(f"expected a row, got {error!r}")
+
+
+# Collections 2 and 3: what is issued while the locks are held waits
+
+
+def _write_and_administer_logs(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    _watch(fleet, instance)
+    _issue(fleet, instance, "F-2.1", "COMMIT", act=fleet.write, look=_position)
+    _issue(
+        fleet,
+        instance,
+        "NF-1 binary log",
+        "FLUSH BINARY LOGS",
+        act=lambda at: administration.flush_binary_logs(fleet, at),
+        look=_position,
+    )
+    _issue(
+        fleet,
+        instance,
+        "F-2.4",
+        "a mini-transaction of InnoDB",
+        act=lambda at: innodb.write_redo(at.innodb, 500),
+        look=_lsn,
+    )
+
+
+def _administer_channels(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    _watch(fleet, instance)
+    channel = instance.channels["a"]
+    source = channel.source
+
+    def remove(at: Instance) -> None:
+        administration.reset_replica(fleet, channel, everything=True)
+
+    def create(at: Instance) -> None:
+        fleet.add_channel(at, "a", source)
+
+    def names(at: Instance) -> str:
+        configured = [c.name for c in at.channels.values() if c.is_configured]
+        return f"channels {', '.join(configured) or 'none'}"
+
+    _issue(fleet, instance, "F-2.3", "RESET REPLICA ALL FOR CHANNEL 'a'", act=remove, look=names)
+    _issue(
+        fleet,
+        instance,
+        "F-2.3",
+        "CHANGE REPLICATION SOURCE FOR CHANNEL 'a'",
+        act=create,
+        look=names,
+    )
+
+
+def _receive_and_assign(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    channel = instance.channels["a"]
+    before = channel.flushed
+    fleet.write(channel.source)
+    fleet.schedule(
+        fleet.now + _LATER_US, instance, _look_at_the_receiver, channel, before, channel.read
+    )
+    _assign_gtids(fleet, instance, body)
+
+
+def _look_at_the_receiver(
+    fleet: Fleet, channel: Channel, flushed: tuple[str, int], read: tuple[str, int]
+) -> None:
+    fleet.show(
+        "F-2.5",
+        channel.replica,
+        f"channel {channel.name!r}: a group was logged at {channel.source.instance_id} while the "
+        f"row was made; flushed then {_place(flushed)} for the source's {_place(read)}, later "
+        f"{_place(channel.flushed)} for {_place(channel.read)}",
+    )
+
+
+def _assign_gtids(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    added = GtidIntervals.of((_OLD_SERVER, 1, 7))
+    _issue(
+        fleet,
+        instance,
+        "F-2.2",
+        "SET gtid_purged = '+…:1-7'",
+        act=lambda at: administration.set_gtid_purged(fleet, at, added),
+        look=_executed,
+    )
+
+
+def _issue(
+    fleet: Fleet,
+    instance: Instance,
+    requirement: str,
+    statement: str,
+    *,
+    act: Callable[[Instance], object],
+    look: Callable[[Instance], str],
+) -> None:
+    """A session issues a statement while another holds all locks; it is done when they are free."""
+    issued = instance.journal.last_ts
+
+    def go_on(fleet: Fleet) -> None:
+        waited, before = instance.journal.moment() - issued, look(instance)
+        act(instance)
+        fleet.show(
+            requirement,
+            instance,
+            f"{statement}, issued under the locks, waited {waited} µs until they were free, then "
+            f"moved {before} to {look(instance)}",
+        )
+
+    fleet.schedule(fleet.now, instance, go_on)
+
+
+def _watch(fleet: Fleet, instance: Instance) -> None:
+    """Look again when the locks are free, before anything that waited goes on."""
+    before = _state(instance)
+
+    def look_again(fleet: Fleet) -> None:
+        after = _state(instance)
+        same = "all as before" if after == before else f"{after} instead of {before}"
+        fleet.show("F-2", instance, f"{', '.join(before)}; when the locks were free {same}")
+
+    fleet.schedule(fleet.now, instance, look_again)
+
+
+def _state(instance: Instance) -> list[str]:
+    """Where each of the logs stands that the state blocks."""
+    channels = [channel for channel in instance.channels.values() if channel.is_configured]
+    return [
+        _position(instance),
+        _executed(instance),
+        *(f"channel {c.name!r} flushed at {_place(c.flushed)}" for c in channels),
+        _lsn(instance),
+    ]
+
+
+# Collections 4 to 6: errors
+
+
+def _run_out_of_memory(fleet: Fleet, instance: Instance) -> None:
+    instance.out_of_memory = OutOfMemory("collect", "gtid_state")
+
+
+def _grant(fleet: Fleet, instance: Instance, privileges: str) -> None:
+    instance.privileges = privileges
+
+
+def _see_the_failure(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    error = body["error"]
+    fleet.show(
+        "I-3",
+        instance,
+        f"error {error['code']}, {error['message']}; {len(instance.latches.held)} locks held "
+        "afterwards",
+    )
+
+
+def _see_the_refusal(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    error = body["error"]
+    fleet.show("I-2", instance, f"error {error['code']}, {error['message']}; nothing was locked")
+
+
+def _look_at_what_is_left(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    local = body["row"]["LOCAL"]
+    fleet.show(
+        "F-3",
+        instance,
+        f"after the load, the failure and the refusal a row again: {local['binary_log_file']}:"
+        f"{local['binary_log_position']}, {_executed(instance)}; nothing is missing of what "
+        f"its sources executed: {_has_everything(instance)}",
+    )
+
+
+def _then(fleet: Fleet, instance: Instance, act: Callable[..., None]) -> None:
+    """As soon as the instance has left the state."""
+    fleet.schedule(fleet.now, instance, act, instance)
+
+
+def _has_everything(replica: Instance) -> str:
+    sources = [channel.source for channel in replica.channels.values()]
+    complete = [s.instance_id for s in sources if s.executed.is_subset(replica.executed)]
+    return f"{', '.join(complete)} of {len(sources)}"
+
+
+def _executed(instance: Instance) -> str:
+    count = sum(last - first + 1 for _, first, last in instance.executed)
+    return f"{count:,} executed GTIDs"
+
+
+def _lsn(instance: Instance) -> str:
+    return f"LSN {instance.innodb.lsn}"
+
+
+def _position(instance: Instance) -> str:
+    return _place(instance.binlog.position)
+
+
+def _place(coordinates: tuple[str, int]) -> str:
+    return f"{coordinates[0]}:{coordinates[1]}"
+
+
+DEMONSTRATION = Demonstration(
+    name="log_status",
+    design="WL#9452",
+    title="Log Position Lock",
+    options={
+        "topology": "multi_source",
+        "profile": "wl9452",
+        "duration_ms": 6_000,
+        "collection_interval_ms": 1_000,
+        "writes_per_second": 8.0,
+        "acts": False,
+    },
+    arrange=_arrange,
+    claims=(
+        Claim(
+            "F-1.2",
+            "One row tells who the server is and where all of its logs stand.",
+            ("log_status_row_complete", "server_uuid_unique"),
+        ),
+        Claim(
+            "F-1.2.2",
+            "The binary log's coordinates and gtid_executed are of one moment.",
+            (
+                "executed_within_logged",
+                "snapshot_position_within_file",
+                "snapshot_position_on_group_boundary",
+            ),
+        ),
+        Claim(
+            "F-1.2.3",
+            "Each channel tells where its positions were last flushed, not what was written since.",
+            ("relay_position_on_written_boundary", "channel_rows_unique"),
+        ),
+        Claim(
+            "F-1.2.4",
+            "Engines that have the interface tell their log; the others are left out.",
+            ("lsn_order", "lsn_monotone", "lsn_grows_with_commits"),
+        ),
+        Claim(
+            "F-1.3",
+            "The session holds every lock, taken in the order of the document, before it collects.",
+            ("collection_lock_order",),
+        ),
+        Claim("F-1.4", "It has left the state when it answers.", ("collection_unlock_complete",)),
+        Claim(
+            "F-2",
+            "From the row to the release of the first lock no log moves.",
+            ("no_progress_while_locked",),
+        ),
+        Claim(
+            "F-2.1", "No commit reaches the binary log in between.", ("no_progress_while_locked",)
+        ),
+        Claim("F-2.2", "gtid_executed does not change.", ("no_progress_while_locked",)),
+        Claim("F-2.3", "No channel is removed or created.", ("no_progress_while_locked",)),
+        Claim("F-2.4", "InnoDB writes no redo.", ("lsn_monotone",)),
+        Claim("F-2.5", "A receiver does not flush its positions.", ("no_progress_while_locked",)),
+        Claim(
+            "F-3",
+            "What waited goes on, and the logs agree.",
+            ("relay_mirrors_source", "executed_monotone", "snapshot_position_monotone"),
+        ),
+        Claim(
+            "NF-1 binary log",
+            "FLUSH BINARY LOGS beside a collection ends, and so does the collection.",
+            ("collection_within_budget", "binlog_rotate_successor"),
+        ),
+        Claim(
+            "NF-1 second collection",
+            "One session collects at a time; the second waits and is served.",
+            ("collection_lock_order", "collection_within_budget"),
+        ),
+        Claim(
+            "I-2",
+            "Without BACKUP_ADMIN there is an error and no row.",
+            ("snapshot_never_silently_empty",),
+        ),
+        Claim(
+            "I-3",
+            "An error half-way names the column and releases every lock.",
+            ("collection_unlock_complete",),
+        ),
+    ),
+)

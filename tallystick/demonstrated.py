@@ -1,0 +1,135 @@
+"""A demonstration put beside what its run's tables say: claims, verdicts, foretold findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from coordinates.verdict import ObservationCode
+from expectations.demonstrated import (
+    ClaimShown,
+    Demonstrated,
+    Foretold,
+    Judged,
+    Seen,
+    seconds,
+    verdict_on,
+)
+from tallystick.errors import MisuseError
+from tallystick.settings import suggestion
+
+if TYPE_CHECKING:
+    from expectations.report import ReportData
+    from producers.simulator.demonstration import Demonstration, Showing
+    from producers.simulator.scenario import Scenario
+    from tallystick.summary import Line
+
+
+def demonstration_scenario(scenario: Scenario) -> Scenario:
+    """The scenario with all that the demonstration it names needs.
+
+    Raises:
+        MisuseError: The demonstration is not known, or other acts or a fault are asked for too.
+    """
+    from producers.simulator.demonstrations import DEMONSTRATIONS, with_options
+
+    name = scenario.demonstration
+    if name is None:
+        return scenario
+    if name not in DEMONSTRATIONS:
+        hint = suggestion(name, DEMONSTRATIONS) or f": expected {', '.join(DEMONSTRATIONS)}"
+        raise MisuseError(f"no scenario has the name {name!r}{hint}")
+    if scenario.fault is not None or scenario.traps:
+        raise MisuseError("--scenario has acts of its own: leave out --fault and --trap")
+    return with_options(scenario)
+
+
+def put_beside(
+    demonstration: Demonstration,
+    shown: Sequence[Showing],
+    data: ReportData,
+    *,
+    is_complete: bool = True,
+) -> Demonstrated:
+    """What a demonstration showed.
+
+    Args:
+        demonstration: What was to be shown.
+        shown: What its scenario saw.
+        data: What the audit said.
+        is_complete: Whether the audit read the whole journal.
+    """
+    held, undecided = _judged_on_rows(data)
+    found = Counter((finding.instance_id, finding.invariant) for finding in data.findings)
+    broken = Counter(finding.invariant for finding in data.findings)
+    foretold = [
+        Foretold(one.instance, one.invariant, one.why, found.pop((one.instance, one.invariant), 0))
+        for one in demonstration.expected
+    ]
+    claims = [
+        ClaimShown(
+            requirement=claim.requirement,
+            text=claim.text,
+            seen=tuple(
+                Seen(one.instance, one.after_us, one.sentence)
+                for one in shown
+                if one.requirement == claim.requirement
+            ),
+            judged=tuple(
+                Judged(name, held[name], broken[name], undecided[name]) for name in claim.invariants
+            ),
+        )
+        for claim in demonstration.claims
+    ]
+    return Demonstrated(
+        name=demonstration.name,
+        design=demonstration.design,
+        title=demonstration.title,
+        claims=tuple(claims),
+        foretold=tuple(foretold),
+        others=tuple(sorted(found.elements())),
+        is_complete=is_complete,
+    )
+
+
+def _judged_on_rows(data: ReportData) -> tuple[Counter[str], Counter[str]]:
+    """How often each invariant held, and how often it was left undecided."""
+    held: Counter[str] = Counter()
+    undecided: Counter[str] = Counter()
+    for cuts in data.collections:
+        for cut in cuts:
+            held.update(name for name in cut.held.split(",") if name)
+            reasons = (reason.partition(":")[0].strip() for reason in cut.undecided.split(";"))
+            undecided.update(name for name in reasons if name)
+    for seen in data.observations:
+        if seen.code is ObservationCode.COMPARISON_UNDECIDED:
+            # A comparison of the fleet; the text begins with the invariant's name.
+            undecided.update(seen.text.split(" ", 1)[:1])
+    return held, undecided
+
+
+def lines(demonstrated: Demonstrated) -> Iterator[Line]:
+    """What was shown, for a terminal."""
+    word, style = ("SHOWN", "bold green") if demonstrated.is_shown else ("NOT SHOWN", "bold red")
+    yield f"{word}  {demonstrated.design}: {demonstrated.title}", style
+    yield f"  {demonstrated.counted}"
+    for claim in demonstrated.claims:
+        yield ""
+        yield f"{claim.requirement}  {claim.text}", "bold"
+        for seen in claim.seen:
+            yield f"  {seconds(seen.after_us)}, {seen.instance}: {seen.sentence}"
+        if not claim.seen:
+            yield "  was not seen", "bold red"
+        yield f"  audited: {'; '.join(map(verdict_on, claim.judged))}"
+    for foretold in demonstrated.foretold:
+        yield ""
+        yield f"foretold  {foretold.invariant} at {foretold.instance}", "bold"
+        yield f"  {foretold.why}"
+        yield f"  found {foretold.found} times" if foretold.found else ("  not found", "bold red")
+    if demonstrated.others:
+        yield ""
+        yield "found and not foretold:", "bold red"
+        for (instance, invariant), number in Counter(demonstrated.others).items():
+            yield f"  {invariant} at {instance}" + (f" ({number})" if number > 1 else "")
+    yield ""

@@ -1,0 +1,142 @@
+"""Demonstrations of the designs: what each claims is shown, and the audit agrees."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coordinates.invariants import INVARIANTS
+from coordinates.replay import AuditResult, audit_history
+from expectations.demonstrated import Demonstrated, verdict_on
+from producers.simulator.demonstration import Expected
+from producers.simulator.demonstrations import DEMONSTRATIONS, with_options
+from producers.simulator.engine import History, simulate
+from producers.simulator.scenario import Scenario
+from tallystick import demonstrated, results
+
+SEEDS = (1, 2, 3)
+DESIGNS = (Path(__file__).parents[2] / "docs" / "designs.md").read_text("utf-8")
+
+
+@functools.cache
+def run(name: str, seed: int) -> tuple[History, AuditResult]:
+    history = simulate(Scenario(seed=seed, demonstration=name))
+    return history, audit_history(history.blocks(512))
+
+
+def shown(name: str, seed: int = 1) -> Demonstrated:
+    history, audit = run(name, seed)
+    data = results.outcome_of_replay(audit, name).data
+    return demonstrated.put_beside(DEMONSTRATIONS[name], history.shown, data)
+
+
+def text(said: Demonstrated) -> str:
+    return "\n".join(
+        line if isinstance(line, str) else line[0] for line in demonstrated.lines(said)
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", DEMONSTRATIONS)
+def test_every_claim_is_shown_and_nothing_else_is_found(name: str, seed: int) -> None:
+    """Each claim is seen, what the document foretells is found, and no other invariant breaks."""
+    said = shown(name, seed)
+    assert [] == [claim.requirement for claim in said.claims if not claim.seen]
+    assert [] == [(one.instance, one.invariant) for one in said.foretold if not one.found]
+    assert () == said.others
+    assert said.is_shown
+
+
+@pytest.mark.parametrize("name", DEMONSTRATIONS)
+def test_a_demonstration_claims_rows_of_its_document(name: str) -> None:
+    """Requirements are labels of its section, invariants are registered, nothing is said twice."""
+    demonstration = DEMONSTRATIONS[name]
+    section = re.split(r"^## ", DESIGNS, flags=re.MULTILINE)
+    (page,) = [part for part in section if part.startswith(f"{demonstration.design}:")]
+    labels = set(re.findall(r"^\| \*\*(.+?)\*\*", page, flags=re.MULTILINE))
+    requirements = [claim.requirement for claim in demonstration.claims]
+    assert set(requirements) <= labels
+    assert len(requirements) == len(set(requirements))
+    named = {name for claim in demonstration.claims for name in claim.invariants}
+    assert named | {one.invariant for one in demonstration.expected} <= set(INVARIANTS)
+    assert all(claim.invariants for claim in demonstration.claims)
+
+
+@pytest.mark.parametrize("name", DEMONSTRATIONS)
+def test_every_showing_is_of_a_claim(name: str) -> None:
+    """Nothing is shown that the summary would not print."""
+    history, _ = run(name, 1)
+    claimed = {claim.requirement for claim in DEMONSTRATIONS[name].claims}
+    assert {showing.requirement for showing in history.shown} <= claimed
+
+
+@pytest.mark.parametrize("name", DEMONSTRATIONS)
+def test_a_demonstration_is_deterministic(name: str) -> None:
+    """The same seed shows the same, in the same records."""
+    history, _ = run(name, 1)
+    again = simulate(Scenario(seed=1, demonstration=name))
+    assert history.shown == again.shown
+    assert len(history) == len(again)
+
+
+def test_what_is_not_seen_not_found_or_not_foretold_is_told() -> None:
+    """A claim without a showing, a missing and a surplus finding each deny the demonstration."""
+    name = "log_status"
+    history, audit = run(name, 1)
+    data = results.outcome_of_replay(audit, name).data
+    demonstration = DEMONSTRATIONS[name]
+    unseen = demonstrated.put_beside(demonstration, history.shown[1:], data)
+    assert not unseen.is_shown
+    assert "was not seen" in text(unseen)
+    warned = replace(demonstration, expected=(Expected("hub", "lsn_monotone", "it says so"),))
+    missing = demonstrated.put_beside(warned, history.shown, data)
+    assert not missing.is_shown
+    assert "not found" in text(missing)
+    faulty = simulate(Scenario(seed=1, topology="multi_source", fault="lsn_regressed"))
+    found = results.outcome_of_replay(audit_history(faulty.blocks(512)), name).data
+    surplus = demonstrated.put_beside(demonstration, history.shown, found)
+    assert [name for _, name in surplus.others] == ["lsn_monotone"]
+    assert not surplus.is_shown
+    assert "found and not foretold" in text(surplus)
+    at = surplus.others[0][0]
+    foretold = replace(demonstration, expected=(Expected(at, "lsn_monotone", "it says so"),))
+    assert demonstrated.put_beside(foretold, history.shown, found).is_shown
+    unread = demonstrated.put_beside(foretold, history.shown, found, is_complete=False)
+    assert not unread.is_shown
+
+
+def test_the_counts_are_those_of_the_cuts() -> None:
+    """Held counts rows that keep the invariant, broken counts findings."""
+    _, audit = run("log_status", 1)
+    held = sum("lsn_monotone" in cut.held.split(",") for cut in audit.cuts)
+    assert 0 < held < len(audit.cuts)
+    claims = {claim.requirement: claim for claim in shown("log_status").claims}
+    assert f"lsn_monotone held {held} times" == verdict_on(claims["F-2.4"].judged[0])
+    for cut in audit.cuts:
+        names = [name for name in (*cut.held.split(","), *cut.broken.split(",")) if name]
+        assert cut.evaluated == len(names)
+
+
+def test_a_run_keeps_what_it_showed(tmp_path: Path) -> None:
+    """A report that is rendered later from the run's directory has it."""
+    assert results.read_demonstrated(tmp_path) is None
+    said = shown("log_status")
+    results.write_demonstrated(said, tmp_path)
+    assert said == results.read_demonstrated(tmp_path)
+    (tmp_path / results.DEMONSTRATED).write_text('{"name": 1}')
+    with pytest.raises(results.MisuseError, match=r"demonstrated\.json"):
+        results.read_demonstrated(tmp_path)
+
+
+def test_a_demonstration_stands_alone() -> None:
+    """A fault or a trap beside it is refused, and so is an unknown name."""
+    with pytest.raises(ValueError, match="purge"):
+        with_options(Scenario(demonstration="log_status", traps=("purge",)))
+    with pytest.raises(ValueError, match="lsn_frozen"):
+        with_options(Scenario(demonstration="log_status", fault="lsn_frozen"))
+    with pytest.raises(ValueError, match="expected a demonstration of"):
+        simulate(Scenario(demonstration="earthquake"))
