@@ -14,28 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coordinates._record_fields import read_fact
-from coordinates.binlog import LogCoordinates
-from coordinates.binlog_reader import BinlogReader
 from coordinates.errors import GtidSetParseError, JournalError
 from coordinates.facts import FactKind
 from coordinates.gtid import GtidSet
-from coordinates.history import History
+from coordinates.instance_state import InstanceState, WaitingRow
 from coordinates.invariants.replication_info import (
     INFO_REPOSITORY_UNAMBIGUOUS,
 )
 from coordinates.journal import RecordType, Stream
-from coordinates.judging.backup_locks import BackupLockProtocol
-from coordinates.judging.clone_protocol import CloneProtocol
-from coordinates.judging.collection_protocol import CollectionProtocol
-from coordinates.judging.critical_zone import CriticalZoneProtocol
-from coordinates.judging.engine_locks import EngineLockProtocol
-from coordinates.judging.gtid_persister import GtidPersistence
-from coordinates.judging.status import WaitingRow, judge_answer
+from coordinates.judging.status import judge_answer
 from coordinates.log_reader import Columns
-from coordinates.packing import pack, unpack
-from coordinates.relay_reader import RelayReader
-from coordinates.reporter import Reporter
-from coordinates.server import Server
 from coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
@@ -48,8 +36,6 @@ if TYPE_CHECKING:
     from coordinates.journal import Block
     from coordinates.verdict import Finding, Observation
 
-_MAGIC = b"TSIA"
-_VERSION = 1
 LINEAGE_ACTIONS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
 WAITING_MAX = 32
 
@@ -64,8 +50,8 @@ class AuditOutput:
     facts: list[Fact] = field(default_factory=list)
 
 
-class InstanceAudit:
-    """The audit of one instance.
+class InstanceAudit(InstanceState):
+    """The audit of one instance: its state, and the step that changes it.
 
     Args:
         instance_id: The instance.
@@ -73,26 +59,7 @@ class InstanceAudit:
     """
 
     def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
-        self.instance_id = instance_id
-        self.reporter = Reporter(instance_id, disabled)
-        self.server = Server()
-        self.history = History()
-        self.binlog = BinlogReader(self.reporter, self.server)
-        self.relays: dict[str, RelayReader] = {}
-        self.collections = CollectionProtocol(self.reporter)
-        self.zones = CriticalZoneProtocol(self.reporter)
-        self.engine_locks = EngineLockProtocol(self.reporter)
-        self.backup_locks = BackupLockProtocol(self.reporter)
-        self.clones = CloneProtocol(self.reporter)
-        self.persistence = GtidPersistence(self.reporter)
-        self.waiting: list[WaitingRow] = []
-        self.cuts: list[Cut] = []
-        self.epoch = -1
-        self.next_sequence = 0
-        self.ts = 0
-        self.event_findings = 0
-        self.data_lineage = 0
-        self.has_stopped = False
+        super().__init__(instance_id, disabled)
         self._handlers: dict[int, Callable[[dict[str, Any], int], None]] = {
             RecordType.START: self._started,
             RecordType.STOP: self._stopped,
@@ -277,7 +244,7 @@ class InstanceAudit:
             for number in np.unique(channels[~is_binlog]).tolist():
                 name = block.channels[number].lower() if 0 <= number < len(block.channels) else ""
                 indices = np.flatnonzero(~is_binlog & (channels == number)) + first
-                self._relay(name).read(block, indices, lists)
+                self.relay(name).read(block, indices, lists)
         self.event_findings += len(self.reporter.findings) - before
 
     def _check_backup_locks(self, block: Block, indices: npt.NDArray[np.int64]) -> None:
@@ -287,12 +254,6 @@ class InstanceAudit:
         file = int(block.columns["file"][first])
         at = f"{block.files[file] if file >= 0 else ''}:{int(block.columns['start'][first])}"
         self.backup_locks.coordinates_moved("the binary log grew", at)
-
-    def _relay(self, name: str) -> RelayReader:
-        relay = self.relays.get(name)
-        if relay is None:
-            relay = self.relays[name] = RelayReader(self.reporter, self.server, name)
-        return relay
 
     def _read_server_record(self, block: Block, index: int) -> None:
         ts = int(block.columns["ts"][index])
@@ -432,7 +393,7 @@ class InstanceAudit:
         if action not in ("reconnect", "relay_purge"):
             self.collections.progress(f"Channel {name!r} was administered ({action})")
         channel = self.history.channel(name)
-        relay = self._relay(name)
+        relay = self.relay(name)
         if action in LINEAGE_ACTIONS:
             relay.begin_lineage()
             self.history.begin_channel_lineage(name, relay.lineage)
@@ -459,12 +420,7 @@ class InstanceAudit:
             self.collections.progress("The receiver flushed its positions")
 
     def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
-        self.backup_locks.step(body, self._end_of_binlog())
-
-    def _end_of_binlog(self) -> LogCoordinates | None:
-        if self.binlog.base_name is None or self.binlog.end < 0:
-            return None
-        return LogCoordinates(self.binlog.base_name, self.binlog.file_number, self.binlog.end)
+        self.backup_locks.step(body, self.end_of_binlog())
 
     def _clone_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.clones.clone(body, ts)
@@ -491,7 +447,7 @@ class InstanceAudit:
             )
         )
         row = self.waiting[-1]
-        if self.ts <= row.ts and not self._has_reached(row):
+        if self.ts <= row.ts and not self.has_reached(row):
             self.reporter.note(
                 ObservationCode.LOG_STATUS_EARLY,
                 f"the row of collection {row.body['collection_id']} names coordinates that the "
@@ -505,104 +461,9 @@ class InstanceAudit:
         """Judge the rows whose coordinates the journal has reached, or never will."""
         while self.waiting:
             row = self.waiting[0]
-            is_ripe = self.ts > row.ts or self._has_reached(row)
+            is_ripe = self.ts > row.ts or self.has_reached(row)
             if not (is_ripe or force or len(self.waiting) > WAITING_MAX):
                 return
             del self.waiting[0]
             self.cuts += judge_answer(row, self, is_early=not is_ripe)
             self.event_findings = 0
-
-    def _has_reached(self, row: WaitingRow) -> bool:
-        state = row.state
-        if state is None:
-            return True
-        here = self._end_of_binlog()
-        position = state.position
-        if (
-            position is not None
-            and here is not None
-            and here.base_name == position.base_name
-            and here < position
-        ):
-            return False
-        for name, channel in state.channels.items():
-            relay = self.relays.get(name)
-            flushed = channel.relay
-            if relay is None or flushed is None or relay.end < 0:
-                continue
-            if relay.base_name == flushed.base_name and (relay.file_number, relay.end) < (
-                flushed.file_number,
-                flushed.position,
-            ):
-                return False
-        return True
-
-    # State
-
-    def to_bytes(self) -> bytes:
-        """The whole state, compact and versioned."""
-        arrays: dict[str, Any] = {}
-        binlog, more = self.binlog.dump("binlog")
-        arrays |= more
-        relays = []
-        for number, (name, relay) in enumerate(self.relays.items()):
-            document, more = relay.dump(f"relay{number}")
-            relays.append([name, document])
-            arrays |= more
-        return pack(
-            _MAGIC,
-            _VERSION,
-            {
-                "instance_id": self.instance_id,
-                "disabled": sorted(self.reporter.disabled),
-                "epoch": self.epoch,
-                "next_sequence": self.next_sequence,
-                "ts": self.ts,
-                "event_findings": self.event_findings,
-                "data_lineage": self.data_lineage,
-                "has_stopped": self.has_stopped,
-                "server": self.server.dump(),
-                "history": self.history.dump(),
-                "binlog": binlog,
-                "relays": relays,
-                "collections": self.collections.dump(),
-                "backups": {
-                    **self.zones.dump(),
-                    **self.engine_locks.dump(),
-                    **self.backup_locks.dump(),
-                },
-                "clones": self.clones.dump(),
-                "gtid_persistence": self.persistence.dump(),
-                "waiting": [row.dump() for row in self.waiting],
-            },
-            arrays,
-        )
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> InstanceAudit:
-        """Inverse of ``to_bytes``.
-
-        Raises:
-            StateVersionError: The bytes are no state of this version.
-        """
-        document, arrays = unpack(_MAGIC, _VERSION, data)
-        audit = cls(document["instance_id"], frozenset(document["disabled"]))
-        audit.epoch = document["epoch"]
-        audit.next_sequence = document["next_sequence"]
-        audit.ts = document["ts"]
-        audit.event_findings = document["event_findings"]
-        audit.data_lineage = document["data_lineage"]
-        audit.has_stopped = document["has_stopped"]
-        audit.server.load(document["server"])
-        audit.history.load(document["history"])
-        audit.binlog.load(document["binlog"], arrays, "binlog")
-        for number, (name, relay) in enumerate(document["relays"]):
-            audit._relay(name).load(relay, arrays, f"relay{number}")
-        audit.collections.load(document["collections"])
-        for protocol in (audit.zones, audit.engine_locks, audit.backup_locks):
-            protocol.load(document["backups"])
-        audit.clones.load(document["clones"])
-        # Before there was a part for it, it was in the clones' part.
-        audit.persistence.load(document.get("gtid_persistence", document["clones"]))
-        audit.waiting = [WaitingRow.load(row) for row in document["waiting"]]
-        return audit

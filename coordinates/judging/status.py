@@ -22,14 +22,14 @@ from coordinates.judging.channel_row import judge_channel_rows
 from coordinates.judging.judgement import Judgement
 from coordinates.judging.redo_row import judge_redo_row
 from coordinates.judging.row import Row
-from coordinates.log_status import ServerState, read_log_status
+from coordinates.log_status import ServerState
 from coordinates.verdict import ObservationCode, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.audit import InstanceAudit
     from coordinates.binlog import LogCoordinates
+    from coordinates.instance_state import InstanceState, WaitingRow
     from coordinates.judging.channel_row import RelayView
     from coordinates.log_status import ChannelState
     from coordinates.relay_reader import RelayReader
@@ -49,33 +49,7 @@ HEART = (EXECUTED_WITHIN_LOGGED, SNAPSHOT_POSITION_ON_GROUP_BOUNDARY)
 """Without these two a row cannot be called consistent; others undecided are told beside it."""
 
 
-class WaitingRow:
-    """One ``log_status`` record at its journal place, read once; it may wait for the journal."""
-
-    __slots__ = ("body", "epoch", "sequence", "state", "tags", "ts")
-
-    def __init__(
-        self, body: dict[str, Any], epoch: int, sequence: int, ts: int, tags: bool
-    ) -> None:
-        self.body = body
-        self.epoch = epoch
-        self.sequence = sequence
-        self.ts = ts
-        self.tags = tags
-        has_row = body.get("row") is not None
-        self.state: ServerState | None = read_log_status(body, tags=tags) if has_row else None
-
-    def dump(self) -> list[Any]:
-        """For the state bytes."""
-        return [self.body, self.epoch, self.sequence, self.ts, self.tags]
-
-    @classmethod
-    def load(cls, document: list[Any]) -> WaitingRow:
-        """Inverse of ``dump``."""
-        return cls(*document)
-
-
-def judge_answer(waiting: WaitingRow, audit: InstanceAudit, *, is_early: bool = False) -> list[Cut]:
+def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
     """Judge one answer and return its rows of the cut table.
 
     Args:
@@ -139,7 +113,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceAudit, *, is_early: bool = 
 
 
 def _judge_no_row(
-    waiting: WaitingRow, audit: InstanceAudit, judgement: Judgement, collection_id: str
+    waiting: WaitingRow, audit: InstanceState, judgement: Judgement, collection_id: str
 ) -> Cut:
     reporter, error = audit.reporter, waiting.body.get("error")
     values: dict[str, Any] = {
@@ -203,7 +177,7 @@ def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
     return {"answer": answer, "error_code": code, "error_text": text}
 
 
-def _leave_undecided(audit: InstanceAudit, judgement: Judgement, base: dict[str, Any]) -> Cut:
+def _leave_undecided(audit: InstanceState, judgement: Judgement, base: dict[str, Any]) -> Cut:
     """A row that the journal never reached: no baseline, and nothing for the fleet."""
     collection_id = judgement.collection_id
     audit.reporter.note(
@@ -249,7 +223,7 @@ def _judge_readable(state: ServerState, judgement: Judgement, body: Mapping[str,
 # Halves of the cut
 
 
-def _server_half(waiting: WaitingRow, audit: InstanceAudit, collection_id: str) -> dict[str, Any]:
+def _server_half(waiting: WaitingRow, audit: InstanceState, collection_id: str) -> dict[str, Any]:
     state = waiting.state or ServerState()
     return {
         "collection_id": collection_id,
@@ -299,7 +273,7 @@ def _journal_half(view: RelayView | None) -> dict[str, Any]:
     }
 
 
-def _previous_half(audit: InstanceAudit) -> dict[str, Any]:
+def _previous_half(audit: InstanceState) -> dict[str, Any]:
     """The baselines that this row is compared with; none where a fall has been told already."""
     history = audit.history
     fallen = history.fallen
@@ -352,7 +326,7 @@ def _retrieved(channel: ChannelState, relay: RelayReader | None) -> str | None:
     return None if relay.base_name is None else str(relay.received.freeze())
 
 
-def _tell_status(waiting: WaitingRow, audit: InstanceAudit, collection_id: str) -> None:
+def _tell_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) -> None:
     """Hand the accepted values of the row to the fleet; the judges have taken out the others."""
     state = waiting.state
     assert state is not None
