@@ -185,7 +185,7 @@ class InstanceState:
         )
 
     @classmethod
-    def from_bytes(cls: type[StateT], data: bytes) -> StateT:
+    def from_bytes(cls: type[StateT], data: bytes) -> StateT:  # noqa: PYI019  not in Python 3.10
         """Inverse of ``to_bytes``.
 
         Raises:
