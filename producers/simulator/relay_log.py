@@ -126,7 +126,7 @@ def write_artificial_rotate(fleet: Fleet, channel: Channel, file: str, position:
 
 
 def write_source_rotate(
-    fleet: Fleet, channel: Channel, log_pos: int, checksum: int, next_file: str
+    fleet: Fleet, channel: Channel, source_end: int, checksum: int, next_file: str
 ) -> None:
     """Copy the ROTATE that ends a binary log file of the source."""
     _write(
@@ -136,7 +136,7 @@ def write_source_rotate(
         ROTATE_EVENT_LENGTH_MIN + len(next_file),
         flags=0,
         server_id=channel.source.server_id,
-        log_pos=log_pos,
+        log_pos=log_pos_field(source_end),
         checksum=checksum,
         text=next_file,
         next_position=4,

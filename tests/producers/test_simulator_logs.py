@@ -7,7 +7,7 @@ import pytest
 from coordinates.binlog import EventType
 from coordinates.gtid import GtidSet
 from coordinates.journal import FLAG_RELAY_LOG, RecordType, Stream
-from producers.simulator.engine import History, simulate
+from producers.simulator.engine import Fleet, History, simulate
 from producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import OPENERS, Record, facts, files, groups, records
 
@@ -212,6 +212,22 @@ def test_large_file_wraps_the_field_and_not_the_offset() -> None:
         assert max(e.end for e in events) > 1 << 32
         assert all(e.log_pos == e.end % (1 << 32) for e in events)
         assert max(e.length for e in events) <= 1 << 30
+
+
+def test_a_relay_log_names_the_wrapped_field_of_a_large_file() -> None:
+    """The ROTATE that ends a file beyond 4 GiB is copied with its field, not with its end."""
+    fleet = Fleet(Scenario(seed=1, topology="pair", traps=("file_beyond_4_gib",)))
+    fleet.run(fleet.load_ends_at)
+    fleet.flush_binary_logs(fleet.instances["source-a"])
+    rotates = [
+        r
+        for r in records(fleet.advance(fleet.load_ends_at + 1_000_000)["replica-a1"])
+        if r.stream is Stream.RELAY and r.type == EventType.ROTATE and r.log_pos > 0
+    ]
+    file = fleet.instances["source-a"].binlog.files[-2]
+    assert file.end > 1 << 32
+    assert file.end % (1 << 32) in [r.log_pos for r in rotates]
+    assert max(r.log_pos for r in rotates) < 1 << 32
 
 
 def test_file_suffix_grows_to_seven_digits() -> None:
