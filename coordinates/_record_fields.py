@@ -77,6 +77,8 @@ _REPOSITORY = Shape(
         "table": boolean,
         "option": one_of("FILE", "TABLE"),
         "started": boolean,
+        "engine": name,
+        "row": table_row,
     }
 )
 
@@ -107,6 +109,7 @@ _LOG_STATUS = Shape(
         "gtid_executed_table": text,
         "slave_master_info": table_rows,
         "slave_relay_log_info": table_rows,
+        "slave_worker_info": table_rows,
         "binary_logs": _BINARY_LOGS,
         "binary_logs_again": _BINARY_LOGS,
         "gtid_purged": text,
@@ -253,6 +256,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
                 "statement",
             ),
             "row": table_row,
+            "durable": boolean,
         },
         ("table", "channel", "reason", "row"),
     ),

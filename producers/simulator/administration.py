@@ -11,6 +11,13 @@ from producers.simulator.clone import gtid_persister
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.model import QueuedGroup
 from producers.simulator.online_backup import critical_zone
+from producers.simulator.replication_info import (
+    crash_points,
+    master_info,
+    recovery,
+    worker_info,
+)
+from producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
@@ -78,6 +85,8 @@ def flush_relay_logs(fleet: Fleet, channel: Channel) -> None:
     if channel.applier_runs and not channel.pending and fleet.rng.random() < 0.5:
         # An applier that waits at the end of the relay log may move on into the new file.
         channel.applied = relay_log.end(channel)
+        channel.group_end = (*channel.applied, *channel.executed)
+        applier.persist_positions(fleet, channel, "relay_rotate")
         relay_log.purge_applied(channel)
 
 
@@ -115,6 +124,7 @@ def change_source(
     channel.source = source
     channel.is_configured = True
     channel.ignore_server_ids = ignore_server_ids
+    channel.mi.connection = master_info.connection(fleet.scenario.seed, channel)
     clear_channel(channel)
     body: dict[str, Any] = {
         "channel": channel.name,
@@ -132,12 +142,14 @@ def change_source(
     channel.replica.journal.fact(RecordType.CHANNEL, body, channel.name)
     receiver.create_relay_log(fleet, channel, 1)
     receiver.persist_position(fleet, channel, "change_source")
+    crash_points.reach(channel, CrashPoint.BETWEEN_REPOSITORIES)
     applier.persist_positions(fleet, channel, "change_source")
 
 
 def stop_replication(fleet: Fleet, channel: Channel) -> None:
     """STOP REPLICA."""
     receiver.stop(fleet, channel)
+    crash_points.reach(channel, CrashPoint.BETWEEN_REPOSITORIES)
     applier.stop(fleet, channel)
 
 
@@ -157,23 +169,26 @@ def reset_replica(fleet: Fleet, channel: Channel, *, everything: bool = False) -
         RecordType.CHANNEL, {"channel": channel.name, "action": action}, channel.name
     )
     if everything:
+        channel.mi.handler.reset_info()
         channel.is_configured = False
         if channel in channel.source.subscribers:
             channel.source.subscribers.remove(channel)
 
 
 def clear_channel(channel: Channel) -> None:
-    """Forget relay logs and positions."""
+    """Forget relay logs and positions; how to reach the source is still stored."""
     channel.generation += 1
     channel.receive_is_scheduled = channel.apply_is_scheduled = False
     channel.is_connected = False
     channel.relay_files = []
     channel.pending = []
     channel.retrieved = GtidIntervals()
-    channel.read = channel.master_info = ("", 4)
+    channel.read = ("", 4)
     channel.flushed = channel.applied = channel.executed = ("", 0)
-    channel.relay_info = channel.group_end = ("", 0, "", 0)
-    channel.has_relay_info = False
+    channel.group_end = ("", 0, "", 0)
+    channel.mi.flush(channel, force=True)
+    channel.rli.handler.reset_info()
+    worker_info.forget(channel)
 
 
 def has_partial_group(channel: Channel) -> bool:
@@ -194,6 +209,7 @@ def shut_down(fleet: Fleet, instance: Instance) -> None:
             channel.starts_at_boot = any(was_running)
             if channel.relay_files:
                 relay_log.write_stop(fleet, channel)
+            recovery.end_cleanly(channel)
     if instance.log_bin:
         binary_log.close_with_stop(fleet, instance)
     fleet.hooks.on_stop(fleet, instance, crashed=False)
@@ -201,11 +217,16 @@ def shut_down(fleet: Fleet, instance: Instance) -> None:
     _go_down(fleet, instance, crashed=False)
 
 
-def crash(fleet: Fleet, instance: Instance, *, torn: bool = True) -> None:
+def crash(fleet: Fleet, instance: Instance, *, torn: bool = True, power_cut: bool = False) -> None:
     """A crash in the middle of the write of a group, and the start after a while.
 
-    With ``torn`` some events of the group are in the file; recovery truncates them.
+    Args:
+        fleet: The fleet.
+        instance: Who crashes.
+        torn: Some events of the group are in the file; recovery truncates them.
+        power_cut: The machine crashes with the server: what was not synced is gone.
     """
+    instance.crash_plan = None
     if not instance.is_running:
         return
     if torn and instance.log_bin:
@@ -222,10 +243,19 @@ def crash(fleet: Fleet, instance: Instance, *, torn: bool = True) -> None:
             applier.recover_position(pending.channel, pending.queued)
     fleet.hooks.on_stop(fleet, instance, crashed=True)
     for channel in instance.channels.values():
-        channel.starts_at_boot = channel.receiver_runs or channel.applier_runs
-        receiver.disconnect(fleet, channel)
-        channel.receiver_runs = channel.applier_runs = False
+        channel.starts_at_boot |= channel.receiver_runs or channel.applier_runs
+        recovery.lose_connection(channel)
+    if power_cut:
+        recovery.lose_power(instance)
     _go_down(fleet, instance, crashed=True)
+
+
+def die_at(fleet: Fleet, instance: Instance, *, power_cut: bool) -> None:
+    """The server has died in the middle of an act, a start included."""
+    if instance.is_running:
+        crash(fleet, instance, torn=False, power_cut=power_cut)
+    else:
+        _go_down(fleet, instance, crashed=True)
 
 
 def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
@@ -234,6 +264,8 @@ def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
     instance.tables_are_locked = False
     if instance.zone is not None:
         critical_zone.install(instance)
+    for channel in instance.channels.values():
+        recovery.lose_memory(channel)
     for channel in instance.subscribers:
         receiver.reconnect(fleet, channel, fleet.rng.randrange(*RECONNECT_US))
     fleet.clock.schedule(
@@ -249,7 +281,12 @@ def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
         file, position = instance.binlog.position
         recovered = {"file": file, "position": position}
     undo_gtids = gtid_persister.undo_gtids(instance)
-    body = fleet.start_body(instance, crashed=crashed, recovered=recovered)
+    # After a start the server lists its channels in alphabetic order.
+    instance.channels = dict(sorted(instance.channels.items()))
+    repositories = recovery.read_back(instance)
+    body = fleet.start_body(
+        instance, crashed=crashed, recovered=recovered, repositories=repositories
+    )
     if undo_gtids:
         body["undo_gtids"] = undo_gtids.text()
     fleet.hooks.on_recovered(fleet, instance, body)
@@ -262,28 +299,9 @@ def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
         last = instance.binlog.active
         last.is_closed = True
         binary_log.open_file(fleet, instance, last.number + 1, binary_log.gtids_through(last))
-    # After a start the server lists its channels in alphabetic order.
-    instance.channels = dict(sorted(instance.channels.items()))
     for channel in instance.channels.values():
         if channel.is_configured and channel.relay_files:
-            _reopen_relay_log(fleet, channel, crashed=crashed)
+            recovery.recover(fleet, channel)
         if channel.is_configured and channel.starts_at_boot:
+            channel.starts_at_boot = False
             start_replication(fleet, channel)
-
-
-def _reopen_relay_log(fleet: Fleet, channel: Channel, *, crashed: bool) -> None:
-    number = channel.relay_files[-1].number + 1
-    if not crashed and not channel.replica.relay_log_recovery:
-        relay_log.open_file(fleet, channel, number)
-        channel.flushed = relay_log.end(channel)
-        return
-    channel.replica.journal.fact(
-        RecordType.CHANNEL, {"channel": channel.name, "action": "relay_log_recovery"}, channel.name
-    )
-    channel.relay_files = []
-    channel.pending = []
-    channel.retrieved = GtidIntervals()
-    channel.executed = (channel.group_end[2], channel.group_end[3])
-    channel.read = channel.executed if channel.executed[0] else ("", 4)
-    receiver.create_relay_log(fleet, channel, number)
-    channel.relay_info = channel.group_end

@@ -6,12 +6,14 @@ preserved commit order they also commit in any order, and the positions are a lo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from coordinates.journal import RecordType
 from producers.simulator import commit, relay_log
 from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.model import GroupKind, QueuedFraming, QueuedGroup
+from producers.simulator.replication_info import crash_points, relay_log_info, worker_info
+from producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
@@ -22,10 +24,18 @@ _CHECKPOINT_US = 30_000
 _REASONS = {
     GroupKind.INNODB: "xid",
     GroupKind.COMPRESSED: "xid",
+    GroupKind.MIXED: "xid",
     GroupKind.XA_PREPARE: "xid",
     GroupKind.DDL: "statement",
     GroupKind.XA_COMMIT: "statement",
 }
+_WITH_THE_TRANSACTION: Final = frozenset(
+    (GroupKind.INNODB, GroupKind.COMPRESSED, GroupKind.MIXED, GroupKind.DDL)
+)
+"""Groups that commit in InnoDB, atomic DDL too: MySQL 8.0 updates a transactional repository with
+these alone. WL#2775 promises it for every group."""
+_FORCED: Final = frozenset(("relay_rotate", "applier_stop", "change_source"))
+"""Moments that write whatever sync_relay_log_info says: REQ-5 (i) and (ii)."""
 
 
 def start(fleet: Fleet, channel: Channel) -> None:
@@ -53,6 +63,7 @@ def stop(fleet: Fleet, channel: Channel) -> None:
     _administer(channel, "stop_applier")
     _move_low_water_mark(fleet, channel)
     persist_positions(fleet, channel, "applier_stop")
+    worker_info.forget(channel)
 
 
 def wake(fleet: Fleet, channel: Channel) -> None:
@@ -70,56 +81,80 @@ def is_out_of_order(channel: Channel) -> bool:
 
 
 def group_committed(fleet: Fleet, channel: Channel, queued: QueuedGroup) -> None:
-    """The commit stage of a replicated group: positions move with it, row included."""
+    """The commit stage of a replicated group: positions move with it, or behind it (REQ-5)."""
     queued.is_applied = True
+    group = queued.logged.group
+    reason = _REASONS.get(group.kind, "query")
     if channel.replica.variables["replica_parallel_workers"] > 1:
-        return  # the coordinator moves the positions at its checkpoints
+        # The coordinator moves the positions at its checkpoints, a worker tells what it has done.
+        worker_info.group_committed(channel, queued, reason)
+        return
+    changes_file = channel.group_end[0] not in ("", queued.relay_file.name)
     _advance(channel, queued)
-    reason = _REASONS.get(queued.logged.group.kind, "query")
-    persist_positions(fleet, channel, reason)
+    if channel.rli.handler.is_transactional:
+        if fleet.scenario.profile == "wl9452" or group.kind in _WITH_THE_TRANSACTION:
+            persist_positions(fleet, channel, reason)
+        crash_points.reach(channel, CrashPoint.BETWEEN_COMMIT_AND_POSITION, group)
+    else:
+        crash_points.reach(channel, CrashPoint.BETWEEN_COMMIT_AND_POSITION, group)
+        if changes_file:
+            reason = "relay_rotate"
+        persist_positions(fleet, channel, reason)
+    crash_points.reach(channel, CrashPoint.BEHIND_POSITION, group)
     _pass_framing(fleet, channel)
 
 
 def recover_position(channel: Channel, queued: QueuedGroup) -> None:
-    """Crash recovery commits a group, and with it the row that its transaction holds."""
-    queued.is_applied = True
+    """Crash recovery commits a prepared group, and with it the rows that its transaction holds."""
+    if not channel.rli.handler.is_transactional:
+        return
+    if queued.logged.group.kind not in _WITH_THE_TRANSACTION:
+        return
     if channel.replica.variables["replica_parallel_workers"] > 1:
-        while channel.pending:
-            first = channel.pending[0]
-            if isinstance(first, QueuedGroup):
-                if not first.is_applied:
-                    return
-                _advance(channel, first)
-            else:
-                channel.pending.pop(0)
+        worker_info.store(channel, queued)
         return
     _advance(channel, queued)
-    channel.relay_info = channel.group_end
+    channel.rli.store(channel, channel.group_end)
+
+
+def fill_gaps(fleet: Fleet, channel: Channel) -> None:
+    """Execute what is missing below the last group that is done (START … SQL_AFTER_MTS_GAPS)."""
+    for item in list(channel.pending):
+        if not any(isinstance(i, QueuedGroup) and i.is_applied for i in channel.pending):
+            break
+        if isinstance(item, QueuedGroup) and not item.is_applied and item.is_complete:
+            _execute(fleet, channel, item)
+            commit.finish_all(fleet, channel.replica)
+        _move_low_water_mark(fleet, channel)
+    persist_positions(fleet, channel, "applier_stop")
 
 
 def persist_positions(fleet: Fleet, channel: Channel, reason: str) -> None:
-    """Write the position after the last group into the row of slave_relay_log_info."""
-    if not fleet.hooks.on_info_write(fleet, channel, "slave_relay_log_info", reason):
+    """Store the position after the last group: the row of slave_relay_log_info, or the file."""
+    if not fleet.hooks.on_info_write(fleet, channel, relay_log_info.TABLE, reason):
+        return
+    if crash_points.is_next(channel, CrashPoint.INSIDE_FILE_WRITE):
+        channel.rli.tear(channel)
+    crash_points.reach(channel, CrashPoint.INSIDE_FILE_WRITE)
+    written = channel.rli.flush(channel, force=reason in _FORCED)
+    if written is None:
         return
     relay_name, relay_pos, source_name, source_pos = channel.group_end
-    channel.relay_info = channel.group_end
-    channel.has_relay_info = True
-    channel.replica.journal.fact(
-        RecordType.INFO_WRITE,
-        {
-            "table": "slave_relay_log_info",
-            "channel": channel.name,
-            "reason": reason,
-            "row": {
-                "Channel_name": channel.name,
-                "Relay_log_name": f"./{relay_name}" if relay_name else "",
-                "Relay_log_pos": relay_pos,
-                "Master_log_name": source_name,
-                "Master_log_pos": source_pos,
-            },
+    body: dict[str, Any] = {
+        "table": relay_log_info.TABLE,
+        "channel": channel.name,
+        "reason": reason,
+        "row": {
+            "Channel_name": channel.name,
+            "Relay_log_name": f"./{relay_name}" if relay_name else "",
+            "Relay_log_pos": relay_pos,
+            "Master_log_name": source_name,
+            "Master_log_pos": source_pos,
         },
-        channel.name,
-    )
+    }
+    if not written.is_durable:
+        body["durable"] = False
+    channel.replica.journal.fact(RecordType.INFO_WRITE, body, channel.name)
 
 
 def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:

@@ -12,6 +12,8 @@ from producers.simulator import applier, binary_log, innodb
 from producers.simulator.clone import gtid_persister
 from producers.simulator.model import GroupKind, LoggedGroup, Pending
 from producers.simulator.online_backup import critical_zone
+from producers.simulator.replication_info import crash_points
+from producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
@@ -56,6 +58,8 @@ def commit(
         critical_zone.drop(fleet, instance, ticket)
         return None
     group = changed
+    if channel is not None:
+        crash_points.reach(channel, CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG, group)
     if group.sid is not None:
         instance.logged.add(group.sid, group.gno)
     if group.redo_length:
@@ -71,6 +75,8 @@ def commit(
     fleet.wake_subscribers(instance)
     pending = Pending(logged, instance.binlog.active, channel, queued, ticket)
     instance.in_commit.append(pending)
+    if channel is not None:
+        crash_points.reach(channel, CrashPoint.BETWEEN_BINARY_LOG_AND_COMMIT, group)
     if fleet.scenario.profile == "wl9452":
         finish_all(fleet, instance)
         return logged

@@ -32,6 +32,8 @@ from producers.simulator.model import (
     LoggedGroup,
 )
 from producers.simulator.receiver import wake
+from producers.simulator.replication_info import rpl_info_factory
+from producers.simulator.replication_info.crash_points import InstanceCrashedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,7 +136,13 @@ class Fleet:
 
     def run(self, to_ts: int) -> None:
         """Let virtual time pass up to ``to_ts``."""
-        self.clock.run(to_ts)
+        while True:
+            try:
+                self.clock.run(to_ts)
+            except InstanceCrashedError as crashed:
+                administration.die_at(self, crashed.instance, power_cut=crashed.power_cut)
+            else:
+                return
 
     def collect(self, collection_id: str, requested_at: int) -> None:
         """Ask every instance for its log_status; the answers come within the next 100 ms."""
@@ -238,8 +246,9 @@ class Fleet:
         *,
         crashed: bool = False,
         recovered: dict[str, Any] | None = None,
+        repositories: list[dict[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        """The body of a ``start`` record."""
+        """The body of a ``start`` record; ``repositories`` is what the start found (REQ-6)."""
         body: dict[str, Any] = {
             "server_uuid": instance.server_uuid,
             "server_id": instance.server_id,
@@ -247,19 +256,7 @@ class Fleet:
             "profile": self.scenario.profile,
             "crashed": crashed,
             "gtid_executed_table": instance.table.text(),
-            "repositories": [
-                {
-                    "channel": channel.name,
-                    "repository": repository,
-                    "file": False,
-                    "table": True,
-                    "option": "TABLE",
-                    "started": True,
-                }
-                for channel in instance.channels.values()
-                if channel.is_configured
-                for repository in ("slave_master_info", "slave_relay_log_info")
-            ],
+            "repositories": repositories or [],
             "variables": dict(instance.variables),
         }
         if recovered is not None:
@@ -323,8 +320,15 @@ class Fleet:
             "replica_parallel_workers": scenario.applier_workers,
             "max_connections": 151,
             "sync_source_info": self.rng.choice((0, 25, 10_000)),
+            "sync_relay_log": 10_000,
+            "sync_relay_log_info": 10_000,
+            "master_info_repository": "TABLE",
+            "relay_log_info_repository": "TABLE",
             "innodb_redo_log_capacity": 104_857_600,
         }
+        # By position a crashed replica needs it: its relay log and master info may disagree.
+        is_recovered = self.rng.random() < 0.5
+        variables["relay_log_recovery"] = is_recovered or not scenario.auto_position
         self.hooks.on_variables(plan.instance_id, variables)
         return Instance(
             instance_id=plan.instance_id,
@@ -335,7 +339,6 @@ class Fleet:
             binlog=BinaryLog(base_name.format(plan.instance_id)),
             innodb=innodb.fresh(self.rng),
             variables=variables,
-            relay_log_recovery=self.rng.random() < 0.5,
             max_binlog_size=scenario.max_binlog_size,
             log_bin=bool(variables["log_bin"]),
             gtid_mode=str(variables["gtid_mode"]),
@@ -354,6 +357,7 @@ class Fleet:
             number=len(replica.channels) + 1,
         )
         replica.channels[name] = channel
+        rpl_info_factory.create(self, channel)
         administration.change_source(self, channel, source)
         administration.start_replication(self, channel)
         return channel

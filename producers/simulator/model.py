@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
     from producers.simulator.online_backup.critical_zone import CommitZone
     from producers.simulator.online_backup.tables import TableData
+    from producers.simulator.replication_info.crash_points import CrashPlan
+    from producers.simulator.replication_info.master_info import MasterInfo
+    from producers.simulator.replication_info.relay_log_info import RelayLogInfo
+    from producers.simulator.replication_info.rpl_info_file import InfoFile
+    from producers.simulator.replication_info.rpl_info_table_access import SystemTable
+    from producers.simulator.replication_info.worker_info import Worker
 
 BodyEvent = tuple[int, int, int, int]
 """An event inside a group: type code, ``QueryVerb``, length, checksum."""
@@ -48,6 +54,10 @@ class GroupKind(Enum):
     """GTID and the statement XA COMMIT."""
     COMPRESSED = "compressed"
     """GTID and one TRANSACTION_PAYLOAD."""
+    MIXED = "mixed"
+    """GTID, BEGIN, rows of InnoDB and of MyISAM, XID."""
+    ROLLED_BACK = "rolled_back"
+    """GTID, BEGIN, rows of MyISAM, QUERY ROLLBACK: what could not be rolled back is logged."""
 
 
 @dataclass(slots=True, eq=False)
@@ -211,6 +221,7 @@ class RelayFile:
     end: int = 4
     event_ends: list[int] = field(default_factory=list)
     groups: list[QueuedGroup] = field(default_factory=list)
+    framings: list[QueuedFraming] = field(default_factory=list)
     name: str = field(init=False)
     """File name without a directory."""
 
@@ -239,11 +250,11 @@ class Channel:
         relay_files: Retained relay log files, oldest first; empty after RESET REPLICA.
         read: Rd_c, (Master_Log_File, Read_Master_Log_Pos).
         flushed: F_c, the relay coordinate at the last flush of the master info object.
-        master_info: The persisted coordinates of slave_master_info.
         retrieved: Retrieved_Gtid_Set.
         applied: A_c, (Relay_Log_File, Relay_Log_Pos).
         executed: Ex_c, (Relay_Master_Log_File, Exec_Master_Log_Pos).
-        relay_info: Persisted (relay file, relay position, source file, source position).
+        mi: Master_info: what is stored of the receiver, and where.
+        rli: Relay_log_info: what is stored of the applier, and where.
         pending: Relay content not yet applied, oldest first (an incomplete last group included).
     """
 
@@ -260,15 +271,22 @@ class Channel:
     io_errno: int = 0
     read: tuple[str, int] = ("", 4)
     flushed: tuple[str, int] = ("", 0)
-    master_info: tuple[str, int] = ("", 4)
     retrieved: GtidIntervals = field(default_factory=GtidIntervals)
     applied: tuple[str, int] = ("", 0)
     executed: tuple[str, int] = ("", 0)
-    relay_info: tuple[str, int, str, int] = ("", 4, "", 0)
+    mi: MasterInfo = field(init=False)
+    rli: RelayLogInfo = field(init=False)
+    workers: list[Worker] = field(default_factory=list)
+    """Workers of the applier; none while one thread applies."""
+    next_worker: int = 0
+    """Index of the worker whose turn is next."""
+    init_error: int = 0
+    """Why a start did not bring the channel up: its repositories could not be initialised."""
+    relay_synced: tuple[int, int] = (0, 0)
+    """Number of the relay file, and up to where it outlives a power cut."""
+    relay_events_since_sync: int = 0
     group_end: tuple[str, int, str, int] = ("", 4, "", 0)
     """Relay and source coordinate after the last applied group, or where applying began."""
-    has_relay_info: bool = False
-    """Whether slave_relay_log_info has a row of the channel: RESET REPLICA deletes it."""
     last_checkpoint: int = 0
     """When the coordinator of a multi-threaded applier last moved its low-water mark."""
     pending: list[QueuedGroup | QueuedFraming] = field(default_factory=list)
@@ -280,7 +298,6 @@ class Channel:
     """Index of the next entry of that file."""
     cursor_lineage: int = 0
     """Lineage of the source's binary log that the cursor belongs to."""
-    events_since_sync: int = 0
     receive_is_scheduled: bool = False
     apply_is_scheduled: bool = False
     generation: int = 0
@@ -376,7 +393,12 @@ class Instance:
     """Sessions that wait for LOCK_collect_instance_log, oldest first."""
     storage_engines: dict[str, Handlerton] = field(default_factory=compiled_in)
     """Installed and ready plugins, in the order in which they are listed."""
-    relay_log_recovery: bool = True
+    info_tables: dict[str, SystemTable] = field(default_factory=dict)
+    """Replication info tables by name."""
+    info_files: dict[str, InfoFile] = field(default_factory=dict)
+    """Replication info files by name."""
+    crash_plan: CrashPlan | None = None
+    """The step of replication at which the instance is to die."""
     max_binlog_size: int = 1 << 30
     log_bin: bool = True
     """Mirror of ``variables["log_bin"]`` for the hot path."""

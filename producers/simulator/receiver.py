@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinates.binlog import MAGIC_LENGTH, EventType
 from coordinates.journal import RecordType
 from producers.simulator import applier, relay_log
 from producers.simulator.model import BinlogFile, FramingEvent, LoggedGroup, QueuedGroup
+from producers.simulator.replication_info import crash_points, master_info
+from producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
@@ -145,35 +147,45 @@ def wake(fleet: Fleet, channel: Channel) -> None:
     )
 
 
-def flush_position(fleet: Fleet, channel: Channel) -> None:
-    """flush_info: F_c becomes the end of the relay log; the row follows every sync_source_info."""
+def flush_position(fleet: Fleet, channel: Channel, events: int = 1) -> None:
+    """flush_info: F_c becomes the end of the relay log; it is stored every sync_source_info events.
+
+    By position a stored place inside a group would be where a new connection begins, so the write
+    waits for the end of the group there.
+    """
     channel.flushed = relay_log.end(channel)
-    channel.events_since_sync += 1
-    period = channel.replica.variables.get("sync_source_info", 0)
-    if period and channel.events_since_sync >= period:
-        persist_position(fleet, channel, "sync")
+    last = channel.pending[-1] if channel.pending else None
+    is_inside = isinstance(last, QueuedGroup) and not last.is_complete
+    if is_inside and not channel.auto_position:
+        channel.mi.handler.sync_counter += events
+        return
+    _flush_info(fleet, channel, "sync", events, force=False)
 
 
 def persist_position(fleet: Fleet, channel: Channel, reason: str) -> None:
-    """Write Rd_c into the channel's row of slave_master_info."""
-    if not fleet.hooks.on_info_write(fleet, channel, "slave_master_info", reason):
+    """Store Rd_c at once: a moment that REQ-3 names."""
+    _flush_info(fleet, channel, reason, 0, force=True)
+
+
+def _flush_info(fleet: Fleet, channel: Channel, reason: str, events: int, *, force: bool) -> None:
+    if force and not fleet.hooks.on_info_write(fleet, channel, master_info.TABLE, reason):
         return
-    channel.events_since_sync = 0
-    channel.master_info = channel.read
-    channel.replica.journal.fact(
-        RecordType.INFO_WRITE,
-        {
-            "table": "slave_master_info",
-            "channel": channel.name,
-            "reason": reason,
-            "row": {
-                "Channel_name": channel.name,
-                "Master_log_name": channel.read[0],
-                "Master_log_pos": channel.read[1],
-            },
+    written = channel.mi.flush(channel, force=force, count=events)
+    if written is None:
+        return
+    body: dict[str, Any] = {
+        "table": master_info.TABLE,
+        "channel": channel.name,
+        "reason": reason,
+        "row": {
+            "Channel_name": channel.name,
+            "Master_log_name": channel.read[0],
+            "Master_log_pos": channel.read[1],
         },
-        channel.name,
-    )
+    }
+    if not written.is_durable:
+        body["durable"] = False
+    channel.replica.journal.fact(RecordType.INFO_WRITE, body, channel.name)
 
 
 def _receive(fleet: Fleet, channel: Channel, generation: int) -> None:
@@ -230,21 +242,23 @@ def _receive_group(fleet: Fleet, channel: Channel, file: BinlogFile, logged: Log
     up_to = count
     if count - queued.events_received > 2 and fleet.rng.random() < fleet.partial_chance:
         up_to = fleet.rng.randrange(queued.events_received + 1, count)
+    events = up_to - queued.events_received
     relay_log.write_group_events(channel, queued, up_to)
+    crash_points.reach(channel, CrashPoint.BETWEEN_RELAY_LOG_AND_MASTER_INFO, group)
     channel.read = (file.name, logged.start + queued.end - queued.start)
     if up_to < count:
         if fleet.rng.random() < 0.5:  # else written and not yet flushed: the log is beyond F_c
-            flush_position(fleet, channel)
+            flush_position(fleet, channel, events)
         return False
-    flush_position(fleet, channel)
+    flush_position(fleet, channel, events)
     if group.sid is not None:
         channel.retrieved.add(group.sid, group.gno)
     channel.cursor_entry += 1
     relay_file = channel.relay_files[-1]
     if relay_file.end >= channel.replica.max_binlog_size:
+        # A rotation by size stores nothing: MySQL 8.0 does so where the source's file changes.
         relay_log.rotate(fleet, channel, with_source_format=True)
         flush_position(fleet, channel)
-        persist_position(fleet, channel, "relay_rotate")
     return True
 
 

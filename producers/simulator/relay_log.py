@@ -38,6 +38,7 @@ def open_file(fleet: Fleet, channel: Channel, number: int) -> None:
     """Begin a relay file with its own FORMAT_DESCRIPTION and PREVIOUS_GTIDS."""
     gtids = channel.retrieved.copy()
     channel.relay_files.append(RelayFile(channel.relay_base_name, number, gtids))
+    channel.relay_events_since_sync = 0
     server_id = channel.replica.server_id
     _write(
         fleet,
@@ -56,6 +57,8 @@ def open_file(fleet: Fleet, channel: Channel, number: int) -> None:
         server_id=server_id,
         text=gtids.text(),
     )
+    # The file before was synced when it was closed, this one when it was created.
+    channel.relay_synced = (number, channel.relay_files[-1].end)
 
 
 def rotate(fleet: Fleet, channel: Channel, *, with_source_format: bool) -> None:
@@ -213,7 +216,17 @@ def write_group_events(channel: Channel, queued: QueuedGroup, up_to: int) -> Non
         relay_file.event_ends.append(offset)
     relay_file.end = offset
     queued.end = offset
+    _sync_by_period(channel, up_to - queued.events_received)
     queued.events_received = up_to
+
+
+def _sync_by_period(channel: Channel, events: int) -> None:
+    """sync_relay_log: the relay log is on disk after every so many events."""
+    channel.relay_events_since_sync += events
+    period = int(channel.replica.variables.get("sync_relay_log", 0))
+    if period and channel.relay_events_since_sync >= period:
+        channel.relay_synced = (channel.relay_files[-1].number, channel.relay_files[-1].end)
+        channel.relay_events_since_sync = 0
 
 
 def purge_applied(channel: Channel) -> None:
@@ -241,7 +254,9 @@ def end(channel: Channel) -> tuple[str, int]:
 
 def _expect_framing(channel: Channel, source: tuple[str, int]) -> None:
     file = channel.relay_files[-1]
-    channel.pending.append(QueuedFraming(file, file.end, source))
+    framing = QueuedFraming(file, file.end, source)
+    file.framings.append(framing)
+    channel.pending.append(framing)
 
 
 def _write(

@@ -86,7 +86,7 @@ def reconnect_inside_groups(fleet: Fleet) -> None:
 def recover_relay_log(fleet: Fleet) -> None:
     """A clean restart of the replica with relay_log_recovery."""
     for channel in _channels(fleet):
-        channel.replica.relay_log_recovery = True
+        channel.replica.variables["relay_log_recovery"] = True
         _at(fleet, 0.5, channel.replica, administration.shut_down, channel.replica)
 
 
@@ -133,7 +133,7 @@ def restart_source(fleet: Fleet) -> None:
 def restart_replica(fleet: Fleet) -> None:
     """A clean restart of a replica, relay logs kept."""
     for replica in _replicas(fleet):
-        replica.relay_log_recovery = False
+        replica.variables["relay_log_recovery"] = False
         _at(fleet, 0.5, replica, administration.shut_down, replica)
 
 

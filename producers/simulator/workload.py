@@ -55,7 +55,11 @@ def make_group(
     for event_type, query, length in shapes:
         checksum = (checksum + _CHECKSUM_STEP) & 0xFFFFFFFF
         body.append((event_type, query, length, checksum))
-    touches_innodb = kind not in (GroupKind.NON_TRANSACTIONAL, GroupKind.EMPTY)
+    touches_innodb = kind not in (
+        GroupKind.NON_TRANSACTIONAL,
+        GroupKind.ROLLED_BACK,
+        GroupKind.EMPTY,
+    )
     redo = 160 + sum(event[2] for event in body) if touches_innodb else 0
     return Group(None, -1, server_id, commit_ts, kind, tuple(body), min(redo, 1 << 20), xa_of)
 
@@ -70,11 +74,19 @@ def _shapes(
             *_rows(rng, rows_length, rows_count),
             (int(EventType.XID), _NONE, _XID_LENGTH),
         ]
-    if kind is GroupKind.NON_TRANSACTIONAL:
+    if kind in (GroupKind.NON_TRANSACTIONAL, GroupKind.ROLLED_BACK):
+        verb = QueryVerb.COMMIT if kind is GroupKind.NON_TRANSACTIONAL else QueryVerb.ROLLBACK
         return [
             begin,
             *_rows(rng, rows_length, rows_count),
-            (EventType.QUERY.value, int(QueryVerb.COMMIT), 75),
+            (EventType.QUERY.value, int(verb), 75),
+        ]
+    if kind is GroupKind.MIXED:
+        return [
+            begin,
+            *_rows(rng, rows_length, rows_count),
+            *_rows(rng, rows_length, rows_count),
+            (int(EventType.XID), _NONE, _XID_LENGTH),
         ]
     if kind is GroupKind.EMPTY:
         return [begin, (int(EventType.QUERY), int(QueryVerb.COMMIT), 75)]

@@ -68,7 +68,7 @@ class _RelayInfoFault(JournalFault):
         if self.fleet is None or not is_write:
             return body
         channel = self.fleet.instances[instance_id].channels[body["channel"]]
-        old, new = self._true.get(channel), channel.relay_info
+        old, new = self._true.get(channel), channel.group_end
         self._true[channel] = new
         if old is None or not self.is_due_in(instance_id) or body["reason"] != "xid":
             return body
@@ -82,9 +82,10 @@ class _RelayInfoFault(JournalFault):
         has_workers = channel.replica.variables["replica_parallel_workers"] > 1
         if not is_next or group is None or has_workers or not ends_in_xid(group.logged):
             return body
-        channel.relay_info = self.torn(old, new)
-        self._torn.append((channel, channel.relay_info, gtid_of(group.logged)))
-        relay_name, relay_pos, source_name, source_pos = channel.relay_info
+        torn = self.torn(old, new)
+        channel.rli.store(channel, torn)
+        self._torn.append((channel, torn, gtid_of(group.logged)))
+        relay_name, relay_pos, source_name, source_pos = torn
         row = {
             **body["row"],
             "Relay_log_name": f"./{relay_name}",
@@ -141,8 +142,9 @@ class MasterInfoNotFlushedOnStop(Injector):
 
     def _stop(self, fleet: Fleet) -> None:
         for channel in channels(fleet):
-            is_busy = channel.is_connected and channel.read != channel.master_info
-            if is_busy and channel.read[0] == channel.master_info[0]:
+            stored = channel.mi.stored()
+            is_busy = channel.is_connected and channel.read != stored
+            if is_busy and channel.read[0] == stored[0]:
                 self._channel = channel
                 self.mark(fleet, channel.replica)
                 receiver.stop(fleet, channel)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinates.journal import RecordType
 from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
+from producers.simulator.replication_info import master_info, relay_log_info, worker_info
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
@@ -49,9 +50,11 @@ def _read_tables(fleet: Fleet, instance: Instance, collection_id: str, requested
         return
     body["gtid_executed_first"] = instance.executed.server_text()
     body["gtid_executed_table"] = instance.table.text()
-    channels = [c for c in instance.channels.values() if c.is_configured]
-    body["slave_master_info"] = [_master_info_row(c) for c in channels]
-    body["slave_relay_log_info"] = [_relay_log_info_row(c) for c in channels if c.has_relay_info]
+    body["slave_master_info"] = _master_info_rows(instance)
+    body["slave_relay_log_info"] = _relay_log_info_rows(instance)
+    worker_rows = worker_info.shown_rows(instance)
+    if worker_rows:
+        body["slave_worker_info"] = worker_rows
     _then(fleet, instance, _read_binary_logs, body)
 
 
@@ -191,59 +194,32 @@ def _binary_logs(instance: Instance) -> list[dict[str, Any]]:
     return [{"name": file.name, "size": file.end} for file in instance.binlog.files]
 
 
-def _master_info_row(channel: Channel) -> dict[str, Any]:
-    return {
-        "Number_of_lines": 33,
-        "Master_log_name": channel.master_info[0],
-        "Master_log_pos": channel.master_info[1],
-        "Host": channel.source.instance_id,
-        "User_name": "replication",
-        "Port": 3306,
-        "Connect_retry": 60,
-        "Enabled_ssl": 0,
-        "Heartbeat": 30.0,
-        "Ignored_server_ids": " ".join(
-            map(str, (len(channel.ignore_server_ids), *channel.ignore_server_ids))
-        ),
-        "Uuid": channel.source.server_uuid,
-        "Retry_count": 86400,
-        "Enabled_auto_position": int(channel.auto_position),
-        "Channel_name": channel.name,
-        "Gtid_only": 0,
-    }
+def _master_info_rows(instance: Instance) -> list[dict[str, Any]]:
+    """SELECT every column but the password: that never leaves the server."""
+    table = instance.info_tables.get(master_info.TABLE)
+    return [
+        {name: value for name, value in row.items() if name != master_info.PASSWORD}
+        for row in (table.rows.values() if table is not None else ())
+    ]
 
 
-def _relay_log_info_row(channel: Channel) -> dict[str, Any]:
-    relay_name, relay_pos, source_name, source_pos = channel.relay_info
-    return {
-        "Number_of_lines": 14,
-        "Relay_log_name": f"./{relay_name}" if relay_name else "",
-        "Relay_log_pos": relay_pos,
-        "Master_log_name": source_name,
-        "Master_log_pos": source_pos,
-        "Sql_delay": 0,
-        "Number_of_workers": channel.replica.variables["replica_parallel_workers"],
-        "Id": channel.number,
-        "Channel_name": channel.name,
-        "Privilege_checks_username": None,
-        "Privilege_checks_hostname": None,
-        "Require_row_format": 0,
-        "Require_table_primary_key_check": "STREAM",
-        "Assign_gtids_to_anonymous_transactions_type": "OFF",
-        "Assign_gtids_to_anonymous_transactions_value": "",
-    }
+def _relay_log_info_rows(instance: Instance) -> list[dict[str, Any]]:
+    table = instance.info_tables.get(relay_log_info.TABLE)
+    return [dict(row) for row in (table.rows.values() if table is not None else ())]
 
 
 def _replica_status_row(channel: Channel) -> dict[str, Any]:
     replica = channel.replica
+    connection = channel.mi.connection
     io_running = "No"
     if channel.receiver_runs:
         io_running = "Yes" if channel.is_connected else "Connecting"
     return {
         "Replica_IO_State": "Waiting for source to send event" if channel.is_connected else "",
-        "Source_Host": channel.source.instance_id,
-        "Source_User": "replication",
-        "Source_Port": 3306,
+        "Source_Host": connection["Host"],
+        "Source_User": connection["User_name"],
+        "Source_Port": connection["Port"],
+        "Connect_Retry": connection["Connect_retry"],
         "Source_Log_File": channel.read[0],
         "Read_Source_Log_Pos": channel.read[1],
         "Relay_Log_File": channel.applied[0],
@@ -252,6 +228,13 @@ def _replica_status_row(channel: Channel) -> dict[str, Any]:
         "Exec_Source_Log_Pos": channel.executed[1],
         "Replica_IO_Running": io_running,
         "Replica_SQL_Running": "Yes" if channel.applier_runs else "No",
+        "Source_SSL_Allowed": "Yes" if connection["Enabled_ssl"] else "No",
+        "Source_SSL_CA_File": connection["Ssl_ca"],
+        "Source_SSL_CA_Path": connection["Ssl_capath"],
+        "Source_SSL_Cert": connection["Ssl_cert"],
+        "Source_SSL_Cipher": connection["Ssl_cipher"],
+        "Source_SSL_Key": connection["Ssl_key"],
+        "Source_SSL_Verify_Server_Cert": "Yes" if connection["Ssl_verify_server_cert"] else "No",
         "Last_IO_Errno": channel.io_errno,
         "Last_SQL_Errno": 0,
         "Source_Server_Id": channel.source.server_id,

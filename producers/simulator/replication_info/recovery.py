@@ -1,0 +1,172 @@
+"""What is left when a server is gone, and what a start makes of it (REQ-4).
+
+Memory is lost at every end. A killed server leaves its files as the operating system has them; a
+power cut takes what was not synced. A start reads the repositories, then either throws the relay
+logs away and asks the source again behind what is applied (relay_log_recovery), or goes on in them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+from coordinates.binlog import parse_log_file_name
+from coordinates.journal import RecordType
+from producers.simulator import applier, receiver, relay_log
+from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.model import QueuedGroup
+from producers.simulator.replication_info import rpl_info_factory, worker_info
+
+if TYPE_CHECKING:
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel, Instance, QueuedFraming, RelayFile
+    from producers.simulator.replication_info.relay_log_info import Place
+
+
+def end_cleanly(channel: Channel) -> None:
+    """A clean shutdown closes the repositories: everything is on disk."""
+    channel.mi.handler.end_info()
+    channel.rli.handler.end_info()
+    sync_relay_log(channel)
+
+
+def sync_relay_log(channel: Channel) -> None:
+    """The relay log is on disk up to its end."""
+    if channel.relay_files:
+        channel.relay_synced = (channel.relay_files[-1].number, channel.relay_files[-1].end)
+    channel.relay_events_since_sync = 0
+
+
+def lose_power(instance: Instance) -> None:
+    """The machine goes down: caches of files and of tables without transactions are gone."""
+    for table in instance.info_tables.values():
+        table.lose_power()
+    for info_file in instance.info_files.values():
+        info_file.lose_power()
+    for channel in instance.channels.values():
+        number, end = channel.relay_synced
+        for file in channel.relay_files:
+            if file.number == number and end < file.end:
+                _truncate(file, end)
+
+
+def lose_connection(channel: Channel) -> None:
+    """The threads of a channel are gone; a group that was being received stays a torso."""
+    channel.is_connected = False
+    channel.generation += 1
+    channel.receive_is_scheduled = channel.apply_is_scheduled = False
+    channel.receiver_runs = channel.applier_runs = False
+    for file in channel.relay_files[-1:]:
+        file.groups = [group for group in file.groups if group.is_complete]
+
+
+def lose_memory(channel: Channel) -> None:
+    """Nothing of what the threads knew outlives the server."""
+    channel.pending = []
+    channel.retrieved = GtidIntervals()
+    channel.read = ("", 4)
+    channel.flushed = channel.applied = channel.executed = ("", 0)
+    channel.group_end = ("", 0, "", 0)
+    channel.workers = []
+
+
+def read_back(instance: Instance) -> list[dict[str, Any]]:
+    """A start reads every repository; what the ``start`` record tells of them."""
+    told = []
+    for channel in instance.channels.values():
+        if channel.is_configured or channel.init_error:
+            told += rpl_info_factory.initialise(channel)
+    return told
+
+
+def recover(fleet: Fleet, channel: Channel) -> None:
+    """Bring the relay log of a channel into order, so that its threads can start."""
+    number = channel.relay_files[-1].number + 1
+    unread = _unread(channel, channel.group_end)
+    if unread is None and not channel.replica.variables["relay_log_recovery"]:
+        channel.is_configured = False
+        channel.init_error = rpl_info_factory.ER_REPLICA_INIT_REPOSITORY
+        return
+    channel.pending = unread or []
+    channel.retrieved = _retrieved(channel)
+    _mark_done(channel)
+    if channel.replica.variables["relay_log_recovery"]:
+        if any(isinstance(item, QueuedGroup) and item.is_applied for item in channel.pending):
+            applier.fill_gaps(fleet, channel)
+        _throw_relay_logs_away(fleet, channel, number)
+        worker_info.forget(channel)
+        return
+    relay_log.open_file(fleet, channel, number)
+    channel.flushed = relay_log.end(channel)
+    if any(isinstance(item, QueuedGroup) and item.is_applied for item in channel.pending):
+        applier.fill_gaps(fleet, channel)
+    worker_info.forget(channel)
+
+
+def _throw_relay_logs_away(fleet: Fleet, channel: Channel, number: int) -> None:
+    """relay_log_recovery: relay logs are not trusted, the source is asked again."""
+    channel.replica.journal.fact(
+        RecordType.CHANNEL, {"channel": channel.name, "action": "relay_log_recovery"}, channel.name
+    )
+    channel.relay_files = []
+    channel.pending = []
+    channel.retrieved = GtidIntervals()
+    channel.executed = (channel.group_end[2], channel.group_end[3])
+    channel.read = channel.executed if channel.executed[0] else ("", 4)
+    receiver.create_relay_log(fleet, channel, number)
+    applier.persist_positions(fleet, channel, "relay_rotate")
+
+
+def _unread(channel: Channel, place: Place) -> list[QueuedGroup | QueuedFraming] | None:
+    """What the relay log holds behind a place; None when the place's file is gone."""
+    relay_name, relay_pos, source_name, _ = place
+    names = [file.name for file in channel.relay_files]
+    first = 0
+    if relay_name in names:
+        first = names.index(relay_name)
+    elif source_name and _number(relay_name) < channel.relay_files[0].number:
+        return None
+    items: list[QueuedGroup | QueuedFraming] = []
+    for file in channel.relay_files[first:]:
+        behind = relay_pos if file.name == relay_name else 0
+        found: list[QueuedGroup | QueuedFraming] = [*file.groups, *file.framings]
+        found = [item for item in found if item.end > behind]
+        items += sorted(found, key=lambda item: item.end)
+    for item in items:
+        if isinstance(item, QueuedGroup):
+            item.is_applied = False
+    return items
+
+
+def _mark_done(channel: Channel) -> None:
+    """Multi-threaded recovery: mark the groups that workers had committed beyond the mark."""
+    behind = {}
+    for checkpoint in worker_info.checkpoints(channel):
+        items = _unread(channel, checkpoint)
+        behind[checkpoint] = [i for i in items or () if isinstance(i, QueuedGroup)]
+    done = worker_info.groups_done(channel, behind)
+    for item in channel.pending:
+        if isinstance(item, QueuedGroup):
+            item.is_applied = id(item) in done
+
+
+def _retrieved(channel: Channel) -> GtidIntervals:
+    """Retrieved_Gtid_Set as the relay logs tell it."""
+    gtids = channel.relay_files[0].previous_gtids.copy()
+    for file in channel.relay_files:
+        for queued in file.groups:
+            group = queued.logged.group
+            if queued.is_complete and group.sid is not None:
+                gtids.add(group.sid, group.gno)
+    return gtids
+
+
+def _truncate(file: RelayFile, end: int) -> None:
+    file.end = end
+    file.event_ends = file.event_ends[: bisect_right(file.event_ends, end)]
+    file.groups = [group for group in file.groups if group.end <= end]
+    file.framings = [framing for framing in file.framings if framing.end <= end]
+
+
+def _number(name: str) -> int:
+    return parse_log_file_name(name)[1]

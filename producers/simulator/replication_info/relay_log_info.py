@@ -1,0 +1,134 @@
+"""Relay_log_info: what the applier of a channel knows, and how it is stored (REQ-5).
+
+Up to where the relay log is executed, and the same place in the source's binary log: the 15 columns
+of slave_relay_log_info.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from coordinates.binlog import MAGIC_LENGTH, format_log_file_name
+from producers.simulator.replication_info.rpl_info_fields import NUMBER_OF_LINES, RplInfoFields
+from producers.simulator.replication_info.rpl_info_file import RplInfoFile
+
+if TYPE_CHECKING:
+    from producers.simulator.model import Channel
+    from producers.simulator.replication_info.rpl_info_fields import Columns
+    from producers.simulator.replication_info.rpl_info_handler import RplInfoHandler, Written
+
+TABLE: Final = "slave_relay_log_info"
+OPTION: Final = "relay_log_info_repository"
+COLUMNS: Final[Columns] = (
+    (NUMBER_OF_LINES, int),
+    ("Relay_log_name", str),
+    ("Relay_log_pos", int),
+    ("Master_log_name", str),
+    ("Master_log_pos", int),
+    ("Sql_delay", int),
+    ("Number_of_workers", int),
+    ("Id", int),
+    ("Channel_name", str),
+    ("Privilege_checks_username", str),
+    ("Privilege_checks_hostname", str),
+    ("Require_row_format", int),
+    ("Require_table_primary_key_check", str),
+    ("Assign_gtids_to_anonymous_transactions_type", str),
+    ("Assign_gtids_to_anonymous_transactions_value", str),
+)
+_LINES_BEFORE_TEAR: Final = 3
+"""Number_of_lines, Relay_log_name, Relay_log_pos."""
+_LINES: Final = 14
+"""What MySQL 8.0 writes as the first line: it does not count that line itself here."""
+
+Place = tuple[str, int, str, int]
+"""Relay log file and position, source file and position."""
+
+
+class RelayLogInfo:
+    """The applier's account of a channel."""
+
+    def __init__(self, handler: RplInfoHandler) -> None:
+        self.handler = handler
+
+    def fields(self, channel: Channel, place: Place) -> RplInfoFields:
+        """What a write stores of a place."""
+        relay_name, relay_pos, source_name, source_pos = place
+        return RplInfoFields(
+            COLUMNS,
+            {
+                NUMBER_OF_LINES: _LINES,
+                "Relay_log_name": f"./{relay_name}" if relay_name else "",
+                "Relay_log_pos": relay_pos,
+                "Master_log_name": source_name,
+                "Master_log_pos": source_pos,
+                "Sql_delay": 0,
+                "Number_of_workers": channel.replica.variables["replica_parallel_workers"],
+                "Id": channel.number,
+                "Channel_name": channel.name,
+                "Privilege_checks_username": None,
+                "Privilege_checks_hostname": None,
+                "Require_row_format": 0,
+                "Require_table_primary_key_check": "STREAM",
+                "Assign_gtids_to_anonymous_transactions_type": "OFF",
+                "Assign_gtids_to_anonymous_transactions_value": "",
+            },
+        )
+
+    def flush(self, channel: Channel, *, force: bool) -> Written | None:
+        """flush_info(): store the place behind the last group.
+
+        A transactional repository is written with every transaction, whatever
+        sync_relay_log_info says.
+        """
+        period = int(channel.replica.variables.get("sync_relay_log_info", 0))
+        return self.handler.flush_info(
+            self.fields(channel, channel.group_end),
+            force=force or self.handler.is_transactional,
+            sync_period=period,
+        )
+
+    def tear(self, channel: Channel) -> None:
+        """The server dies inside the write of a file: the source's coordinates are still old."""
+        if isinstance(self.handler, RplInfoFile):
+            self.handler.write_in_part(self.fields(channel, channel.group_end), _LINES_BEFORE_TEAR)
+
+    def store(self, channel: Channel, place: Place) -> None:
+        """Put a place into the repository as a transaction of the server does, durably."""
+        self.handler.flush_info(self.fields(channel, place), force=True, sync_period=0)
+
+    def stored(self) -> Place | None:
+        """The place in the repository; None without data.
+
+        Raises:
+            TornInfoError: A file cannot be read.
+        """
+        fields = self.handler.init_info()
+        return None if fields is None else place_of(fields)
+
+    def read_back(self, channel: Channel) -> None:
+        """init_info(): the account begins with what is stored.
+
+        Raises:
+            TornInfoError: A file cannot be read.
+        """
+        place = self.stored() or fresh_place(channel)
+        channel.group_end = place
+        channel.applied = place[:2]
+        channel.executed = place[2:]
+
+
+def place_of(fields: RplInfoFields) -> Place:
+    """The place that a row or file tells."""
+    values = fields.values
+    return (
+        values["Relay_log_name"].removeprefix("./"),
+        values["Relay_log_pos"],
+        values["Master_log_name"],
+        values["Master_log_pos"],
+    )
+
+
+def fresh_place(channel: Channel) -> Place:
+    """Where an applier begins that has executed nothing."""
+    return format_log_file_name(channel.relay_base_name, 1), MAGIC_LENGTH, "", 0

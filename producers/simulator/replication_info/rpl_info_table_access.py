@@ -1,0 +1,85 @@
+"""Rpl_info_table_access: system tables, and the reading and writing of their rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from producers.simulator.replication_info.rpl_info_fields import RplInfoFields
+
+if TYPE_CHECKING:
+    from producers.simulator.model import Instance
+    from producers.simulator.replication_info.rpl_info_fields import Columns
+
+INNODB = "InnoDB"
+MYISAM = "MyISAM"
+_TRANSACTIONAL_ENGINES = frozenset({INNODB})
+
+Key = tuple[Any, ...]
+"""Values of the primary key: Channel_name, with Id for workers (REQ-2: one row for each)."""
+
+
+class SystemTable:
+    """A table of schema mysql, in any storage engine (REQ-1).
+
+    A row of a transactional engine is on disk when its transaction has committed; a row of another
+    waits in caches until somebody syncs it.
+    """
+
+    def __init__(self, name: str, columns: Columns, engine: str = INNODB) -> None:
+        self.name = name
+        self.columns = columns
+        self.engine = engine
+        self.rows: dict[Key, dict[str, Any]] = {}
+        self._on_disk: dict[Key, dict[str, Any]] = {}
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether its engine can commit and roll back."""
+        return self.engine in _TRANSACTIONAL_ENGINES
+
+    def alter_engine(self, engine: str) -> None:
+        """ALTER TABLE … ENGINE: the privilege of a super user; rows stay, and are on disk."""
+        self.engine = engine
+        self.sync()
+
+    def sync(self) -> None:
+        """Everything is on disk."""
+        self._on_disk = dict(self.rows)
+
+    def lose_power(self) -> None:
+        """What was only cached is gone."""
+        if not self.is_transactional:
+            self.rows = dict(self._on_disk)
+
+
+def system_table(instance: Instance, name: str, columns: Columns) -> SystemTable:
+    """A system table of the instance, created when it is first needed."""
+    table = instance.info_tables.get(name)
+    if table is None:
+        table = instance.info_tables[name] = SystemTable(name, columns)
+    return table
+
+
+class RplInfoTableAccess:
+    """Access to the row of one channel in one table."""
+
+    def __init__(self, table: SystemTable, key: Key) -> None:
+        self.table = table
+        self.key = key
+
+    def find_info_id(self) -> bool:
+        """Whether the table has the row of the key."""
+        return self.key in self.table.rows
+
+    def load_info_fields(self) -> RplInfoFields:
+        """The values of the row, which must be there."""
+        return RplInfoFields(self.table.columns, dict(self.table.rows[self.key]))
+
+    def store_info_fields(self, fields: RplInfoFields) -> None:
+        """Insert or update the row; the unique key leaves one."""
+        self.table.rows[self.key] = dict(fields.values)
+
+    def delete_row(self) -> None:
+        """Delete the row, if there is one; a change of the table itself is on disk at once."""
+        if self.table.rows.pop(self.key, None) is not None:
+            self.table.sync()

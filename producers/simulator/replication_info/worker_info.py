@@ -1,0 +1,198 @@
+"""slave_worker_info: what the workers of a multi-threaded applier add to relay log info.
+
+slave_relay_log_info is a low-water mark, moved at checkpoints. Each worker's row commits with its
+groups and says which groups behind the checkpoint it has done, as bits. After a crash the bits of
+all workers together tell the gaps; these are filled before the applier goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from coordinates.journal import RecordType
+from producers.simulator.model import QueuedGroup
+from producers.simulator.replication_info import relay_log_info
+from producers.simulator.replication_info.rpl_info_fields import RplInfoFields
+from producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
+from producers.simulator.replication_info.rpl_info_handler import Repository
+from producers.simulator.replication_info.rpl_info_table import RplInfoTable
+from producers.simulator.replication_info.rpl_info_table_access import system_table
+
+if TYPE_CHECKING:
+    from producers.simulator.model import Channel, Instance
+    from producers.simulator.replication_info.relay_log_info import Place
+    from producers.simulator.replication_info.rpl_info_fields import Columns
+    from producers.simulator.replication_info.rpl_info_handler import RplInfoHandler
+
+TABLE: Final = "slave_worker_info"
+COLUMNS: Final[Columns] = (
+    ("Id", int),
+    ("Relay_log_name", str),
+    ("Relay_log_pos", int),
+    ("Master_log_name", str),
+    ("Master_log_pos", int),
+    ("Checkpoint_relay_log_name", str),
+    ("Checkpoint_relay_log_pos", int),
+    ("Checkpoint_master_log_name", str),
+    ("Checkpoint_master_log_pos", int),
+    ("Checkpoint_seqno", int),
+    ("Checkpoint_group_size", int),
+    ("Checkpoint_group_bitmap", str),
+    ("Channel_name", str),
+)
+_GROUP_SIZE: Final = 64
+"""Bytes of the bitmap: replica_checkpoint_group is 512 groups."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker's account of the groups it has done.
+
+    Attributes:
+        number: From 1.
+        handler: Where it is stored.
+        checkpoint: The low-water mark that its bits count from.
+        done: Groups behind the checkpoint that it has done, counted from 0.
+    """
+
+    number: int
+    handler: RplInfoHandler
+    checkpoint: Place | None = None
+    done: set[int] = field(default_factory=set)
+
+
+def initialise(channel: Channel) -> None:
+    """Assemble the workers of a channel; what earlier ones stored stays until ``forget``."""
+    count = int(channel.replica.variables["replica_parallel_workers"])
+    numbers = range(1, count + 1) if count > 1 else ()
+    channel.workers = [Worker(number, _handler(channel, number)) for number in numbers]
+    channel.next_worker = 0
+
+
+def group_committed(channel: Channel, queued: QueuedGroup, reason: str) -> None:
+    """A worker has committed a group: its row goes with the transaction, and is told."""
+    fields = store(channel, queued)
+    if fields is None:
+        return
+    body: dict[str, Any] = {
+        "table": TABLE,
+        "channel": channel.name,
+        "reason": reason,
+        "row": fields.values,
+    }
+    channel.replica.journal.fact(RecordType.INFO_WRITE, body, channel.name)
+
+
+def store(channel: Channel, queued: QueuedGroup) -> RplInfoFields | None:
+    """Put a group into the row of the worker whose turn it is; None: it is passed already."""
+    if not channel.workers:
+        initialise(channel)
+    groups = [item for item in channel.pending if isinstance(item, QueuedGroup)]
+    if queued not in groups:
+        return None
+    worker = channel.workers[channel.next_worker]
+    channel.next_worker = (channel.next_worker + 1) % len(channel.workers)
+    if worker.checkpoint != channel.group_end:
+        worker.checkpoint = channel.group_end
+        worker.done = set()
+    number = groups.index(queued)
+    worker.done.add(number)
+    fields = _fields(channel, worker, queued, number)
+    worker.handler.flush_info(fields, force=True, sync_period=0)
+    return fields
+
+
+def forget(channel: Channel) -> None:
+    """The rows of workers mean nothing any more: applying begins anew, without gaps."""
+    instance = channel.replica
+    table = instance.info_tables.get(TABLE)
+    for key in [] if table is None else list(table.rows):
+        if table is not None and key[0] == channel.name:
+            RplInfoTable(table, key).reset_info()
+    for file in instance.info_files.values():
+        if file.name.startswith(_file_name(channel.name, "")):
+            file.remove()
+    channel.workers = []
+
+
+def groups_done(channel: Channel, groups_behind: dict[Place, list[QueuedGroup]]) -> set[int]:
+    """Ids (``id()``) of queued groups that workers had committed.
+
+    Args:
+        channel: The channel.
+        groups_behind: For each checkpoint in a row, the groups of the relay log behind it.
+    """
+    done = set()
+    for fields in rows(channel):
+        values = fields.values
+        bits = int(values["Checkpoint_group_bitmap"][::-1] or "0", 16)
+        groups = groups_behind.get(_checkpoint(values), [])
+        done |= {id(group) for n, group in enumerate(groups) if bits >> n & 1}
+    return done
+
+
+def checkpoints(channel: Channel) -> set[Place]:
+    """The checkpoints that the stored rows count from."""
+    return {_checkpoint(fields.values) for fields in rows(channel)}
+
+
+def rows(channel: Channel) -> list[RplInfoFields]:
+    """What the workers of a channel have stored."""
+    found = (worker.handler.init_info() for worker in channel.workers)
+    return [fields for fields in found if fields is not None]
+
+
+def shown_rows(instance: Instance) -> list[dict[str, Any]]:
+    """The table, as SELECT shows it."""
+    table = instance.info_tables.get(TABLE)
+    return [] if table is None else [dict(row) for _, row in sorted(table.rows.items())]
+
+
+def _fields(channel: Channel, worker: Worker, queued: QueuedGroup, number: int) -> RplInfoFields:
+    assert worker.checkpoint is not None
+    relay_name, relay_pos, source_name, source_pos = worker.checkpoint
+    bits = sum(1 << n for n in worker.done)
+    return RplInfoFields(
+        COLUMNS,
+        {
+            "Id": worker.number,
+            "Relay_log_name": f"./{queued.relay_file.name}",
+            "Relay_log_pos": queued.end,
+            "Master_log_name": queued.source_file,
+            "Master_log_pos": queued.logged.end,
+            "Checkpoint_relay_log_name": f"./{relay_name}" if relay_name else "",
+            "Checkpoint_relay_log_pos": relay_pos,
+            "Checkpoint_master_log_name": source_name,
+            "Checkpoint_master_log_pos": source_pos,
+            "Checkpoint_seqno": number,
+            "Checkpoint_group_size": _GROUP_SIZE,
+            "Checkpoint_group_bitmap": f"{bits:x}"[::-1],
+            "Channel_name": channel.name,
+        },
+    )
+
+
+def _checkpoint(values: dict[str, Any]) -> Place:
+    return (
+        values["Checkpoint_relay_log_name"].removeprefix("./"),
+        values["Checkpoint_relay_log_pos"],
+        values["Checkpoint_master_log_name"],
+        values["Checkpoint_master_log_pos"],
+    )
+
+
+def _handler(channel: Channel, number: int) -> RplInfoHandler:
+    instance = channel.replica
+    if Repository(instance.variables[relay_log_info.OPTION]) is Repository.FILE:
+        name = _file_name(channel.name, str(number))
+        if name not in instance.info_files:
+            instance.info_files[name] = InfoFile(name)
+        return RplInfoFile(instance.info_files[name], COLUMNS)
+    table = system_table(instance, TABLE, COLUMNS)
+    return RplInfoTable(table, (channel.name, number))
+
+
+def _file_name(channel_name: str, number: str) -> str:
+    middle = f"-{channel_name}" if channel_name else ""
+    return f"worker-relay-log{middle}.info.{number}"

@@ -1,0 +1,240 @@
+"""Repositories of replication info: what is stored, where, and what a start reads back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from coordinates.journal import RecordType
+from producers.simulator import administration
+from producers.simulator.engine import Fleet
+from producers.simulator.replication_info import (
+    crash_points,
+    master_info,
+    relay_log_info,
+    rpl_info_factory,
+)
+from producers.simulator.replication_info.rpl_info_fields import RplInfoFields, TornInfoError
+from producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
+from producers.simulator.replication_info.rpl_info_table import RplInfoTable
+from producers.simulator.replication_info.rpl_info_table_access import (
+    INNODB,
+    MYISAM,
+    SystemTable,
+)
+from producers.simulator.scenario import Scenario
+from tests.support.simulated_journal import records
+
+if TYPE_CHECKING:
+    from producers.simulator.model import Channel
+
+COLUMNS = (("Number_of_lines", int), ("Name", str), ("Position", int))
+SECOND = 1_000_000
+
+
+def fields(name: str, position: int) -> RplInfoFields:
+    return RplInfoFields(COLUMNS, {"Number_of_lines": 3, "Name": name, "Position": position})
+
+
+def pair(**options: Any) -> tuple[Fleet, Channel]:
+    fleet = Fleet(Scenario(topology="pair", acts=False, **options))
+    fleet.run(fleet.start_ts + SECOND)
+    return fleet, fleet.instances["replica-a1"].channels[""]
+
+
+def switch(channel: Channel, kind: str) -> None:
+    channel.replica.variables["master_info_repository"] = kind
+    channel.replica.variables["relay_log_info_repository"] = kind
+
+
+def restart(fleet: Fleet, channel: Channel, **crash: Any) -> dict[str, Any]:
+    """Restart the replica; the body of its start record."""
+    if crash:
+        administration.crash(fleet, channel.replica, **crash)
+    else:
+        administration.shut_down(fleet, channel.replica)
+    fleet.run(fleet.now + SECOND)
+    assert channel.replica.is_running
+    journal = records(fleet.advance(fleet.now + 1)["replica-a1"])
+    return [record for record in journal if record.is_fact(RecordType.START)][-1].body
+
+
+def repositories(start: dict[str, Any]) -> list[tuple[bool, bool, str, bool]]:
+    return [(r["table"], r["file"], r["option"], r["started"]) for r in start["repositories"]]
+
+
+class TestFields:
+    def test_lines_are_read_as_they_were_written(self):
+        """A file holds one line a column and the first says how many."""
+        lines = fields("binlog.000001", 157).lines()
+        assert lines == ["3", "binlog.000001", "157"]
+        assert RplInfoFields.of_lines(COLUMNS, lines) == fields("binlog.000001", 157)
+
+    @pytest.mark.parametrize("lines", [[], ["binlog.000001", "4"], ["3", "x"], ["3", "x", "y"]])
+    def test_a_torn_file_is_refused(self, lines: list[str]):
+        """Fewer lines than promised, or a number that is none, are no repository."""
+        with pytest.raises(TornInfoError):
+            RplInfoFields.of_lines(COLUMNS, lines)
+
+    def test_the_tables_have_the_columns_of_mysql(self):
+        """slave_master_info has 33 columns, slave_relay_log_info 15."""
+        assert (len(master_info.COLUMNS), len(relay_log_info.COLUMNS)) == (33, 15)
+
+
+class TestHandlers:
+    def test_a_table_is_not_written_before_the_period_ends(self):
+        """No optimistic write: nothing is stored until the third of three events."""
+        handler = RplInfoTable(SystemTable("t", COLUMNS, INNODB), ("",))
+        written = [handler.flush_info(fields("a", n), force=False, sync_period=3) for n in range(4)]
+        assert [w is not None for w in written] == [False, False, True, False]
+        assert handler.init_info() == fields("a", 2)
+
+    def test_a_file_is_written_at_once_and_synced_by_the_period(self):
+        """A killed server leaves the last write, a power cut the last synced one."""
+        handler = RplInfoFile(InfoFile("f"), COLUMNS)
+        for n in range(4):
+            handler.flush_info(fields("a", n), force=False, sync_period=3)
+        assert handler.init_info() == fields("a", 3)
+        handler.file.lose_power()
+        assert handler.init_info() == fields("a", 2)
+
+    @pytest.mark.parametrize(("engine", "survivor"), [(INNODB, 2), (MYISAM, 1)])
+    def test_a_power_cut_takes_what_no_transaction_made_durable(self, engine: str, survivor: int):
+        """A MyISAM table falls back to what was on disk, an InnoDB table does not."""
+        table = SystemTable("t", COLUMNS, engine)
+        handler = RplInfoTable(table, ("",))
+        handler.flush_info(fields("a", 1), force=True, sync_period=0)
+        handler.end_info()
+        handler.flush_info(fields("a", 2), force=True, sync_period=0)
+        table.lose_power()
+        assert handler.init_info() == fields("a", survivor)
+
+    def test_a_period_of_zero_forces_nothing(self):
+        """sync_master_info = 0 leaves the row to the moments of REQ-3."""
+        handler = RplInfoTable(SystemTable("t", COLUMNS, INNODB), ("",))
+        assert handler.flush_info(fields("a", 1), force=False, sync_period=0, count=9) is None
+        assert not handler.check_info()
+
+    def test_one_channel_has_one_row(self):
+        """The unique key leaves one row a channel, each with values of its own."""
+        table = SystemTable("t", COLUMNS, INNODB)
+        for channel in ("a", "b", "a"):
+            RplInfoTable(table, (channel,)).flush_info(
+                fields(channel, 1), force=True, sync_period=0
+            )
+        assert [("a",), ("b",)] == sorted(table.rows)
+        RplInfoTable(table, ("a",)).reset_info()
+        assert [("b",)] == sorted(table.rows)
+
+
+class TestMatrix:
+    """REQ-6, cell by cell."""
+
+    def test_table_with_data_is_read(self):
+        """T, !F, TABLE: read the table."""
+        fleet, channel = pair()
+        start = restart(fleet, channel)
+        assert [(True, False, "TABLE", True)] * 2 == repositories(start)
+        assert channel.applier_runs
+
+    def test_a_file_is_filled_from_the_table(self):
+        """T, !F, FILE: fill the file, delete the table's row; replication goes on behind it."""
+        fleet, channel = pair()
+        switch(channel, "FILE")
+        start = restart(fleet, channel)
+        assert [(True, False, "FILE", True)] * 2 == repositories(start)
+        assert not channel.replica.info_tables["slave_master_info"].rows
+        assert not channel.replica.info_tables["slave_relay_log_info"].rows
+        assert channel.rli.handler.kind == "FILE"
+        fleet.run(fleet.load_ends_at + SECOND)
+        assert channel.rli.stored() == channel.group_end
+        assert channel.replica.executed.text() == channel.source.executed.text()
+
+    def test_a_file_with_data_is_read(self):
+        """!T, F, FILE: read the file."""
+        fleet, channel = pair()
+        switch(channel, "FILE")
+        restart(fleet, channel)
+        assert [(False, True, "FILE", True)] * 2 == repositories(restart(fleet, channel))
+
+    def test_the_table_is_filled_from_the_file(self):
+        """!T, F, TABLE: fill the table, delete the file."""
+        fleet, channel = pair()
+        switch(channel, "FILE")
+        restart(fleet, channel)
+        switch(channel, "TABLE")
+        start = restart(fleet, channel)
+        assert [(False, True, "TABLE", True)] * 2 == repositories(start)
+        assert not any(file.lines for file in channel.replica.info_files.values())
+        assert ("",) in channel.replica.info_tables["slave_relay_log_info"].rows
+
+    @pytest.mark.parametrize("kind", ["TABLE", "FILE"])
+    def test_without_data_the_chosen_one_is_filled(self, kind: str):
+        """!T, !F: the repository of the option is created with the first place of all."""
+        fleet, channel = pair()
+        administration.reset_replica(fleet, channel)
+        channel.mi.handler.reset_info()
+        switch(channel, kind)
+        start = restart(fleet, channel)
+        assert [(False, False, kind, True)] * 2 == repositories(start)
+        assert ("replica-a1-relay-bin.000001", 4, "", 0) == channel.rli.stored()
+
+    @pytest.mark.parametrize("kind", ["TABLE", "FILE"])
+    def test_two_with_data_are_refused(self, kind: str):
+        """T, F: an error; replication of the channel stays down until one is gone."""
+        fleet, channel = pair()
+        switch(channel, kind)
+        file = rpl_info_factory.file_handler(channel, rpl_info_factory.RELAY)
+        file.flush_info(channel.rli.fields(channel, channel.group_end), force=True, sync_period=0)
+        start = restart(fleet, channel)
+        assert (True, True, kind, False) in repositories(start)
+        threads = channel.receiver_runs, channel.applier_runs
+        assert (channel.is_configured, *threads) == (False, False, False)
+        assert channel.init_error == rpl_info_factory.ER_REPLICA_INIT_REPOSITORY
+        file.reset_info()
+        restart(fleet, channel)
+        assert channel.is_configured
+        assert channel.applier_runs
+
+
+class TestMasterInfo:
+    def test_the_password_never_leaves_the_server(self):
+        """No record of the journal has it, though the table does."""
+        fleet, channel = pair()
+        password = channel.mi.connection[master_info.PASSWORD]
+        fleet.collect("c1", fleet.now)
+        block = fleet.advance(fleet.now + SECOND)["replica-a1"]
+        told = "".join(text or "" for text in block.texts.values())
+        assert "User_name" in told
+        assert password not in told
+
+    def test_each_channel_reaches_its_source_in_its_own_way(self):
+        """Host, port, TLS and periods differ from channel to channel and are read back."""
+        seen = set()
+        for seed in range(12):
+            fleet, channel = pair(seed=seed)
+            shown = {k: v for k, v in channel.mi.connection.items() if k != master_info.PASSWORD}
+            restart(fleet, channel)
+            assert shown.items() <= channel.mi.connection.items()
+            seen.add((shown["Port"], shown["Enabled_ssl"], shown["Heartbeat"]))
+        assert len(seen) > 3
+
+
+@pytest.mark.parametrize("point", list(crash_points.CrashPoint)[:4])
+def test_a_transactional_table_is_crash_safe_at_every_step(point: crash_points.CrashPoint):
+    """By position, without GTIDs: every group of the source is executed exactly once."""
+    fleet, channel = pair(gtid_mode="OFF", auto_position=False)
+    channel.replica.crash_plan = crash_points.CrashPlan(point, passes=2)
+    fleet.kinds = (fleet.kinds[0],)
+    fleet.run(fleet.load_ends_at + 2 * SECOND)
+    assert channel.replica.crash_plan is None
+    assert sources_groups(channel) == executed_groups(channel)
+
+
+def sources_groups(channel: Channel) -> list[Any]:
+    return [g.group for f in channel.source.binlog.files for g in f.groups()]
+
+
+def executed_groups(channel: Channel) -> list[Any]:
+    return [g.group for f in channel.replica.binlog.files for g in f.groups()]
