@@ -54,7 +54,7 @@ def table_of(group: Group) -> Table | None:
     if group.kind is GroupKind.EMPTY:
         return None
     fingerprint = _fingerprint(group)
-    is_transactional = group.kind is not GroupKind.NON_TRANSACTIONAL
+    is_transactional = group.kind not in (GroupKind.NON_TRANSACTIONAL, GroupKind.ROLLED_BACK)
     if fingerprint % 100 < _SCRATCH_SHARE:
         return _SCRATCH["InnoDB" if is_transactional else "MyISAM"]
     tables = _TRANSACTIONAL if is_transactional else _NON_TRANSACTIONAL
