@@ -123,6 +123,7 @@ _LOG_STATUS = Shape(
             dict.fromkeys(("binary_log_file", "binary_log_position"), anything), is_open=True
         ),
         "clone_status": table_row,
+        "clone_progress": table_rows,
     },
     ("collection_id",),
 )
@@ -283,7 +284,19 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
     RecordType.CLONE: Shape(
         {
             "step": one_of(
-                "begin", "version", "stage", "donor_blocked", "donor_released", "end", "recovered"
+                "begin",
+                "refused",
+                "version",
+                "stage",
+                "order_forced",
+                "prepared_awaited",
+                "donor_blocked",
+                "position_read",
+                "commit",
+                "donor_released",
+                "order_released",
+                "end",
+                "recovered",
             ),
             "role": one_of("donor", "recipient"),
             "peer": name,
@@ -294,6 +307,8 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
             "binlog_position": _POSITION,
             "gtid_executed": text,
             "error": anything,
+            "message": text,
+            "blocks": one_of("xa"),
         },
         ("step",),
     ),

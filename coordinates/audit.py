@@ -359,6 +359,7 @@ class InstanceAudit(InstanceState):
         self.data_lineage += 1
         self.history.begin_data_lineage()
         self.binlog.begin_lineage(reason)
+        self.persistence.begin_data_lineage()
         self.relays = {}
 
     def _stopped(self, body: dict[str, Any], ts: int) -> None:

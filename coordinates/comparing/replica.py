@@ -241,7 +241,7 @@ class Replica:
         if body.get("step") == "begin" or self.clone_ts is None:
             for channel in self.channels.values():
                 channel.first_queued = None
-        if body.get("step") != "recovered" or self.clone_ts is None:
+        if body.get("step") == "begin" or self.clone_ts is None:
             self.clone_ts = ts
 
     # State

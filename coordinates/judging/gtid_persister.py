@@ -104,6 +104,11 @@ class GtidPersistence:
         """Lost records make the pending transactions unknown."""
         self._pending = {}
 
+    def begin_data_lineage(self) -> None:
+        """Another data directory has its own transaction numbers."""
+        self._pending = {}
+        self._trx_num_gtid = 0
+
     def dump(self) -> dict[str, Any]:
         """For the state bytes."""
         return {"pending": self._pending, "trx_num_gtid": self._trx_num_gtid}

@@ -154,7 +154,9 @@ def stop_replication(fleet: Fleet, channel: Channel) -> None:
 
 
 def start_replication(fleet: Fleet, channel: Channel) -> None:
-    """START REPLICA."""
+    """START REPLICA; an operator leaves it alone until a clone that is under way has succeeded."""
+    if channel.replica.awaits_clone:
+        return
     applier.start(fleet, channel)
     receiver.start(fleet, channel)
 
@@ -268,6 +270,15 @@ def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
         recovery.lose_memory(channel)
     for channel in instance.subscribers:
         receiver.reconnect(fleet, channel, fleet.rng.randrange(*RECONNECT_US))
+    if instance.donation is not None:
+        instance.donation.donor_went_down()
+    if instance.clone is not None:
+        instance.clone.recipient_went_down()
+    start_later(fleet, instance, crashed=crashed)
+
+
+def start_later(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
+    """The service manager starts a server that is down."""
     fleet.clock.schedule(
         fleet.now + fleet.rng.randrange(*DOWN_US), instance, start, fleet, instance, crashed
     )
@@ -275,6 +286,9 @@ def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
 
 def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
     """A boot after a stop or crash: recovery, the next binary log file, replication."""
+    if instance.clone is not None:
+        instance.clone.boot(crashed=crashed)
+        return
     innodb.restart(instance.innodb, fleet.rng, crashed=crashed)
     recovered = None
     if crashed and instance.log_bin:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from coordinates.journal import RecordType
 from producers.simulator import commit, relay_log
 from producers.simulator.backup_safe_binlog import backup_locks
+from producers.simulator.clone import commit_order
 from producers.simulator.model import GroupKind, QueuedFraming, QueuedGroup
 from producers.simulator.replication_info import crash_points, relay_log_info, worker_info
 from producers.simulator.replication_info.crash_points import CrashPoint
@@ -219,6 +220,8 @@ def _execute(fleet: Fleet, channel: Channel, queued: QueuedGroup) -> bool:
             return False  # another channel is committing the same GTID
         group_committed(fleet, channel, queued)
         return True
+    if commit_order.must_wait(replica, group):
+        return False
     if not fleet.hooks.on_apply(fleet, channel, queued):
         group_committed(fleet, channel, queued)
         return True

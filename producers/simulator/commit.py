@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from producers.simulator import applier, binary_log, innodb
-from producers.simulator.clone import gtid_persister
+from producers.simulator.clone import commit_order, gtid_persister, trx_sys
 from producers.simulator.model import GroupKind, LoggedGroup, Pending
 from producers.simulator.online_backup import critical_zone
 from producers.simulator.replication_info import crash_points
@@ -47,6 +47,9 @@ def commit(
     """
     ticket = 0
     if channel is None:
+        if commit_order.must_wait(instance, group):
+            fleet.schedule(fleet.now + commit_order.WAIT_US, instance, _try_again, instance, group)
+            return None
         entered = critical_zone.enter(instance, group)
         if entered is None:
             fleet.schedule(fleet.now + critical_zone.WAIT_US, instance, _try_again, instance, group)
@@ -116,7 +119,12 @@ def _commit_stage(fleet: Fleet, instance: Instance, pending: Pending, generation
         if pending.channel is None
         else instance.variables["replica_preserve_commit_order"]
     )
-    if is_ordered or instance.rotation_is_due:
+    donation = instance.donation
+    if (
+        is_ordered
+        or instance.rotation_is_due
+        or (donation is not None and donation.order.orders(pending))
+    ):
         while instance.in_commit:
             first = instance.in_commit.pop(0)
             _finish(fleet, instance, first)
@@ -135,12 +143,13 @@ def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
     if group.redo_length:
         innodb.write_redo(instance.innodb, 60)
         innodb.flush_redo(instance.innodb)
-        if instance.variables.get("have_backup_safe_binlog_info"):
-            instance.innodb.trx_sys = (pending.file.name, pending.logged.end)
+        trx_sys.note_commit(instance, pending)
     _make_visible(instance, group)
     if fleet.hooks.on_committed(fleet, instance, pending.logged) and group.sid is not None:
         instance.executed.add(group.sid, group.gno)
         gtid_persister.note_commit(instance, group)
+    if instance.donation is not None:
+        instance.donation.committed(pending)
     critical_zone.drop(fleet, instance, pending.ticket)
     if pending.channel is not None and pending.queued is not None:
         applier.group_committed(fleet, pending.channel, pending.queued)

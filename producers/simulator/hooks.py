@@ -75,6 +75,10 @@ class FaultHooks:
         """Before a row of an info repository is written; False: the row stays as it was."""
         return True
 
+    def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
+        """A clone's donor or recipient has reached a step; False at ``version``: it goes on."""
+        return True
+
     def on_stop(self, fleet: Fleet, instance: Instance, crashed: bool) -> None:
         """The instance goes down; ``instance.binlog`` is as it was written."""
 

@@ -18,7 +18,10 @@ from producers.simulator.log_position_lock.storage_engines import Handlerton, co
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from producers.simulator.clone.clone_status import CloneStatus
+    from producers.simulator.clone.donor import Donation
     from producers.simulator.clone.gtid_persister import GtidPersister
+    from producers.simulator.clone.recipient import Clone
     from producers.simulator.journal_writer import JournalWriter
     from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
     from producers.simulator.online_backup.critical_zone import CommitZone
@@ -381,8 +384,14 @@ class Instance:
     tables: TableData | None = None
     """Content of the tables, where a scenario asks for it."""
     persister: GtidPersister | None = None
-    clone_status: dict[str, Any] | None = None
-    """Row of performance_schema.clone_status once a clone was made here."""
+    clone: Clone | None = None
+    """The clone that this instance is the recipient of, while it runs."""
+    clone_status: CloneStatus | None = None
+    """Of the last clone that was made here."""
+    donation: Donation | None = None
+    """The clone that this instance is the donor of, while it copies."""
+    awaits_clone: bool = False
+    """Whether an operator keeps it out of replication until a clone has succeeded."""
     is_collecting: bool = False
     """Whether a collector reads here: it asks one instance one collection after the other."""
     out_of_memory: OutOfMemory | None = None

@@ -300,7 +300,9 @@ def _restart_with_log(fleet: Fleet, replica: Instance) -> None:
 def _set_gtid_mode(fleet: Fleet, steps: tuple[str, ...]) -> None:
     """Set the next mode everywhere, once all servers run and all channels have caught up."""
     instances = fleet.instances.values()
-    is_quiet = all(i.is_running and fleet.now >= i.blocked_until for i in instances)
+    is_quiet = all(
+        i.is_running and fleet.now >= i.blocked_until and not i.awaits_clone for i in instances
+    )
     if not is_quiet or any(c.pending or c.receive_is_scheduled for c in _channels(fleet)):
         fleet.schedule(fleet.now + _SECOND // 100, None, _set_gtid_mode, steps)
         return
@@ -326,7 +328,9 @@ def _commit_huge(fleet: Fleet, instance: Instance) -> None:
 def _promote(fleet: Fleet, old: Instance) -> None:
     """Every replica has everything by now: the group before was a second ago."""
     channels = [c for c in _channels(fleet) if c.source is old]
-    if not old.is_running or any(not c.replica.is_running or c.pending for c in channels):
+    if not old.is_running or any(
+        not c.replica.is_running or c.replica.awaits_clone or c.pending for c in channels
+    ):
         fleet.schedule(fleet.now + _SECOND // 10, None, _promote, old)
         return
     promoted = channels[0].replica

@@ -1,103 +1,131 @@
-"""CLONE INSTANCE FROM: a replica takes the data of another server and replicates on from there."""
+"""Provisioning a replica by a clone (WL#9211, user scenario US-1).
+
+Step 1 executes CLONE INSTANCE on the recipient, step 2 waits for its restart, step 3 looks into
+clone_status. Where that says Failed the clone is issued again; where it says Completed, step 4
+configures the channel, by GTID or at the cloned position, and starts replication.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from coordinates.journal import RecordType
-from producers.simulator import administration, binary_log, commit, innodb
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import Innodb
+from producers.simulator import administration, commit
+from producers.simulator.clone.clone_status import ER_CLONE_DONOR_VERSION, State
+from producers.simulator.clone.donor import BLOCKED_US
+from producers.simulator.clone.recipient import Clone, CrashPoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Channel, Instance
 
-STAGES = ("DROP DATA", "FILE COPY", "PAGE COPY", "REDO COPY", "FILE SYNC")
-STAGES_AFTER_RESTART = ("RESTART", "RECOVERY")
-_STAGE_US = 2_000
-_BLOCKED_US = 5_000
+__all__ = ["Cloning", "CrashPoint", "clone", "follow_donor"]
+
+_LOOK_US = 40_000
+"""After this time an operator looks again at servers that are not ready, or goes on."""
+_AGAIN_US = 150_000
+
+
+def follow_donor(fleet: Fleet, channel: Channel, cloned: Clone) -> None:
+    """Step 4 (US-1.2, US-1.3): the recipient becomes a replica of its donor."""
+    status = cloned.status
+    position = (status.binlog_file, status.binlog_position)
+    administration.change_source(fleet, channel, cloned.donor, position=position)
+    administration.start_replication(fleet, channel)
+
+
+@dataclass(slots=True, eq=False)
+class Cloning:
+    """What an operator does to make one replica by a clone.
+
+    Attributes:
+        channel: The channel of the recipient that replicates before and afterwards.
+        donor: Whom to clone.
+        crashes: Crash points, each taken once over all attempts.
+        blocked_us: How long the donor holds external XA back.
+        step_4: Configures and starts replication when the clone has completed.
+    """
+
+    fleet: Fleet
+    channel: Channel
+    donor: Instance
+    crashes: list[CrashPoint]
+    blocked_us: int
+    step_4: Callable[[Fleet, Channel, Clone], None]
+    data_dropped: bool = False
+
+    def begin(self, _fleet: Fleet) -> None:
+        """Step 1, as soon as both servers are there."""
+        recipient = self.channel.replica
+        if not (_is_ready(self.fleet, recipient) and _is_ready(self.fleet, self.donor)):
+            self._later(_LOOK_US, self.begin)
+            return
+        recipient.awaits_clone = True
+        for channel in recipient.channels.values():
+            administration.stop_replication(self.fleet, channel)
+        commit.finish_all(self.fleet, recipient)
+        issued = Clone(self.fleet, recipient, self.donor, self._look, self.crashes, self.blocked_us)
+        if issued.begin() is not None:
+            recipient.awaits_clone = False
+            administration.start_replication(self.fleet, self.channel)
+
+    def _look(self, ended: Clone) -> None:
+        """Step 3: look into clone_status."""
+        self.data_dropped = self.data_dropped or ended.data_dropped
+        if ended.status.state is State.COMPLETED:
+            self._later(_LOOK_US, self._replicate, ended)
+        elif ended.status.error.number == ER_CLONE_DONOR_VERSION and not self.data_dropped:
+            # Nothing was touched: it goes on as the replica that it was.
+            self._later(_LOOK_US, self._give_up)
+        else:
+            self._later(_AGAIN_US, self.begin)
+
+    def _replicate(self, _fleet: Fleet, completed: Clone) -> None:
+        recipient = self.channel.replica
+        if not _is_ready(self.fleet, recipient):
+            self._later(_LOOK_US, self._replicate, completed)
+            return
+        recipient.awaits_clone = False
+        self.step_4(self.fleet, self.channel, completed)
+
+    def _give_up(self, _fleet: Fleet) -> None:
+        recipient = self.channel.replica
+        if not _is_ready(self.fleet, recipient):
+            self._later(_LOOK_US, self._give_up)
+            return
+        recipient.awaits_clone = False
+        for channel in recipient.channels.values():
+            if channel.is_configured:
+                administration.start_replication(self.fleet, channel)
+
+    def _later(self, delay_us: int, act: Callable[..., None], *args: object) -> None:
+        self.fleet.schedule(self.fleet.now + delay_us, None, act, *args)
 
 
 def clone(
     fleet: Fleet,
     channel: Channel,
     *,
-    blocked_us: int = _BLOCKED_US,
-    position: tuple[str, int] | None = None,
+    donor: Instance | None = None,
+    crashes: tuple[CrashPoint, ...] = (),
+    blocked_us: int = BLOCKED_US,
+    step_4: Callable[[Fleet, Channel, Clone], None] = follow_donor,
 ) -> None:
-    """The replica of ``channel`` clones its source and resumes replication there.
+    """Make the replica of ``channel`` a clone, and let it replicate from there.
 
     Args:
         fleet: The fleet.
-        channel: The only channel of the recipient; its source is the donor.
-        blocked_us: How long the donor's commits stand still while the clone ends.
-        position: What the clone says of the donor's binary log; None: the truth.
+        channel: A channel of the recipient.
+        donor: Whom to clone; None: the source of the channel.
+        crashes: Where crashes cut it off; it is issued again until it succeeds.
+        blocked_us: How long external XA of the donor waits while the clone ends.
+        step_4: Configures and starts replication when the clone has completed.
     """
-    recipient, donor = channel.replica, channel.source
-    commit.finish_all(fleet, donor)
-    administration.stop_replication(fleet, channel)
-    commit.finish_all(fleet, recipient)
-    _tell(recipient, "begin", role="recipient", peer=donor.instance_id)
-    versions = {"donor_version": donor.version, "recipient_version": recipient.version}
-    _tell(recipient, "version", role="recipient", peer=donor.instance_id, **versions)
-    _tell(donor, "begin", role="donor", peer=recipient.instance_id)
-    for stage in STAGES:
-        recipient.journal.tick(_STAGE_US)
-        _tell(recipient, "stage", role="recipient", stage=stage)
-    _tell(donor, "donor_blocked", role="donor", peer=recipient.instance_id)
-    donor.blocked_until = donor.journal.tick(blocked_us)
-    _tell(donor, "donor_released", role="donor", peer=recipient.instance_id)
-    _tell(donor, "end", role="donor", peer=recipient.instance_id)
-    _take_data(fleet, channel, donor)
-    file, offset = position or donor.binlog.position
-    cloned = {
-        "binlog_file": file,
-        "binlog_position": offset,
-        "gtid_executed": donor.executed.text(),
-    }
-    for stage in STAGES_AFTER_RESTART:
-        recipient.journal.tick(_STAGE_US)
-        _tell(recipient, "stage", role="recipient", stage=stage)
-    _tell(recipient, "recovered", role="recipient", peer=donor.instance_id, **cloned)
-    _tell(recipient, "end", role="recipient", peer=donor.instance_id)
-    recipient.clone_status = {
-        "ID": 1,
-        "PID": 0,
-        "STATE": "Completed",
-        "SOURCE": donor.instance_id,
-        "DESTINATION": "LOCAL INSTANCE",
-        "ERROR_NO": 0,
-        "ERROR_MESSAGE": "",
-        "BINLOG_FILE": file,
-        "BINLOG_POSITION": offset,
-        "GTID_EXECUTED": donor.executed.server_text(),
-    }
-    administration.change_source(fleet, channel, donor, position=(file, offset))
-    administration.start_replication(fleet, channel)
-    recipient.blocked_until = recipient.journal.tick(_STAGE_US)
+    source = channel.source if donor is None else donor
+    Cloning(fleet, channel, source, list(crashes), blocked_us, step_4).begin(fleet)
 
 
-def _take_data(fleet: Fleet, channel: Channel, donor: Instance) -> None:
-    """Stop, take the donor's data directory, start: its own logs begin anew."""
-    recipient = channel.replica
-    recipient.commit_generation += 1
-    recipient.rotation_is_due = False
-    administration.clear_channel(channel)
-    recipient.binlog.files = []
-    recipient.binlog.lineage += 1
-    for name in ("executed", "purged", "table", "table_only", "logged"):
-        setattr(recipient, name, donor.executed.copy())
-    theirs = donor.innodb
-    recipient.innodb = Innodb(theirs.lsn, theirs.written, theirs.flushed, theirs.checkpoint)
-    innodb.restart(recipient.innodb, fleet.rng, crashed=False)
-    recipient.journal.fact(RecordType.STOP, {"clean": True})
-    body = fleet.start_body(recipient)
-    body["data_lineage"] = "cloned"
-    body["repositories"] = []
-    recipient.journal.fact(RecordType.START, body)
-    binary_log.open_file(fleet, recipient, 1, GtidIntervals())
-
-
-def _tell(instance: Instance, step: str, **fields: Any) -> None:
-    instance.journal.fact(RecordType.CLONE, {"step": step, **fields})
+def _is_ready(fleet: Fleet, instance: Instance) -> bool:
+    return instance.is_running and instance.log_bin and fleet.now >= instance.blocked_until

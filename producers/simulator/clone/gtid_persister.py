@@ -60,10 +60,14 @@ def write(instance: Instance) -> None:
     _tell(instance, "purge", trx_no=oldest)
 
 
+def in_undo(instance: Instance) -> GtidIntervals:
+    """GTIDs of committed transactions that only undo log headers hold."""
+    return GtidIntervals() if instance.persister is None else _as_set(instance.persister)
+
+
 def undo_gtids(instance: Instance) -> GtidIntervals:
     """What a start finds in the undo headers; the table gets it before replication starts."""
-    persister = instance.persister
-    found = GtidIntervals() if persister is None else _as_set(persister)
+    found = in_undo(instance)
     instance.table.update(found)
     return found
 

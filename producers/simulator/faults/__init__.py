@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from producers.simulator.faults.catalogue import CATALOGUE
 from producers.simulator.faults.channel_faults import CHANNEL_INJECTORS
+from producers.simulator.faults.clone import CLONE_INJECTORS
 from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from producers.simulator.faults.fleet_faults import FLEET_INJECTORS
 from producers.simulator.faults.injector import Injector
@@ -44,6 +45,7 @@ INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     **REPOSITORY_INJECTORS,
     **FLEET_INJECTORS,
     **PROTOCOL_INJECTORS,
+    **CLONE_INJECTORS,
 }
 """How each fault is injected, by name."""
 

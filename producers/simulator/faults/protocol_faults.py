@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coordinates.gtid import GtidSet
 from coordinates.journal import RecordType
-from producers.simulator import commit
-from producers.simulator.clone import cloning
 from producers.simulator.faults.injector import (
     Injector,
     Row,
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance, LoggedGroup
+    from producers.simulator.model import Instance
 
 _SECOND_US: Final = 1_000_000
 _STEP_US: Final = 200
@@ -205,72 +203,6 @@ class HeaderStaleUnderLock(Injector):
         return True
 
 
-class _CloneFault(Injector):
-    """A replica that nobody reads from clones its source, and something is wrong with it."""
-
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Clone when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._begin, fleet)
-
-    def _begin(self, fleet: Fleet) -> None:
-        for instance in fleet.instances.values():
-            channels = [c for c in instance.channels.values() if c.is_configured]
-            if len(channels) != 1 or instance.subscribers or not instance.is_running:
-                continue
-            channel = channels[0]
-            if channel.source.is_running and len(channel.source.binlog.active.groups()) >= 2:
-                self.clone(fleet, channel)
-                return
-        fleet.clock.schedule(fleet.now + 10_000, None, self._begin, fleet)
-
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
-        """Clone the channel's source."""
-        raise NotImplementedError
-
-
-class ClonePositionShifted(_CloneFault):
-    """F73: the position is where the last group of the cloned set begins."""
-
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
-        """Tell the wrong position."""
-        self.mark(fleet, channel.replica)
-        commit.finish_all(fleet, channel.source)
-        file = channel.source.binlog.active
-        groups = file.groups()
-        position = (file.name, groups[-1].start) if groups else None
-        cloning.clone(fleet, channel, position=position)
-
-
-class CloneResumeGap(_CloneFault):
-    """F74: the first group that the donor would send is never queued."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._channel: Channel | None = None
-        self._skipped: LoggedGroup | None = None
-
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
-        """Clone properly."""
-        self._channel = channel
-        cloning.clone(fleet, channel)
-
-    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
-        """Skip the first group behind the clone, whenever it comes."""
-        if channel is self._channel and not self.injected:
-            self._skipped = logged
-            self.mark(fleet, channel.replica)
-        return not (channel is self._channel and logged is self._skipped)
-
-
-class CloneBlocksDonor(_CloneFault):
-    """F75: the donor's commits stand still for two seconds."""
-
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
-        """Hold the donor."""
-        self.mark(fleet, channel.source)
-        cloning.clone(fleet, channel, blocked_us=2 * _SECOND_US)
-
-
 class GtidTableAhead(RowFault):
     """F76: the table holds a GTID of the own UUID that was never given."""
 
@@ -319,9 +251,6 @@ PROTOCOL_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     "engine_lock_overtime": EngineLockOvertime,
     "unlogged_nontrx_write_under_lock": UnloggedWriteUnderLock,
     "innodb_header_stale_under_lock": HeaderStaleUnderLock,
-    "clone_position_shifted": ClonePositionShifted,
-    "clone_resume_gap": CloneResumeGap,
-    "clone_blocks_donor": CloneBlocksDonor,
     "gtid_table_ahead": GtidTableAhead,
     "purge_overtakes_persister": PurgeOvertakesPersister,
 }

@@ -143,7 +143,8 @@ def _write_with_row(
         "binary_log_position": innodb.trx_sys[1],
     }
     if instance.clone_status is not None:
-        body["clone_status"] = instance.clone_status
+        body["clone_status"] = instance.clone_status.row()
+        body["clone_progress"] = instance.clone_status.progress()
     _write(fleet, instance, body)
 
 

@@ -1,0 +1,159 @@
+"""The donor of a clone: commits go on while it copies; at the end one moment is fixed (WL#9211).
+
+When the redo copy begins, the donor brings data, GTIDs and binary log position together: commits
+are forced into binary log order, groups that are prepared out of order are awaited, external XA
+waits for a moment, GTIDs that no undo log holds are saved, and the TRX_SYS page gets the position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from coordinates.journal import RecordType
+from producers.simulator.clone import gtid_persister, trx_sys
+from producers.simulator.clone.commit_order import CommitOrder
+from producers.simulator.model import Innodb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from producers.simulator.clone.clone_status import CloneError
+    from producers.simulator.engine import Fleet
+    from producers.simulator.gtid_intervals import GtidIntervals
+    from producers.simulator.model import Group, Instance, Pending
+
+BLOCKED_US = 5_000
+"""How long external XA waits at the end of a clone."""
+END_STEPS = ("order_forced", "prepared_awaited", "donor_blocked", "position_read")
+"""What a donor does while a clone ends, in order: it may crash at each of them."""
+
+
+@dataclass(slots=True)
+class ClonedData:
+    """The donor's data at the moment of the clone, as far as coordinates go.
+
+    Attributes:
+        innodb: Redo log and TRX_SYS page.
+        table: Rows of mysql.gtid_executed.
+        undo: GTIDs that only undo log headers hold.
+        prepared_xa: Prepared external XA transactions.
+    """
+
+    innodb: Innodb
+    table: GtidIntervals
+    undo: GtidIntervals
+    prepared_xa: list[Group]
+
+
+@dataclass(slots=True, eq=False)
+class Donation:
+    """A clone as its donor sees it.
+
+    Attributes:
+        fleet: The fleet.
+        donor: The instance that is cloned.
+        recipient_id: Whom it is for.
+        on_data: Is called with the data once the moment is fixed.
+        blocked_us: How long external XA waits.
+    """
+
+    fleet: Fleet
+    donor: Instance
+    recipient_id: str
+    on_data: Callable[[ClonedData], None]
+    blocked_us: int = BLOCKED_US
+    order: CommitOrder = field(default_factory=CommitOrder)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the donor still runs and donates: it has not crashed since."""
+        return self.donor.donation is self
+
+    def begin(self) -> None:
+        """The recipient has connected: from now on commits write their place into TRX_SYS."""
+        self.donor.donation = self
+        self.tell("begin")
+
+    def end(self, error: CloneError | None = None) -> None:
+        """The recipient has what it needs, or has gone."""
+        self.donor.donation = None
+        body = {} if error is None else {"error": error.number, "message": error.message}
+        self.tell("end", **body)
+
+    def donor_went_down(self) -> None:
+        """The donor has crashed or was shut down: the recipient loses its connection."""
+        self.donor.donation = None
+        clone = self.fleet.instances[self.recipient_id].clone
+        if clone is not None:
+            clone.donor_went_down()
+
+    def synchronize(self) -> None:
+        """Bring data, GTIDs and position together; ``on_data`` is called at the end."""
+        self.order.force(self.donor)
+        if not self._reach("order_forced"):
+            return
+        if not self.order.unordered:
+            self._prepared_awaited(self.fleet)
+
+    def committed(self, pending: Pending) -> None:
+        """A group of the donor has passed its commit stage."""
+        if not self.order.is_forced:
+            return
+        group = pending.logged.group
+        if group.redo_length:
+            file, position = self.donor.innodb.trx_sys
+            self.tell("commit", binlog_file=file, binlog_position=position)
+        if self.order.committed(pending):
+            self.fleet.schedule(self.fleet.now, self.donor, self._prepared_awaited)
+
+    def _prepared_awaited(self, _fleet: Fleet) -> None:
+        """Everything that might have committed out of order has committed."""
+        if not self.is_current or not self._reach("prepared_awaited"):
+            return
+        self.order.blocks_xa = True
+        if not self._reach("donor_blocked", blocks="xa"):
+            return
+        # A clone triggers the persister, so that recovery finds little in undo logs.
+        gtid_persister.write(self.donor)
+        self.fleet.schedule(self.fleet.now + self.blocked_us, self.donor, self._fix)
+
+    def _fix(self, _fleet: Fleet) -> None:
+        """The moment of the clone: the copy of the redo log ends here."""
+        donor = self.donor
+        if not self.is_current:
+            return
+        undo = gtid_persister.in_undo(donor)
+        # Groups that touch no InnoDB table have no undo log: save_gtids_of_last_binlog_into_table.
+        donor.table.update(donor.executed.minus(undo))
+        trx_sys.update_binlog_position(donor)
+        page = donor.innodb
+        data = ClonedData(
+            Innodb(page.lsn, page.written, page.flushed, page.checkpoint, page.trx_sys,
+                   page.next_trx_no),
+            donor.table.copy(),
+            undo,
+            list(donor.prepared_xa),
+        )  # fmt: skip
+        file, position = page.trx_sys
+        if not self._reach("position_read", binlog_file=file, binlog_position=position):
+            return
+        self.order.blocks_xa = False
+        self.tell("donor_released", blocks="xa")
+        self.order.is_forced = False
+        self.tell("order_released")
+        self.on_data(data)
+
+    def _reach(self, step: str, **fields: Any) -> bool:
+        """Tell a step; False: the donor has crashed at it."""
+        self.tell(step, **fields)
+        self.fleet.hooks.on_clone_step(self.fleet, self.donor, step)
+        clone = self.fleet.instances[self.recipient_id].clone
+        if clone is not None:
+            clone.donor_reached(step)
+        return self.is_current
+
+    def tell(self, step: str, **fields: Any) -> None:
+        """Write a ``clone`` record into the donor's journal."""
+        body = {"step": step, "role": "donor", "peer": self.recipient_id, **fields}
+        self.donor.journal.fact(RecordType.CLONE, body)

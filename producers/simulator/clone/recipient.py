@@ -1,0 +1,348 @@
+"""The recipient of a clone: its stages, its restart, and what recovery makes of the copy (WL#9211).
+
+The copy takes its time while the donor's commits go on. Up to the end of FILE SYNC a crash of
+either server ends the clone as Failed, and it has to be issued again. From RESTART on the data are
+complete: recovery may be cut off and begun again as often as it likes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from coordinates.journal import RecordType
+from producers.simulator import administration, binary_log, innodb
+from producers.simulator.clone import gtid_persister
+from producers.simulator.clone.clone_status import (
+    ER_CLONE_DISALLOWED,
+    ER_CLONE_DONOR,
+    ER_CLONE_DONOR_VERSION,
+    ER_CLONE_IN_PROGRESS,
+    ER_CLONE_PROTOCOL,
+    ER_QUERY_INTERRUPTED,
+    CloneError,
+    CloneStatus,
+)
+from producers.simulator.clone.donor import BLOCKED_US, Donation
+from producers.simulator.gtid_intervals import GtidIntervals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from producers.simulator.clone.donor import ClonedData
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Instance
+
+_STAGE_US = {
+    "DROP DATA": (4_000, 12_000),
+    "FILE COPY": (120_000, 260_000),
+    "PAGE COPY": (30_000, 80_000),
+    "REDO COPY": (8_000, 20_000),
+    "FILE SYNC": (10_000, 30_000),
+}
+"""Least and most time that a stage takes."""
+_HANDSHAKE_US = 3_000
+_SESSION = 21
+
+
+@dataclass(frozen=True, slots=True)
+class CrashPoint:
+    """Where a crash cuts a clone off.
+
+    Attributes:
+        role: Who crashes, ``donor`` or ``recipient``.
+        step: A stage, or for a donor one of ``END_STEPS``.
+    """
+
+    role: str
+    step: str
+
+
+@dataclass(slots=True, eq=False)
+class Clone:
+    """CLONE INSTANCE on one recipient.
+
+    Attributes:
+        fleet: The fleet.
+        recipient: Where the statement is executed.
+        donor: The instance that it names.
+        on_end: Is called when the clone has ended, well or not.
+        crashes: Crash points that are still ahead; each is taken once.
+        blocked_us: How long the donor holds external XA back.
+        data: What the donor gave; None before.
+        data_dropped: Whether the recipient's own data are gone.
+        is_synced: Whether the copy is complete: the next start recovers it.
+        stage: The stage that it is in; empty before the first and behind the last.
+    """
+
+    fleet: Fleet
+    recipient: Instance
+    donor: Instance
+    on_end: Callable[[Clone], None]
+    crashes: list[CrashPoint] = field(default_factory=list)
+    blocked_us: int = BLOCKED_US
+    data: ClonedData | None = None
+    data_dropped: bool = False
+    is_synced: bool = False
+    stage: str = ""
+    status: CloneStatus = field(init=False)
+    donation: Donation = field(init=False)
+    _rng: Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        name = f"clone {self.fleet.scenario.seed} {self.recipient.instance_id} {self.fleet.now}"
+        self._rng = Random(name)
+        self.status = CloneStatus(self.donor.instance_id, _SESSION, self.fleet.now)
+        self.donation = Donation(
+            self.fleet,
+            self.donor,
+            self.recipient.instance_id,
+            self._got_data,
+            self.blocked_us,
+        )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has neither completed nor failed."""
+        return self.recipient.clone is self
+
+    # The stages, up to the restart
+
+    def begin(self) -> CloneError | None:
+        """CLONE INSTANCE FROM; an error: the statement is refused and leaves nothing behind."""
+        refused = self._refusal()
+        if refused is not None:
+            self.tell("refused", peer=self.donor.instance_id, **_as_fields(refused))
+            return refused
+        self.recipient.clone = self
+        self.recipient.clone_status = self.status
+        self.tell("begin", peer=self.donor.instance_id)
+        self._after(_HANDSHAKE_US, self._connect)
+        return None
+
+    def _refusal(self) -> CloneError | None:
+        if self.recipient.clone is not None:
+            return CloneError(
+                ER_CLONE_IN_PROGRESS,
+                "Concurrent clone in progress. Please try after clone is complete.",
+            )
+        if any(
+            name.startswith("group_replication_") and channel.receiver_runs
+            for name, channel in self.recipient.channels.items()
+        ):
+            return CloneError(
+                ER_CLONE_DISALLOWED,
+                "Clone Instance: the operation cannot be executed when Group Replication is "
+                "running.",
+            )
+        return None
+
+    def _connect(self, _fleet: Fleet) -> None:
+        """The donor answers: version first, data later."""
+        if not self.is_running:
+            return
+        donor, recipient = self.donor, self.recipient
+        if not donor.is_running:
+            self._fail(_donor_error("the donor cannot be reached"))
+            return
+        if donor.donation is not None or donor.clone is not None:
+            self._fail(_donor_error("the donor is busy with another clone"))
+            return
+        goes_on = self.fleet.hooks.on_clone_step(self.fleet, recipient, "version")
+        error = None
+        if donor.version != recipient.version and goes_on:
+            error = CloneError(
+                ER_CLONE_DONOR_VERSION,
+                f"Clone Donor MySQL version: {donor.version} is different from Recipient MySQL "
+                f"version {recipient.version}.",
+            )
+        self.tell(
+            "version",
+            peer=donor.instance_id,
+            donor_version=donor.version,
+            recipient_version=recipient.version,
+            **({} if error is None else _as_fields(error)),
+        )
+        if error is not None:
+            self._fail(error)
+            return
+        self.donation.begin()
+        self._enter("DROP DATA", self._file_copy)
+
+    def _file_copy(self, _fleet: Fleet) -> None:
+        self._enter("FILE COPY", self._page_copy)
+
+    def _page_copy(self, _fleet: Fleet) -> None:
+        self._enter("PAGE COPY", self._redo_copy)
+
+    def _redo_copy(self, _fleet: Fleet) -> None:
+        if self._enter("REDO COPY", None):
+            self.donation.synchronize()
+
+    def _got_data(self, data: ClonedData) -> None:
+        """The donor has fixed the moment; what is left is to copy its redo log up to there."""
+        self.data = data
+        self._after(self._rng.randrange(*_STAGE_US["REDO COPY"]), self._file_sync)
+
+    def _file_sync(self, _fleet: Fleet) -> None:
+        if self.is_running and self.stage == "REDO COPY":
+            self.donation.end()
+            self._enter("FILE SYNC", self._restart)
+
+    def _restart(self, _fleet: Fleet) -> None:
+        """The recipient restarts by itself, over the cloned data."""
+        if not self.is_running or self.stage != "FILE SYNC":
+            return
+        self.is_synced = True
+        if self._enter("RESTART", None):
+            administration.shut_down(self.fleet, self.recipient)
+
+    def _enter(self, stage: str, following: Callable[[Fleet], None] | None) -> bool:
+        """Enter a stage; False: the clone did not live to see it."""
+        if not self.is_running:
+            return False
+        self.stage = stage
+        self.data_dropped = True
+        self.status.enter(stage, self.recipient.journal.moment())
+        self.tell("stage", stage=stage)
+        self.fleet.hooks.on_clone_step(self.fleet, self.recipient, stage)
+        self._crash_at("donor", stage, self.donor)
+        self._crash_at("recipient", stage, self.recipient)
+        if self.recipient.clone is not self or not self.recipient.is_running:
+            return False
+        if following is not None:
+            self._after(self._rng.randrange(*_STAGE_US[stage]), following)
+        return True
+
+    def donor_reached(self, step: str) -> None:
+        """The donor has reached a step of the end of the clone."""
+        self._crash_at("donor", step, self.donor)
+
+    def _crash_at(self, role: str, step: str, instance: Instance) -> None:
+        point = CrashPoint(role, step)
+        if point in self.crashes and instance.is_running:
+            self.crashes.remove(point)
+            administration.crash(self.fleet, instance, torn=False)
+
+    # Failure
+
+    def donor_went_down(self) -> None:
+        """The donor has crashed or was shut down before everything was copied."""
+        if self.is_running and not self.is_synced:
+            self._fail(_donor_error("the connection to the donor was lost"))
+
+    def recipient_went_down(self) -> None:
+        """The recipient goes down; before everything is in place that is the end of the clone."""
+        if self.is_synced:
+            return
+        if self.donation.is_current:
+            self.donation.end(
+                CloneError(ER_CLONE_PROTOCOL, "Clone Protocol error: the recipient has gone.")
+            )
+        self._ends_with(
+            CloneError(ER_QUERY_INTERRUPTED, "Query execution was interrupted"), is_told=False
+        )
+
+    def _fail(self, error: CloneError) -> None:
+        if self.donation.is_current:
+            self.donation.end(error)
+        self._ends_with(error, is_told=True)
+
+    def _ends_with(self, error: CloneError, *, is_told: bool) -> None:
+        """End as Failed; a server that crashed tells nobody, clone_status does after its start."""
+        self.recipient.clone = None
+        self.status.fail(self.recipient.journal.moment(), error)
+        if is_told:
+            self.tell("end", peer=self.donor.instance_id, **_as_fields(error))
+        self.fleet.schedule(self.fleet.now + 1, None, self._ended)
+
+    def _ended(self, _fleet: Fleet) -> None:
+        self.on_end(self)
+
+    # Restart and recovery
+
+    def boot(self, *, crashed: bool) -> None:
+        """The recipient starts over the cloned data: page, table and undo logs tell where it is.
+
+        Recovery writes what it found in undo logs into the table; cut off and begun again, it
+        finds the same in the two together.
+        """
+        recipient, data = self.recipient, self.data
+        assert data is not None
+        self.stage = "RECOVERY"
+        self.status.enter("RECOVERY", recipient.journal.moment())
+        self.tell("stage", stage="RECOVERY")
+        point = CrashPoint("recipient", "RECOVERY")
+        if point in self.crashes:
+            self.crashes.remove(point)
+            _recover_half(data)
+            administration.start_later(self.fleet, recipient, crashed=True)
+            return
+        executed = data.table.copy()
+        executed.update(data.undo)
+        self._take_over(data, executed, crashed=crashed)
+        self.fleet.hooks.on_clone_step(self.fleet, recipient, "RECOVERY")
+        file, position = data.innodb.trx_sys
+        self.status.binlog_file, self.status.binlog_position = file, position
+        self.status.gtid_executed = executed.server_text()
+        self.fleet.hooks.on_clone_step(self.fleet, recipient, "recovered")
+        self.tell(
+            "recovered",
+            peer=self.donor.instance_id,
+            binlog_file=file,
+            binlog_position=position,
+            gtid_executed=executed.text(),
+        )
+        recipient.clone = None
+        self.stage = ""
+        self.status.complete(recipient.journal.moment())
+        self.tell("end", peer=self.donor.instance_id)
+        self.fleet.schedule(self.fleet.now + 1, None, self._ended)
+
+    def _take_over(self, data: ClonedData, executed: GtidIntervals, *, crashed: bool) -> None:
+        """The donor's data directory: own logs and channels begin anew, own UUID and names stay."""
+        fleet, recipient = self.fleet, self.recipient
+        for channel in recipient.channels.values():
+            administration.clear_channel(channel)
+        recipient.rotation_is_due = False
+        recipient.binlog.files = []
+        recipient.binlog.lineage += 1
+        for name in ("executed", "purged", "table", "table_only", "logged"):
+            setattr(recipient, name, executed.copy())
+        recipient.table = data.table.copy()
+        recipient.prepared_xa = list(data.prepared_xa)
+        recipient.innodb = data.innodb
+        innodb.restart(recipient.innodb, fleet.rng, crashed=crashed)
+        body = fleet.start_body(recipient, crashed=crashed)
+        body["data_lineage"] = "cloned"
+        body["repositories"] = []
+        if data.undo:
+            body["undo_gtids"] = data.undo.text()
+        recipient.table.update(data.undo)
+        recipient.is_running = True
+        recipient.journal.fact(RecordType.START, body)
+        gtid_persister.recover(recipient, data.undo)
+        if recipient.log_bin:
+            binary_log.open_file(fleet, recipient, 1, GtidIntervals())
+
+    def _after(self, delay_us: int, act: Callable[[Fleet], None]) -> None:
+        self.fleet.schedule(self.fleet.now + delay_us, self.recipient, act)
+
+    def tell(self, step: str, **fields: Any) -> None:
+        """Write a ``clone`` record into the recipient's journal."""
+        self.recipient.journal.fact(RecordType.CLONE, {"step": step, "role": "recipient", **fields})
+
+
+def _recover_half(data: ClonedData) -> None:
+    """Recovery is cut off when it has written a part of what undo logs hold."""
+    for sid, first, last in list(data.undo)[:1]:
+        data.table.add_range(sid, first, (first + last) // 2)
+
+
+def _donor_error(message: str) -> CloneError:
+    return CloneError(ER_CLONE_DONOR, f"Clone Donor Error: {message}.")
+
+
+def _as_fields(error: CloneError) -> dict[str, Any]:
+    return {"error": error.number, "message": error.message}
