@@ -170,7 +170,10 @@ _CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
 
 _COLLECTION_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     **{step: ({}, ()) for step in ("enter", "error", "leave")},
-    **{step: ({"resource": _resource}, ("resource",)) for step in ("lock", "collect", "unlock")},
+    **{
+        step: ({"resource": _resource, "lsn": _COUNT}, ("resource",))
+        for step in ("lock", "collect", "unlock")
+    },
 }
 
 _ZONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
@@ -273,7 +276,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
     RecordType.BACKUP_LOCK: Shape(
         {
             "step": one_of("lock", "unlock"),
-            "lock": one_of("tables", "binlog", "instance"),
+            "lock": one_of("tables", "binlog", "instance", "global_read"),
             "session": identifier,
         },
         ("step", "lock"),

@@ -76,16 +76,18 @@ NO_PROGRESS_WHILE_LOCKED = register(
         severity=Severity.CRITICAL,
         claim=(
             "Between the last lock and the first unlock of a collection nothing is logged or"
-            " executed, no channel is changed and no receiver flushes its positions."
+            " executed, no channel is changed and no receiver flushes its positions; the log of a"
+            " locked engine stands still."
         ),
         why=(
             "Each of these acts needs a lock that the collection holds: LOCK_log, the lock of the"
-            " GTID state, the channel map, Master_info::data_lock. Relay events may still be"
-            " written, but their positions wait. If one act goes on, the row is not one instant."
+            " GTID state, the channel map, Master_info::data_lock, and in InnoDB room in the log"
+            " buffer. Relay events may still be written, but their positions wait. If one act goes"
+            " on, the row is not one instant."
         ),
         undecided_when=(
             "the collection's last lock or first unlock was not observed, or the journal has a gap"
-            " between them"
+            " between them; an engine's log, when the steps do not tell its LSN"
         ),
         sources=("WL#9452, F-2.1 to F-2.5",),
         remedy=(

@@ -51,6 +51,8 @@ class _Round:
     held: list[str] = field(default_factory=list)
     is_frozen: bool = False
     moved: str | None = None
+    lsns: dict[str, int] = field(default_factory=dict)
+    """Engine to where its log stood when the collection had locked it, if the step tells."""
     broken: list[str] = field(default_factory=list)
 
 
@@ -79,6 +81,8 @@ class CollectionProtocol:
             # Its beginning was not seen: without evidence nothing is judged.
             return
         round_ = found[-1]
+        if isinstance(body.get("lsn"), int):
+            self._engine_log(round_, resource, body["lsn"])
         if step == "lock":
             self._lock(round_, resource)
         elif step == "collect":
@@ -113,6 +117,20 @@ class CollectionProtocol:
                 resource,
                 "before what it already holds",
                 "order of WL#9452: channel map, plugins, channels, binary log, GTID state, engines",
+            )
+
+    def _engine_log(self, round_: _Round, resource: str, lsn: int) -> None:
+        """The log of an engine stands where it stood when it was locked."""
+        locked_at = round_.lsns.setdefault(resource, lsn)
+        if lsn != locked_at:
+            self._report(
+                round_,
+                NO_PROGRESS_WHILE_LOCKED,
+                f"The log of {resource.removeprefix('engine:')} moved from LSN {locked_at} to {lsn} "
+                "between its lock and its unlock by the collection.",
+                f"LSN {lsn}",
+                f"LSN {locked_at}",
+                "when the engine's log was locked, WL#9452, F-2.4",
             )
 
     def _collect(self, round_: _Round) -> None:

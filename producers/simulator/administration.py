@@ -9,6 +9,7 @@ from coordinates.journal import RecordType
 from producers.simulator import applier, binary_log, commit, innodb, receiver, relay_log
 from producers.simulator.clone import gtid_persister
 from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.log_position_lock import outer_locks
 from producers.simulator.model import QueuedGroup
 from producers.simulator.online_backup import critical_zone
 from producers.simulator.replication_info import (
@@ -37,7 +38,7 @@ def flush_binary_logs(fleet: Fleet, instance: Instance) -> None:
 
 def purge_binary_logs(fleet: Fleet, instance: Instance) -> None:
     """PURGE BINARY LOGS TO the oldest file that a replica still needs."""
-    if instance.is_running and instance.log_bin:
+    if instance.is_running and instance.log_bin and not outer_locks.forbids_purge(instance):
         binary_log.purge(fleet, instance, binary_log.purge_limit(instance))
 
 
@@ -264,6 +265,7 @@ def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
     instance.is_running = False
     instance.commit_generation += 1
     instance.tables_are_locked = False
+    instance.outer_locks = None
     if instance.zone is not None:
         critical_zone.install(instance)
     for channel in instance.channels.values():

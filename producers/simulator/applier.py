@@ -6,12 +6,14 @@ preserved commit order they also commit in any order, and the positions are a lo
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from coordinates.journal import RecordType
 from producers.simulator import commit, relay_log
 from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.clone import commit_order
+from producers.simulator.log_position_lock import outer_locks
 from producers.simulator.model import GroupKind, QueuedFraming, QueuedGroup
 from producers.simulator.replication_info import crash_points, relay_log_info, worker_info
 from producers.simulator.replication_info.crash_points import CrashPoint
@@ -161,6 +163,8 @@ def persist_positions(fleet: Fleet, channel: Channel, reason: str) -> None:
 def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
     if generation != channel.generation or not channel.applier_runs:
         return
+    if _is_held_back(fleet, channel, generation):
+        return
     channel.apply_is_scheduled = False
     workers = channel.replica.variables["replica_parallel_workers"]
     if workers > 1:
@@ -182,6 +186,15 @@ def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
         _schedule(fleet, channel, 200)
         return
     wake(fleet, channel)
+
+
+def _is_held_back(fleet: Fleet, channel: Channel, generation: int) -> bool:
+    """Whether the next group waits for a backup's locks; applying goes on when they are free."""
+    first = next((item for item in channel.pending if isinstance(item, QueuedGroup)), None)
+    later = partial(_apply, fleet, channel, generation)
+    return first is not None and outer_locks.must_wait(
+        channel.replica, first.logged.group.kind, later
+    )
 
 
 def _apply_in_parallel(fleet: Fleet, channel: Channel, workers: int) -> None:

@@ -6,10 +6,12 @@ log_status row taken in between shows a position that leads gtid_executed.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from producers.simulator import applier, binary_log, innodb
 from producers.simulator.clone import commit_order, gtid_persister, trx_sys
+from producers.simulator.log_position_lock import outer_locks
 from producers.simulator.model import GroupKind, LoggedGroup, Pending
 from producers.simulator.online_backup import critical_zone
 from producers.simulator.replication_info import crash_points
@@ -47,6 +49,9 @@ def commit(
     """
     ticket = 0
     if channel is None:
+        later = partial(_try_again, fleet, instance, group)
+        if outer_locks.must_wait(instance, group.kind, later):
+            return None
         if commit_order.must_wait(instance, group):
             fleet.schedule(fleet.now + commit_order.WAIT_US, instance, _try_again, instance, group)
             return None

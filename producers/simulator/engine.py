@@ -23,7 +23,7 @@ from producers.simulator.clock import Clock
 from producers.simulator.demonstration import Showing
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.hooks import FaultHooks
-from producers.simulator.log_position_lock import collection
+from producers.simulator.log_position_lock import collection, outer_locks
 from producers.simulator.model import (
     BinaryLog,
     Channel,
@@ -196,7 +196,7 @@ class Fleet:
     def expire_logs(self, instance: Instance) -> None:
         """binlog_expire_logs: at rotation the oldest files go, unless a replica reads them."""
         files = instance.binlog.files
-        if len(files) > _FILES_KEPT_MAX:
+        if len(files) > _FILES_KEPT_MAX and not outer_locks.forbids_purge(instance):
             limit = min(binary_log.purge_limit(instance), files[-_FILES_KEPT_MAX].number)
             binary_log.purge(self, instance, limit)
 

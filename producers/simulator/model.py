@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, format_log_file_name
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.log_position_lock.latches import Latches
+from producers.simulator.log_position_lock.outer_locks import OuterLocks
 from producers.simulator.log_position_lock.storage_engines import Handlerton, compiled_in
 
 if TYPE_CHECKING:
@@ -380,6 +381,8 @@ class Instance:
     """``all``, ``no_select`` (1142), ``no_backup_admin`` (1227)."""
     tables_are_locked: bool = False
     """LOCK TABLES FOR BACKUP is held."""
+    outer_locks: OuterLocks | None = None
+    """What a backup holds around its collection."""
     zone: CommitZone | None = None
     tables: TableData | None = None
     """Content of the tables, where a scenario asks for it."""

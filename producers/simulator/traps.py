@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from producers.simulator import trap_acts
+from producers.simulator.log_position_lock.traps import TRAPS as LOG_POSITION_LOCK_TRAPS
 from producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
@@ -321,5 +322,5 @@ _TRAPS = (
     ),
 )
 
-CATALOGUE: dict[str, Trap] = {trap.name: trap for trap in _TRAPS}
+CATALOGUE: dict[str, Trap] = {trap.name: trap for trap in (*_TRAPS, *LOG_POSITION_LOCK_TRAPS)}
 """All traps by name."""

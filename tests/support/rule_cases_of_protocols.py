@@ -17,6 +17,10 @@ def collecting(steps: str, leave_after: int = 1_000) -> Journal:
     for word in steps.split():
         if word == "b":
             journal.groups(1)
+        elif "@" in word:  # an engine's step with where its log stands
+            resource, _, lsn = word[1:].partition("@")
+            step = {"+": "lock", "!": "collect", "-": "unlock"}[word[0]]
+            journal.record("collection", step=step, resource=resource, lsn=int(lsn), **fields)
         elif word == "!":
             journal.record("collection", step="collect", resource="binlog", **fields)
         else:
@@ -54,6 +58,16 @@ def collection_unlock_complete__order(breaks: bool) -> Journal:
 @case()
 def no_progress_while_locked(breaks: bool) -> Journal:
     return collecting(f"{LOCKS} ! b {UNLOCKS}" if breaks else f"b {LOCKS} ! {UNLOCKS} b")
+
+
+@case()
+def no_progress_while_locked__engine(breaks: bool) -> Journal:
+    moved = 5_001 if breaks else 5_000
+    locks, unlocks = (
+        steps.replace("engine:InnoDB", f"engine:InnoDB@{lsn}")
+        for steps, lsn in ((LOCKS, 5_000), (UNLOCKS, moved))
+    )
+    return collecting(f"{locks} !engine:InnoDB@5000 {unlocks}")
 
 
 @case()

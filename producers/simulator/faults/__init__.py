@@ -13,6 +13,10 @@ from producers.simulator.faults.clone import CLONE_INJECTORS
 from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from producers.simulator.faults.fleet_faults import FLEET_INJECTORS
 from producers.simulator.faults.injector import Injector
+from producers.simulator.faults.log_position_lock import (
+    LOG_POSITION_LOCK_FAULTS,
+    LOG_POSITION_LOCK_INJECTORS,
+)
 from producers.simulator.faults.protocol_faults import PROTOCOL_INJECTORS
 from producers.simulator.faults.repository_faults import REPOSITORY_INJECTORS
 from producers.simulator.faults.row_faults import ROW_INJECTORS
@@ -35,7 +39,9 @@ __all__ = [
     "make_injector",
 ]
 
-FAULTS: Final[Mapping[str, Fault]] = {fault.name: fault for fault in CATALOGUE}
+FAULTS: Final[Mapping[str, Fault]] = {
+    fault.name: fault for fault in (*CATALOGUE, *LOG_POSITION_LOCK_FAULTS)
+}
 """Every fault that can be injected, by name, in the order of their numbers."""
 
 INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
@@ -46,6 +52,7 @@ INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     **FLEET_INJECTORS,
     **PROTOCOL_INJECTORS,
     **CLONE_INJECTORS,
+    **LOG_POSITION_LOCK_INJECTORS,
 }
 """How each fault is injected, by name."""
 

@@ -47,6 +47,10 @@ class InstanceLogResource:
         """Put its information into the column's object."""
         raise NotImplementedError
 
+    def lsn(self) -> int | None:
+        """Where the log of an engine stands; None for what has no LSN."""
+        return None
+
 
 class _LatchedResource(InstanceLogResource):
     """A resource that one latch blocks."""
@@ -142,6 +146,14 @@ class HandlertonWrapper(InstanceLogResource):
         """Add what the engine tells."""
         if self._hton.collect_hton_log_info is not None:
             self._hton.collect_hton_log_info(self._instance, self._json_object)
+
+    def lsn(self) -> int | None:
+        """The LSN that the engine would tell now."""
+        json_engines: dict[str, Any] = {}
+        if self._hton.collect_hton_log_info is not None:
+            self._hton.collect_hton_log_info(self._instance, json_engines)
+        told = json_engines.get(self._hton.name, {}).get("LSN")
+        return told if isinstance(told, int) else None
 
 
 class InstanceLogResourceFactory:

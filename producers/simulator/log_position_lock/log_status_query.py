@@ -101,10 +101,10 @@ class LogStatusQuery:
             for resource in list(self._wrap_all(factory)):
                 resource.lock()
                 locked.append(resource)
-                self._tell("lock", resource.name)
+                self._tell_of("lock", resource)
             for resource in locked:
                 self._allocate("collect", resource.name, resource.column)
-                self._tell("collect", resource.name)
+                self._tell_of("collect", resource)
                 resource.collect_info()
         except _CollectError as failure:
             error = failure
@@ -112,7 +112,7 @@ class LogStatusQuery:
             self._on_row(factory.row())
         for resource in reversed(locked):
             resource.unlock()
-            self._tell("unlock", resource.name)
+            self._tell_of("unlock", resource)
         self._release(CHANNEL_MAP)
         self._release(LOCK_COLLECT_INSTANCE_LOG)
         self._tell("leave")
@@ -168,7 +168,13 @@ class LogStatusQuery:
             at = max(self._fleet.now, instance.blocked_until)
             self._fleet.clock.schedule(at, instance, query.make_row)
 
-    def _tell(self, step: str, resource: str | None = None) -> None:
+    def _tell_of(self, step: str, resource: InstanceLogResource) -> None:
+        """Write a step of a resource; of an engine with where its log stands."""
+        self._tell(step, resource.name, resource.lsn)
+
+    def _tell(
+        self, step: str, resource: str | None = None, lsn: Callable[[], int | None] | None = None
+    ) -> None:
         """Write one step; a fault may leave the record out, never the act."""
         fleet, instance = self._fleet, self._instance
         if not fleet.hooks.on_collect_step(fleet, instance, self._collection_id, step, resource):
@@ -183,4 +189,7 @@ class LogStatusQuery:
         }
         if resource is not None and step != "error":
             body["resource"] = resource
+        told = None if lsn is None else lsn()
+        if told is not None:
+            body["lsn"] = told
         instance.journal.fact(RecordType.COLLECTION, body)
