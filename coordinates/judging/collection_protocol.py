@@ -122,12 +122,13 @@ class CollectionProtocol:
     def _engine_log(self, round_: _Round, resource: str, lsn: int) -> None:
         """The log of an engine stands where it stood when it was locked."""
         locked_at = round_.lsns.setdefault(resource, lsn)
+        engine = resource.removeprefix("engine:")
         if lsn != locked_at:
             self._report(
                 round_,
                 NO_PROGRESS_WHILE_LOCKED,
-                f"The log of {resource.removeprefix('engine:')} moved from LSN {locked_at} to {lsn} "
-                "between its lock and its unlock by the collection.",
+                f"The log of {engine} moved from LSN {locked_at} to {lsn} between its lock and its"
+                " unlock by the collection.",
                 f"LSN {lsn}",
                 f"LSN {locked_at}",
                 "when the engine's log was locked, WL#9452, F-2.4",

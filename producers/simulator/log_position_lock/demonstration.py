@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from producers.simulator import administration, innodb
 from producers.simulator.demonstration import Claim, Demonstration
 from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.log_position_lock import backup_session
 from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
 from producers.simulator.log_position_lock.storage_engines import Handlerton
 from producers.simulator.model import OutOfMemory
@@ -39,6 +40,7 @@ def _arrange(fleet: Fleet) -> None:
         (_SOURCE, 3): _assign_gtids,
         ("source-b", 3): _assign_gtids,
         (_REPLICA, 4): _see_the_failure,
+        (_SOURCE, 4): _collect_under_both_locks,
         (_REPLICA, 5): _see_the_refusal,
         (_REPLICA, 6): _look_at_what_is_left,
     }
@@ -52,6 +54,9 @@ def _arrange(fleet: Fleet) -> None:
 
     fleet.on_answer.append(listen)
     second = 1_000_000
+    # So that the fourth collection finds the locks held.
+    source, before = fleet.instances[_SOURCE], backup_session.HELD_US // 2
+    fleet.schedule(fleet.start_ts + 4 * second - before, source, _back_up, source)
     replica = fleet.instances[_REPLICA]
     fleet.schedule(fleet.start_ts + 3 * second + second // 2, replica, _run_out_of_memory, replica)
     for at, privileges in ((9, "no_backup_admin"), (11, "all")):
@@ -254,6 +259,46 @@ def _state(instance: Instance) -> list[str]:
     ]
 
 
+# Collection 4 at a source: inside LOCK INSTANCE FOR BACKUP and FLUSH TABLES WITH READ LOCK
+
+
+def _back_up(fleet: Fleet, instance: Instance) -> None:
+    began = fleet.now
+    collected: list[str] = []
+
+    def collect(row: dict[str, Any]) -> None:
+        local = row["LOCAL"]
+        collected.append(f"{local['binary_log_file']}:{local['binary_log_position']}")
+        fleet.write(instance)
+
+    def end() -> None:
+        fleet.show(
+            "F-4",
+            instance,
+            "LOCK INSTANCE FOR BACKUP, FLUSH TABLES WITH READ LOCK, the row "
+            f"{', '.join(collected)}, UNLOCK TABLES, UNLOCK INSTANCE: {fleet.now - began} µs, and "
+            f"the log still ends at {_position(instance)}",
+        )
+        fleet.schedule(fleet.now, instance, _go_on_after_the_backup, instance)
+
+    backup_session.back_up(fleet, instance, collect, end)
+
+
+def _go_on_after_the_backup(fleet: Fleet, instance: Instance) -> None:
+    fleet.show("F-4", instance, f"what waited goes on: {_position(instance)}")
+
+
+def _collect_under_both_locks(fleet: Fleet, instance: Instance, body: dict[str, Any]) -> None:
+    held = [] if instance.outer_locks is None else instance.outer_locks.held
+    local = body["row"]["LOCAL"]
+    fleet.show(
+        "F-4",
+        instance,
+        f"another session collects while the backup holds {' and '.join(held) or 'nothing'}: "
+        f"{local['binary_log_file']}:{local['binary_log_position']}",
+    )
+
+
 # Collections 4 to 6: errors
 
 
@@ -379,6 +424,12 @@ DEMONSTRATION = Demonstration(
             "F-3",
             "What waited goes on, and the logs agree.",
             ("relay_mirrors_source", "executed_monotone", "snapshot_position_monotone"),
+        ),
+        Claim(
+            "F-4",
+            "A backup collects inside LOCK INSTANCE FOR BACKUP and FLUSH TABLES WITH READ LOCK; "
+            "all others collect without.",
+            ("collection_lock_order", "executed_within_logged"),
         ),
         Claim(
             "NF-1 binary log",
