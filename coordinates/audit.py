@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coordinates import log_reader
 from coordinates._record_fields import read_fact
 from coordinates.errors import GtidSetParseError, JournalError
 from coordinates.facts import FactKind
@@ -23,13 +24,11 @@ from coordinates.invariants.replication_info import (
 )
 from coordinates.journal import RecordType, Stream
 from coordinates.judging.status import judge_answer
-from coordinates.log_reader import Columns
+from coordinates.log_events import EventColumns
 from coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import numpy.typing as npt
 
     from coordinates.cut import Cut
     from coordinates.facts import Fact
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
 LINEAGE_ACTIONS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
 WAITING_MAX = 32
+_SERVER, _BINLOG = int(Stream.SERVER), int(Stream.BINLOG)
 
 
 @dataclass(slots=True)
@@ -120,6 +120,7 @@ class InstanceAudit(InstanceState):
         return self._output()
 
     def _output(self) -> AuditOutput:
+        self.reporter.release()
         output = AuditOutput(
             self.reporter.findings, self.reporter.observations, self.cuts, self.reporter.facts
         )
@@ -200,59 +201,74 @@ class InstanceAudit(InstanceState):
 
     def _read(self, block: Block) -> None:
         streams = block.columns["stream"]
-        lists = Columns(block)
-        server_records = np.flatnonzero(streams == Stream.SERVER)
+        events = EventColumns(block)
+        server_records = np.flatnonzero(streams == _SERVER)
         at = 0
         for stop in [*server_records.tolist(), len(block)]:
             if stop > at:
-                self._read_events(block, streams, at, stop, lists)
+                self._read_events(block, at, stop, events)
             if stop < len(block):
                 self._read_server_record(block, stop)
             at = stop + 1
         self.ts = max(self.ts, int(block.columns["ts"][-1]))
 
-    def _read_events(
-        self, block: Block, streams: npt.NDArray[np.uint8], first: int, last: int, lists: Columns
-    ) -> None:
+    def _read_events(self, block: Block, first: int, last: int, events: EventColumns) -> None:
+        before = len(self.reporter.findings)
         # A waiting row is judged right behind the event that reaches it, so one by one.
         while self.waiting and first < last:
-            self._read_slice(block, streams, first, first + 1, lists)
+            self._read_few(block, first, first + 1, events)
+            self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][first])
             self._settle_rows()
+            before = len(self.reporter.findings)
             first += 1
         if first < last:
-            self._read_slice(block, streams, first, last, lists)
+            read = self._read_few if last - first < log_reader.FAST_MIN else self._read_many
+            read(block, first, last, events)
+            self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][last - 1])
 
-    def _read_slice(
-        self, block: Block, streams: npt.NDArray[np.uint8], first: int, last: int, lists: Columns
-    ) -> None:
-        before = len(self.reporter.findings)
-        logs = streams[first:last]
-        is_binlog = logs == Stream.BINLOG
+    def _read_few(self, block: Block, first: int, last: int, events: EventColumns) -> None:
+        """Read the events between two facts one by one."""
+        streams = block.columns["stream"][first:last].tolist()
+        channels = block.columns["channel"][first:last].tolist()
+        is_first = True
+        for index, stream, channel in zip(range(first, last), streams, channels, strict=True):
+            if stream != _BINLOG:
+                self.relay(_channel_name(block, channel)).read_event(block, index, events)
+                continue
+            if is_first:
+                self._binlog_grows(block, index)
+                is_first = False
+            self.binlog.read_event(block, index, events)
+
+    def _read_many(self, block: Block, first: int, last: int, events: EventColumns) -> None:
+        """Read the events between two facts log by log, where they are regular in one step."""
+        is_binlog = block.columns["stream"][first:last] == _BINLOG
         if is_binlog.any():
             indices = np.flatnonzero(is_binlog) + first
-            self.reporter.look_at(
-                block.epoch, block.first_sequence + first, int(block.columns["ts"][first])
-            )
-            if self.collections.is_open:
-                self.collections.progress("A binary log event was written")
-            self._check_backup_locks(block, indices)
-            self.binlog.read(block, indices, lists)
+            self._binlog_grows(block, int(indices[0]))
+            self.binlog.read(block, indices, events)
         if not is_binlog.all():
             channels = block.columns["channel"][first:last]
             for number in np.unique(channels[~is_binlog]).tolist():
-                name = block.channels[number].lower() if 0 <= number < len(block.channels) else ""
                 indices = np.flatnonzero(~is_binlog & (channels == number)) + first
-                self.relay(name).read(block, indices, lists)
-        self.event_findings += len(self.reporter.findings) - before
+                self.relay(_channel_name(block, number)).read(block, indices, events)
 
-    def _check_backup_locks(self, block: Block, indices: npt.NDArray[np.int64]) -> None:
-        if not (self.backup_locks.freezes_coordinates or self.backup_locks.freezes_tables):
+    def _binlog_grows(self, block: Block, index: int) -> None:
+        """Judge what forbids that; the first event of several is at ``index``."""
+        is_frozen = self.backup_locks.freezes_coordinates or self.backup_locks.freezes_tables
+        if not (is_frozen or self.collections.is_open):
             return
-        first = int(indices[0])
-        file = int(block.columns["file"][first])
-        at = f"{block.files[file] if file >= 0 else ''}:{int(block.columns['start'][first])}"
+        self.reporter.look_at(
+            block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
+        )
+        if self.collections.is_open:
+            self.collections.progress("A binary log event was written")
+        if not is_frozen:
+            return
+        file = int(block.columns["file"][index])
+        at = f"{block.files[file] if file >= 0 else ''}:{int(block.columns['start'][index])}"
         self.backup_locks.coordinates_moved("the binary log grew", at)
 
     def _read_server_record(self, block: Block, index: int) -> None:
@@ -468,3 +484,7 @@ class InstanceAudit(InstanceState):
             del self.waiting[0]
             self.cuts += judge_answer(row, self, is_early=not is_ripe)
             self.event_findings = 0
+
+
+def _channel_name(block: Block, number: int) -> str:
+    return block.channels[number].lower() if 0 <= number < len(block.channels) else ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coordinates.binlog import EventType, parse_log_file_name
+from coordinates.binlog_framing import FIELD_MASK, FILE_HEAD, FIRST_POSITION, BinlogFileReader
 from coordinates.errors import CoordinateError, GtidSetParseError
 from coordinates.event_window import END, FILE, GNO, MARK, SID, Mark
 from coordinates.facts import FactKind
@@ -14,38 +15,35 @@ from coordinates.growing_set import GrowingGtidSet
 from coordinates.gtid import GtidSet
 from coordinates.invariants.history import BINLOG_FILES_FORM_RANGE
 from coordinates.invariants.log_stream import (
-    BINLOG_FILE_FRAMING,
-    BINLOG_LOG_POS_FIELD_AGREES,
-    BINLOG_ROTATE_SUCCESSOR,
     GTID_LOGGED_ONCE,
-    GTID_MODE_RESPECTED,
-    OWN_GNO_DENSE,
     PREVIOUS_GTIDS_CONTINUITY,
-    SEQUENCE_NUMBERS_VALID,
 )
 from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
-from coordinates.journal import FLAG_ARTIFICIAL
-from coordinates.log_reader import EventClass, GroupState, LogReader
+from coordinates.journal import ABSENT, FLAG_ARTIFICIAL
+from coordinates.log_events import EventClass
+from coordinates.log_groups import GroupState
+from coordinates.own_gnos import OwnGnos
 from coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from coordinates.log_reader import Event, GroupScan
+    from coordinates.log_events import Event
+    from coordinates.log_groups import GroupScan
     from coordinates.reporter import Reporter
     from coordinates.server import Server
 
     Array = npt.NDArray[Any]
 
-FIRST_POSITION = 4
 FIRST_NUMBER = 1
-FILE_HEAD = (EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS)
 XID_GROUPS_REMEMBERED = 64
-ABSENT = -1
-FIELD_MASK = 2**32 - 1
+# Names of members are looked up by a function each time; these are read for every event.
+_XID, _PREVIOUS_GTIDS = EventType.XID, EventType.PREVIOUS_GTIDS
+_FRAMING_CLASS, _OPENER = EventClass.FRAMING, EventClass.OPENER
+_FRAMING, _GROUP = Mark.FRAMING, Mark.GROUP
 
 
-class BinlogReader(LogReader):
+class BinlogReader(BinlogFileReader):
     """The binary log.
 
     Attributes:
@@ -62,11 +60,9 @@ class BinlogReader(LogReader):
     """
 
     window_limit = 1024
-    log_name = "binary log"
 
     def __init__(self, reporter: Reporter, server: Server) -> None:
-        super().__init__(reporter, None)
-        self.server = server
+        super().__init__(reporter, server)
         self.lineage = 0
         self.logged = GrowingGtidSet()
         self.logged_is_complete = True
@@ -77,12 +73,7 @@ class BinlogReader(LogReader):
         self.oldest_file: int | None = None
         self.table_only = GtidSet.EMPTY
         self.xid_groups: list[tuple[int, int]] = []
-        self.dense_watch: dict[str, tuple[int, GtidSet]] = {}
-        self.file_events = 0
-        self.is_closed = False
-        self.rotate_target: int | None = None
-        self.must_open_file = False
-        self.last_sequence_number = 0
+        self.own_gnos = OwnGnos(reporter)
         self.base_has_past = False
         self._untold_start = 0
         self._untold_ends: list[int] = []
@@ -101,6 +92,7 @@ class BinlogReader(LogReader):
         if is_known:
             self._judge_next_number(base_name, file_number)
             self._file_ended(self.file_number, self.end)
+        self.tell()
         if self.group_state in (GroupState.OPENED, GroupState.BODY):
             if is_known and not self.must_open_file:
                 self._malformed_group(event, f"it goes on in file number {file_number}")
@@ -113,7 +105,6 @@ class BinlogReader(LogReader):
         self.file_number = file_number
         self.is_closed = False
         self.must_open_file = False
-        self.rotate_target = None
         self.offsets_doubtful = False
         if event.start == FIRST_POSITION or is_known:
             self.end = FIRST_POSITION
@@ -140,20 +131,6 @@ class BinlogReader(LogReader):
         self._redelivering = True
         self.file_number = present
 
-    def _judge_next_number(self, base_name: str, file_number: int) -> None:
-        if file_number <= self.file_number + 1:
-            return
-        self.reporter.broken(
-            BINLOG_FILES_FORM_RANGE,
-            at=f"{base_name}#{file_number}",
-            sentence=f"Binary log file number {file_number} follows number {self.file_number}.",
-            observed=file_number,
-            observed_in="number of the file that was opened",
-            expected=self.file_number + 1,
-            expected_in="number after the file before",
-            witness=f"{base_name}#{self.file_number + 1}",
-        )
-
     def _file_ended(self, file_number: int, end: int) -> None:
         self.tell()
         self.reporter.fact(
@@ -171,47 +148,48 @@ class BinlogReader(LogReader):
     def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
         if self.must_open_file:
             self._judge_appended(event)
-        self._judge_framing(event)
-        self._judge_log_pos(event, end)
+        if self.is_closed or self.file_events < len(FILE_HEAD):
+            self._judge_framing(event)
+        if event.log_pos != end & FIELD_MASK:
+            self._judge_log_pos(event, end)
         self.file_events += 1
-        mark = Mark.FRAMING
-        if event_class == EventClass.FRAMING:
-            if event.type == EventType.PREVIOUS_GTIDS:
-                self._read_previous_gtids(event, text or "")
-                mark = Mark.HEADER
-            elif event.type in (EventType.ROTATE, EventType.STOP):
-                if self.group_state in (GroupState.OPENED, GroupState.BODY):
-                    self._malformed_group(event, "the file ends inside the group")
-                if event.type == EventType.ROTATE:
-                    self._judge_rotate(event, text or "")
-                self.is_closed = True
-                mark = Mark.FILE
-            elif self.group_state in (GroupState.OPENED, GroupState.BODY):
-                self._malformed_group(event, "a format description stands inside the group")
-        elif self.file_events == 1:
-            # Another type where FORMAT_DESCRIPTION belongs was judged by its framing alone.
-            mark = Mark.FRAMING
-        else:
-            if event_class == EventClass.OPENER:
+        mark = _FRAMING
+        if event_class == _FRAMING_CLASS:
+            mark = self._read_framing(event, text or "")
+        # Another type where FORMAT_DESCRIPTION belongs was judged by its framing alone.
+        elif self.file_events > 1:
+            if event_class == _OPENER:
                 self._judge_gtid_text(event, text)
                 self._judge_sequence_number(event)
                 self._judge_gtid_mode(event)
             mark = self._read_group_event(event, event_class, end)
-        if not self._untold_ends:
+        ends = self._untold_ends
+        self._hold(bool(ends))
+        if not ends:
             self._untold_start = event.start
-        self._untold_ends.append(end)
-        if mark is Mark.GROUP:
+        ends.append(end)
+        if mark is _GROUP:
             group = self.group
             self._untold_groups.append(
-                (
-                    len(self._untold_ends) - 1,
-                    group.sid,
-                    group.gno,
-                    group.server_id,
-                    group.commit_ts,
-                )
+                (len(ends) - 1, group.sid, group.gno, group.server_id, group.commit_ts)
             )
         return mark
+
+    def _read_framing(self, event: Event, text: str) -> Mark:
+        is_inside = self.group_state in (GroupState.OPENED, GroupState.BODY)
+        if event.type == _PREVIOUS_GTIDS:
+            self._read_previous_gtids(event, text)
+            return Mark.HEADER
+        if event.type in (EventType.ROTATE, EventType.STOP):
+            if is_inside:
+                self._malformed_group(event, "the file ends inside the group")
+            if event.type == EventType.ROTATE:
+                self._judge_rotate(event, text)
+            self.is_closed = True
+            return Mark.FILE
+        if is_inside:
+            self._malformed_group(event, "a format description stands inside the group")
+        return _FRAMING
 
     def tell(self) -> None:
         """Hand what the event-by-event path has gathered to the fleet."""
@@ -221,130 +199,7 @@ class BinlogReader(LogReader):
         ends = np.array(self._untold_ends, dtype=np.int64)
         self._untold_ends = []
         self._untold_groups = []
-        self._tell_logged(self._untold_start, ends, groups)
-
-    def _judge_appended(self, event: Event) -> None:
-        self.must_open_file = False
-        self.reporter.broken(
-            BINLOG_FILES_FORM_RANGE,
-            at=f"{self.file_name}:{event.start}",
-            sentence=f"After a start the binary log goes on in the old file {self.file_name}; a "
-            "start opens the next one.",
-            observed=f"{self.file_name}:{event.start}",
-            observed_in="first event after the start",
-            expected=f"file number {self.file_number + 1}",
-            expected_in="every start opens a file",
-            witness=f"{self.file_name}:{event.start}",
-        )
-
-    def _judge_framing(self, event: Event) -> None:
-        place = self.file_events
-        if self.is_closed:
-            expected = "nothing"
-            where = "after ROTATE or STOP"
-            self.is_closed = False
-        elif place < len(FILE_HEAD) and event.type != FILE_HEAD[place]:
-            expected = FILE_HEAD[place].name
-            where = "first event of a file" if place == 0 else "second event of a file"
-        else:
-            return
-        at = f"{self.file_name}:{event.start}"
-        self.reporter.broken(
-            BINLOG_FILE_FRAMING,
-            at=at,
-            sentence=f"The event at {at} has type {event.type} where {expected} belongs.",
-            observed=f"event type {event.type}",
-            observed_in=f"binary log at {at}",
-            expected=expected,
-            expected_in=where,
-            witness=at,
-        )
-
-    def _judge_log_pos(self, event: Event, end: int) -> None:
-        if event.log_pos in (0, ABSENT) or event.flags & FLAG_ARTIFICIAL:
-            return
-        if event.log_pos == end & FIELD_MASK or self.offsets_doubtful:
-            return
-        at = f"{self.file_name}:{event.start}"
-        self.reporter.broken(
-            BINLOG_LOG_POS_FIELD_AGREES,
-            at=at,
-            sentence=f"The event at {at} ends at {end}, but its header says {event.log_pos}.",
-            observed=event.log_pos,
-            observed_in="field log_pos of the event's header",
-            expected=end & FIELD_MASK,
-            expected_in="end of the event modulo 2^32",
-            witness=at,
-        )
-
-    def _judge_rotate(self, event: Event, next_file: str) -> None:
-        if event.flags & FLAG_ARTIFICIAL:
-            return
-        try:
-            base_name, number = parse_log_file_name(next_file)
-        except CoordinateError:
-            base_name, number = next_file, -1
-        position = FIRST_POSITION if event.value == ABSENT else event.value
-        self.rotate_target = number if number > 0 else None
-        expected = (self.base_name, self.file_number + 1, FIRST_POSITION)
-        if (base_name, number, position) == expected:
-            return
-        at = f"{self.file_name}:{event.start}"
-        self.reporter.broken(
-            BINLOG_ROTATE_SUCCESSOR,
-            at=at,
-            sentence=f"The ROTATE at {at} does not name the next file at position 4.",
-            observed=f"{next_file!r} position {position}",
-            observed_in=f"ROTATE at {at}",
-            expected=f"file number {self.file_number + 1} position {FIRST_POSITION}",
-            expected_in="next file of the binary log",
-            witness=at,
-        )
-
-    def _judge_sequence_number(self, event: Event) -> None:
-        number, parent = event.sequence_number, event.last_committed
-        if ABSENT in (number, parent) or (number, parent) == (0, 0):
-            self.last_sequence_number = ABSENT
-            return
-        last, self.last_sequence_number = self.last_sequence_number, number
-        is_next = last == ABSENT or number == last + 1
-        if is_next and 0 <= parent < number:
-            return
-        at = f"{self.file_name}:{event.start}"
-        if is_next:
-            expected: object = f"from 0 to {number - 1}"
-            observed: object = parent
-            field = "last_committed"
-        else:
-            expected, observed, field = last + 1, number, "sequence_number"
-        self.reporter.broken(
-            SEQUENCE_NUMBERS_VALID,
-            at=at,
-            sentence=f"The group at {at} has {field} {observed} where {expected} belongs.",
-            observed=observed,
-            observed_in=f"{field} of the group at {at}",
-            expected=expected,
-            expected_in="sequence of the groups of the file",
-            witness=at,
-        )
-
-    def _judge_gtid_mode(self, event: Event) -> None:
-        mode = self.server.gtid_mode
-        is_anonymous = event.type == EventType.ANONYMOUS_GTID
-        if mode != ("ON" if is_anonymous else "OFF"):
-            return
-        at = f"{self.file_name}:{event.start}"
-        kind = "an anonymous group" if is_anonymous else "a group with a GTID"
-        self.reporter.broken(
-            GTID_MODE_RESPECTED,
-            at=at,
-            sentence=f"Under gtid_mode={mode} {kind} was logged at {at}.",
-            observed=kind,
-            observed_in=f"binary log at {at}",
-            expected="a GTID" if is_anonymous else "no GTID",
-            expected_in=f"gtid_mode={mode}",
-            witness=at,
-        )
+        self._tell_logged(self._untold_start, ends, groups, self._untold_place)
 
     def _read_previous_gtids(self, event: Event, text: str) -> None:
         at = f"{self.file_name}:{event.start}"
@@ -406,13 +261,13 @@ class BinlogReader(LogReader):
 
     def _group_complete(self, event: Event, end: int) -> None:
         group = self.group
-        if event.type == EventType.XID and len(self.xid_groups) < XID_GROUPS_REMEMBERED:
+        if event.type == _XID and len(self.xid_groups) < XID_GROUPS_REMEMBERED:
             self.xid_groups.append((group.sid, group.gno))
         if group.sid < 0:
             return
         sid = self.sids[group.sid]
-        at = f"{self.file_name}:{group.start}"
         if self.logged.contains(sid, group.gno):
+            at = f"{self.file_name}:{group.start}"
             self.reporter.broken(
                 GTID_LOGGED_ONCE,
                 at=at,
@@ -424,7 +279,9 @@ class BinlogReader(LogReader):
                 expected_in="binary log before this group",
                 witness=f"{sid}:{group.gno}",
             )
-        self._judge_density(sid, group.gno, at)
+        if self.own_gnos:
+            at = f"{self.file_name}:{group.start}"
+            self.own_gnos.judge(sid, group.gno, self.logged, at)
         for gtids in (self.logged, self.grouped, self.file_set):
             gtids.add(sid, group.gno)
         if self._is_local(sid, group.server_id):
@@ -439,45 +296,13 @@ class BinlogReader(LogReader):
             and not sid.startswith(own)
         )
 
-    def _judge_density(self, sid: str, gno: int, at: str) -> None:
-        watch = self.dense_watch.get(sid)
-        if watch is None:
-            return
-        free, owned = watch
-        if owned.contains_gnos(sid, np.array([gno], dtype=np.int64))[0]:
-            return
-        del self.dense_watch[sid]
-        if gno <= free or self.logged.contains(sid, gno):
-            return
-        self.reporter.broken(
-            OWN_GNO_DENSE,
-            at=f"{sid}:{free}",
-            sentence=f"The group at {at} took {sid}:{gno} although {sid}:{free} was free.",
-            observed=f"{sid}:{gno}",
-            observed_in=f"group at {at}",
-            expected=f"{sid}:{free}",
-            expected_in="smallest free GNO of the server's own UUID",
-            witness=f"{sid}:{free}",
-        )
-
-    def watch_density(self, used: GtidSet, owned: GtidSet) -> None:
-        """At a row: the smallest free own GNO below the last one must be the next one taken.
-
-        Args:
-            used: Everything executed, purged or owned by a session at the row.
-            owned: The owned part of it.
-        """
-        own = self.server.server_uuid
-        if own is None or not self.logged_is_complete:
-            return
-        taken = GrowingGtidSet(used | self.logged.freeze())
-        for sid in self.sids:
-            if sid.startswith(own):
-                free = taken.first_free(sid)
-                if free < self.logged.last(sid):
-                    self.dense_watch.setdefault(sid, (free, owned))
-
-    def _tell_logged(self, start: int, event_ends: Array, groups: Array) -> None:
+    def _tell_logged(
+        self,
+        start: int,
+        event_ends: Array,
+        groups: Array,
+        place: tuple[int, int, int] | None = None,
+    ) -> None:
         """Hand a run of events to the fleet; ``groups`` has LOGGED's ``group_…`` as columns."""
         event, sid, gno, server_id, commit_ts = groups.T
         used = np.unique(sid[sid >= 0])
@@ -500,6 +325,7 @@ class BinlogReader(LogReader):
                 "group_server_id": server_id,
                 "group_commit_ts": commit_ts,
             },
+            place,
         )
 
     # Whole columns
@@ -509,7 +335,7 @@ class BinlogReader(LogReader):
             self.is_closed
             or self.must_open_file
             or self.file_events < len(FILE_HEAD)
-            or self.dense_watch
+            or self.own_gnos
         ):
             return False
         fields = run["log_pos"]
@@ -578,8 +404,9 @@ class BinlogReader(LogReader):
 
     def server_started(self, crashed: bool, recovered: tuple[str, int] | None) -> None:
         """A boot: the next event opens a file; after a crash what was torn or lost leaves L."""
+        self.tell()
         self.must_open_file = self.base_name is not None
-        self.dense_watch = {}
+        self.own_gnos.forget()
         self.group_state = GroupState.IDLE
         if not crashed or self.base_name is None:
             return
@@ -621,7 +448,7 @@ class BinlogReader(LogReader):
         self.file_events = max(self.file_events, len(FILE_HEAD))
         self.logged_is_complete = False
         self.last_sequence_number = ABSENT
-        self.dense_watch = {}
+        self.own_gnos.forget()
         self.tell()
         self.reporter.fact(FactKind.GAP, {})
 
@@ -635,6 +462,7 @@ class BinlogReader(LogReader):
 
     def begin_lineage(self, reason: str) -> None:
         """The binary log begins anew: RESET, clone, restore, or unseen behind a gap."""
+        self.tell()
         self.lineage += 1
         self.base_name = None
         self.end = -1
@@ -649,7 +477,7 @@ class BinlogReader(LogReader):
         self.oldest_file = None
         self.table_only = GtidSet.EMPTY
         self.xid_groups = []
-        self.dense_watch = {}
+        self.own_gnos.forget()
         self.is_closed = False
         self.must_open_file = False
         self.window.clear()
@@ -698,10 +526,9 @@ class BinlogReader(LogReader):
             "oldest_file": self.oldest_file,
             "table_only": str(self.table_only),
             "xid_groups": self.xid_groups,
-            "dense_watch": [[s, free, str(o)] for s, (free, o) in self.dense_watch.items()],
+            "dense_watch": self.own_gnos.dump(),
             "file_events": self.file_events,
             "is_closed": self.is_closed,
-            "rotate_target": self.rotate_target,
             "must_open_file": self.must_open_file,
             "last_sequence_number": self.last_sequence_number,
             "base_has_past": self.base_has_past,
@@ -719,17 +546,21 @@ class BinlogReader(LogReader):
         self.oldest_file = document["oldest_file"]
         self.table_only = GtidSet.parse(document["table_only"])
         self.xid_groups = [(sid, gno) for sid, gno in document["xid_groups"]]
-        self.dense_watch = {
-            sid: (free, GtidSet.parse(owned)) for sid, free, owned in document["dense_watch"]
-        }
+        self.own_gnos.load(document["dense_watch"])
         self.file_events = document["file_events"]
         self.is_closed = document["is_closed"]
-        self.rotate_target = document["rotate_target"]
         self.must_open_file = document["must_open_file"]
         self.last_sequence_number = document["last_sequence_number"]
         self.base_has_past = document["base_has_past"]
 
     # Questions of the judges
+
+    def watch_own_gnos(self, used: GtidSet, owned: GtidSet) -> None:
+        """At a row: see which GNOs of the own UUID are free; as of ``OwnGnos.watch``."""
+        own = self.server.server_uuid
+        if own is not None and self.logged_is_complete:
+            sids = [sid for sid in self.sids if sid.startswith(own)]
+            self.own_gnos.watch(sids, used, self.logged, owned)
 
     def logged_at(self, file_number: int, position: int) -> GtidSet | None:
         """L(P), None when the place is older than what is remembered or L is incomplete."""

@@ -8,9 +8,7 @@ event-by-event path, which alone decides what is wrong. So both paths leave equa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,178 +22,36 @@ from coordinates.invariants.log_stream import (
     TRANSACTION_LENGTH_AGREES,
 )
 from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
-from coordinates.journal import QueryVerb
+from coordinates.log_events import CLASS, CLASS_ROWS, EVENT_COLUMNS, NO_FILE, EventClass
+from coordinates.log_groups import (
+    IS_END_AFTER_OPENER,
+    IS_END_OF_BODY,
+    GroupScan,
+    GroupState,
+    OpenGroup,
+    scan_groups,
+)
 from coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from coordinates.journal import Block
+    from coordinates.log_events import Event, EventColumns
     from coordinates.reporter import Reporter
 
     Array = npt.NDArray[Any]
 
 FAST_MIN = 48
 """Below this many events the event-by-event path is as quick as the vectorised one."""
-SLICE = 256
-"""How many records of a block are made into values at a time."""
 
-
-class EventClass(IntEnum):
-    """What an event means to its group."""
-
-    PART = 0
-    OPENER = 1
-    BEGIN = 2
-    TERMINATOR = 3
-    XA_END_OF_GROUP = 4
-    STATEMENT = 5
-    PAYLOAD = 6
-    PREAMBLE = 7
-    FRAMING = 8
-    HEARTBEAT = 9
-
-
-def _class_table() -> npt.NDArray[np.uint8]:
-    table = np.zeros((256, len(QueryVerb)), dtype=np.uint8)
-    for event_type, event_class in {
-        EventType.GTID: EventClass.OPENER,
-        EventType.ANONYMOUS_GTID: EventClass.OPENER,
-        EventType.GTID_TAGGED: EventClass.OPENER,
-        EventType.XID: EventClass.TERMINATOR,
-        EventType.XA_PREPARE: EventClass.TERMINATOR,
-        EventType.TRANSACTION_PAYLOAD: EventClass.PAYLOAD,
-        EventType.INCIDENT: EventClass.PAYLOAD,
-        EventType.INTVAR: EventClass.PREAMBLE,
-        EventType.RAND: EventClass.PREAMBLE,
-        EventType.USER_VAR: EventClass.PREAMBLE,
-        EventType.ROWS_QUERY: EventClass.PREAMBLE,
-        EventType.IGNORABLE: EventClass.PREAMBLE,
-        EventType.FORMAT_DESCRIPTION: EventClass.FRAMING,
-        EventType.PREVIOUS_GTIDS: EventClass.FRAMING,
-        EventType.ROTATE: EventClass.FRAMING,
-        EventType.STOP: EventClass.FRAMING,
-        EventType.HEARTBEAT: EventClass.HEARTBEAT,
-        EventType.HEARTBEAT_V2: EventClass.HEARTBEAT,
-    }.items():
-        table[event_type, :] = event_class
-    for verb, event_class in {
-        QueryVerb.NONE: EventClass.STATEMENT,
-        QueryVerb.BEGIN: EventClass.BEGIN,
-        QueryVerb.XA_START: EventClass.BEGIN,
-        QueryVerb.COMMIT: EventClass.TERMINATOR,
-        QueryVerb.ROLLBACK: EventClass.TERMINATOR,
-        QueryVerb.XA_COMMIT: EventClass.XA_END_OF_GROUP,
-        QueryVerb.XA_ROLLBACK: EventClass.XA_END_OF_GROUP,
-        QueryVerb.XA_END: EventClass.PART,
-        QueryVerb.STATEMENT: EventClass.STATEMENT,
-    }.items():
-        table[EventType.QUERY, verb] = event_class
-    return table
-
-
-_CLASS = _class_table()
-_CLASS_ROWS: list[list[int]] = _CLASS.tolist()
-_SPECIAL = (_CLASS[:, 0] == EventClass.FRAMING) | (_CLASS[:, 0] == EventClass.HEARTBEAT)
-_ENDS_AFTER_OPENER = np.zeros(10, dtype=bool)
-_ENDS_AFTER_OPENER[[EventClass.XA_END_OF_GROUP, EventClass.STATEMENT, EventClass.PAYLOAD]] = True
-_FOLLOWS_OPENER = _ENDS_AFTER_OPENER.copy()
-_FOLLOWS_OPENER[EventClass.BEGIN] = True
-_ENDS_BODY = np.zeros(10, dtype=bool)
-_ENDS_BODY[[EventClass.TERMINATOR, EventClass.XA_END_OF_GROUP]] = True
-_BODY = np.ones(10, dtype=bool)
-_BODY[[EventClass.OPENER, EventClass.BEGIN, EventClass.FRAMING, EventClass.HEARTBEAT]] = False
-
-EVENT_COLUMNS = (
-    "type",
-    "flags",
-    "query",
-    "file",
-    "start",
-    "length",
-    "log_pos",
-    "server_id",
-    "checksum",
-    "sid",
-    "gno",
-    "last_committed",
-    "sequence_number",
-    "transaction_length",
-    "original_commit_timestamp",
-    "value",
-)
-
-
-class Event(NamedTuple):
-    """One event on the event-by-event path."""
-
-    type: int
-    flags: int
-    query: int
-    file: int
-    start: int
-    length: int
-    log_pos: int
-    server_id: int
-    checksum: int
-    sid: int
-    gno: int
-    last_committed: int
-    sequence_number: int
-    transaction_length: int
-    original_commit_timestamp: int
-    value: int
-
-
-class GroupState(IntEnum):
-    """Where the reader stands between groups."""
-
-    IDLE = 0
-    OPENED = 1
-    BODY = 2
-    RESYNC = 3
-    """After a break: everything up to the next opening event is passed over."""
-
-
-@dataclass(slots=True)
-class OpenGroup:
-    """What the opening event told of the group being read. ``sid`` indexes the reader's table."""
-
-    start: int = -1
-    size: int = 0
-    event_type: int = 0
-    sid: int = -1
-    gno: int = -1
-    transaction_length: int = -1
-    server_id: int = -1
-    commit_ts: int = -1
-
-    def to_list(self) -> list[int]:
-        """For the state bytes."""
-        return [getattr(self, name) for name in self.__slots__]
-
-
-@dataclass(slots=True, eq=False)
-class GroupScan:
-    """The groups of a regular run of events.
-
-    Attributes:
-        openers: Index in the run of each opening event.
-        ends: Index in the run of each event that ends a group.
-        sid, gno, server_id, commit_ts, size, transaction_length: One value for each end.
-        is_open: Whether the run ends inside a group, whose opener is then the last one.
-        tail: What the reader must remember of that group.
-        state: The group state behind the run.
-    """
-
-    openers: Array
-    ends: Array
-    sid: Array
-    gno: Array
-    server_id: Array
-    commit_ts: Array
-    tail: OpenGroup
-    state: GroupState
+_SPECIAL = (CLASS[:, 0] == EventClass.FRAMING) | (CLASS[:, 0] == EventClass.HEARTBEAT)
+# Names of members are looked up by a function each time; these are read for every event.
+_HEARTBEAT, _OPENER = EventClass.HEARTBEAT, EventClass.OPENER
+_BEGIN, _PREAMBLE = EventClass.BEGIN, EventClass.PREAMBLE
+_IDLE, _OPENED = GroupState.IDLE, GroupState.OPENED
+_BODY, _RESYNC = GroupState.BODY, GroupState.RESYNC
+_NOTHING, _GROUP = Mark.NOTHING, Mark.GROUP
 
 
 class LogReader:
@@ -220,8 +76,12 @@ class LogReader:
         self.window = EventWindow(self.window_limit)
         self.sids: list[str] = []
         self._sid_index: dict[str, int] = {}
+        self.source_number = -1
+        self.place_end = -1
+        """Source file number and position behind the event just read (relay logs)."""
         self._redelivering = False
         self._may_restart = False
+        self._untold_place = (0, 0, 0)
 
     # Names
 
@@ -245,7 +105,7 @@ class LogReader:
 
     # Reading
 
-    def read(self, block: Block, indices: Array, lists: Columns) -> None:
+    def read(self, block: Block, indices: Array, events: EventColumns) -> None:
         """Read the events of ``block`` at ``indices``, which belong to this log, in order."""
         types = block.columns["type"][indices]
         files = block.columns["file"][indices]
@@ -258,45 +118,49 @@ class LogReader:
             if stop - at >= FAST_MIN and self._read_run(block, indices[at:stop], mapping):
                 at = stop
             while at < min(stop + 1, len(indices)):
-                self.read_event(block, int(indices[at]), lists)
+                self.read_event(block, int(indices[at]), events)
                 at += 1
-        self.tell()
 
-    def read_event(self, block: Block, index: int, lists: Columns) -> None:
+    def read_event(self, block: Block, index: int, events: EventColumns) -> None:
         """Read one event on the event-by-event path."""
-        event = lists.event(index)
-        event_class = _CLASS_ROWS[event.type][event.query]
-        if event_class == EventClass.HEARTBEAT:
+        event = events.event(index)
+        event_class = CLASS_ROWS[event.type][event.query]
+        if event_class == _HEARTBEAT:
             return
-        self.reporter.look_at(block.epoch, block.first_sequence + index, int(lists.ts[index]))
-        base_name, file_number = lists.file_names[event.file] if event.file >= 0 else ("", 0)
+        self.reporter.look_at(block.epoch, block.first_sequence + index, event.ts)
+        base_name, file_number = events.file_names[event.file] if event.file >= 0 else NO_FILE
         if not base_name:
             self._unreadable_file_name(block, event)
             return
+        start = event.start
         if event.sid >= 0:
-            event = event._replace(sid=self.sid_number(block.sids[event.sid]))
-        if (base_name, file_number) != (self.base_name, self.file_number):
+            number = self.sid_number(block.sids[event.sid])
+            if number != event.sid:
+                event = event._replace(sid=number)
+        if file_number != self.file_number or base_name != self.base_name:
             if not self._switch_file(event, base_name, file_number):
                 return
-        elif 0 <= event.start < self.end and self._is_redelivery(event):
+        elif 0 <= start < self.end and self._is_redelivery(event):
             return
         self._redelivering = False
-        self._judge_contiguity(event)
-        end = event.start + event.length
+        if start != self.end and self.end >= 0:
+            self._judge_contiguity(event)
+        end = start + event.length
         mark = self._read_in_file(event, event_class, end, block.texts.get(index))
         self.end = end
-        carried = self.group if mark is Mark.GROUP else event
+        carried = self.group if mark is _GROUP else event
         self.window.append(
             (
                 self.file_number,
-                event.start,
+                start,
                 end,
                 mark,
                 event.type,
                 event.checksum,
                 carried.sid,
                 carried.gno,
-                *self._source_place(),
+                self.source_number,
+                self.place_end,
             )
         )
 
@@ -312,9 +176,12 @@ class LogReader:
         """Hand what the event-by-event path has gathered to the fleet."""
         raise NotImplementedError
 
-    def _source_place(self) -> tuple[int, int]:
-        """Source file number and position behind the event just read (relay logs)."""
-        return -1, -1
+    def _hold(self, has_held: bool) -> None:
+        """An event was gathered: it is told before any other fact, at its own place."""
+        reporter = self.reporter
+        self._untold_place = (reporter.epoch, reporter.sequence, reporter.ts)
+        if not has_held:
+            reporter.hold(self.tell)
 
     def _unreadable_file_name(self, block: Block, event: Event) -> None:
         name = block.files[event.file] if 0 <= event.file < len(block.files) else ""
@@ -331,8 +198,6 @@ class LogReader:
     # Contiguity and delivery
 
     def _judge_contiguity(self, event: Event) -> None:
-        if self.end < 0 or event.start == self.end:
-            return
         file_name = self.file_name
         self.reporter.broken(
             LOG_EVENTS_CONTIGUOUS,
@@ -382,7 +247,7 @@ class LogReader:
                 )
             self._redelivering = True
             return True
-        is_opener = _CLASS_ROWS[event.type][event.query] == EventClass.OPENER
+        is_opener = CLASS_ROWS[event.type][event.query] == _OPENER
         before = (
             int(first[END]) - event.start,
             int(first[TYPE]),
@@ -417,44 +282,45 @@ class LogReader:
 
     def _read_group_event(self, event: Event, event_class: int, end: int) -> Mark:
         state = self.group_state
-        if event_class == EventClass.OPENER:
-            if state in (GroupState.OPENED, GroupState.BODY) and not self._may_restart:
+        if event_class == _OPENER:
+            if state in (_OPENED, _BODY) and not self._may_restart:
                 self._malformed_group(event, "another group opens inside it")
             self._may_restart = False
             self._open_group(event)
-            return Mark.NOTHING
+            return _NOTHING
         self._may_restart = False
-        if state is GroupState.RESYNC:
+        if state is _RESYNC:
             return Mark.UNKNOWN
-        if state is GroupState.IDLE:
+        if state is _IDLE:
             self._malformed_group(event, "it stands outside any group")
-            return Mark.NOTHING
+            return _NOTHING
         self.group.size += event.length
-        if state is GroupState.OPENED:
-            if event_class == EventClass.BEGIN:
-                self.group_state = GroupState.BODY
-            elif _ENDS_AFTER_OPENER[event_class]:
+        if state is _OPENED:
+            if event_class == _BEGIN:
+                self.group_state = _BODY
+            elif IS_END_AFTER_OPENER[event_class]:
                 return self._close_group(event, end)
-            elif event_class != EventClass.PREAMBLE:
+            elif event_class != _PREAMBLE:
                 self._malformed_group(event, "nothing began the group's body")
-        elif _ENDS_BODY[event_class]:
+        elif IS_END_OF_BODY[event_class]:
             return self._close_group(event, end)
-        elif event_class == EventClass.BEGIN:
+        elif event_class == _BEGIN:
             self._malformed_group(event, "the group's body begins twice")
-        return Mark.NOTHING
+        return _NOTHING
 
     def _open_group(self, event: Event) -> None:
+        has_gtid = event.gno > 0
         self.group = OpenGroup(
-            start=event.start,
-            size=event.length,
-            event_type=event.type,
-            sid=event.sid if event.gno > 0 else -1,
-            gno=event.gno if event.gno > 0 else -1,
-            transaction_length=event.transaction_length,
-            server_id=event.server_id,
-            commit_ts=event.original_commit_timestamp,
+            event.start,
+            event.length,
+            event.type,
+            event.sid if has_gtid else -1,
+            event.gno if has_gtid else -1,
+            event.transaction_length,
+            event.server_id,
+            event.original_commit_timestamp,
         )
-        self.group_state = GroupState.OPENED
+        self.group_state = _OPENED
 
     def _judge_gtid_text(self, event: Event, text: str | None) -> None:
         if event.type == EventType.ANONYMOUS_GTID or event.gno > 0:
@@ -488,9 +354,9 @@ class LogReader:
                 expected_in="transaction_length of its GTID event",
                 witness=at,
             )
-        self.group_state = GroupState.IDLE
+        self.group_state = _IDLE
         self._group_complete(event, end)
-        return Mark.GROUP
+        return _GROUP
 
     def _group_complete(self, event: Event, end: int) -> None:
         """Take a complete group into account."""
@@ -541,7 +407,7 @@ class LogReader:
         if int(starts[0]) != self.end or not np.array_equal(starts[1:], ends[:-1]):
             return False
         run["end"] = ends
-        scan = self._scan_groups(run, mapping)
+        scan = scan_groups(run, mapping, self.group_state, self.group)
         if scan is None or not self._run_is_regular(run, scan):
             return False
         self.reporter.look_at(block.epoch, block.first_sequence + last, int(columns["ts"][last]))
@@ -552,77 +418,6 @@ class LogReader:
         self._redelivering = False
         self._may_restart = False
         return True
-
-    def _scan_groups(self, run: dict[str, Array], mapping: Array) -> GroupScan | None:
-        classes = _CLASS[run["type"], run["query"]]
-        is_open = self.group_state is not GroupState.IDLE
-        is_opener = classes == EventClass.OPENER
-        after_opener = np.empty(len(classes), dtype=bool)
-        after_opener[0] = self.group_state is GroupState.OPENED
-        after_opener[1:] = is_opener[:-1]
-        is_end = np.where(after_opener, _ENDS_AFTER_OPENER[classes], _ENDS_BODY[classes])
-        is_end &= ~is_opener
-        after_end = np.empty(len(classes), dtype=bool)
-        after_end[0] = not is_open
-        after_end[1:] = is_end[:-1]
-        fits = np.where(
-            after_end,
-            is_opener,
-            np.where(after_opener, _FOLLOWS_OPENER[classes], _BODY[classes]),
-        )
-        if not fits.all():
-            return None
-        openers = np.flatnonzero(is_opener)
-        ends = np.flatnonzero(is_end)
-        carry = self.group
-
-        def grouped(column: Array, carried: int) -> Array:
-            values = column[openers]
-            if is_open:
-                values = np.concatenate((np.array([carried], dtype=values.dtype), values))
-            return values
-
-        sid = grouped(mapping[run["sid"]], carry.sid)
-        gno = grouped(run["gno"], carry.gno)
-        server_id = grouped(run["server_id"], carry.server_id)
-        commit_ts = grouped(run["original_commit_timestamp"], carry.commit_ts)
-        lengths = grouped(run["transaction_length"], carry.transaction_length)
-        starts = grouped(run["start"], int(run["start"][0]) - carry.size)
-        count = len(ends)
-        sizes = run["end"][ends] - starts[:count]
-        announced = lengths[:count]
-        if ((announced > 0) & (announced != sizes)).any():
-            return None
-        tail = OpenGroup()
-        state = GroupState.IDLE
-        if len(starts) > count:
-            if len(openers) and (not count or openers[-1] > ends[-1]):
-                event_type = int(run["type"][openers[-1]])
-                start = int(run["start"][openers[-1]])
-                state = GroupState.OPENED if openers[-1] == len(classes) - 1 else GroupState.BODY
-            else:
-                event_type, start = carry.event_type, carry.start
-                state = GroupState.BODY
-            tail = OpenGroup(
-                start=start,
-                size=int(run["end"][-1] - starts[-1]),
-                event_type=event_type,
-                sid=int(sid[-1]),
-                gno=int(gno[-1]),
-                transaction_length=int(lengths[-1]),
-                server_id=int(server_id[-1]),
-                commit_ts=int(commit_ts[-1]),
-            )
-        return GroupScan(
-            openers=openers,
-            ends=ends,
-            sid=sid[:count],
-            gno=gno[:count],
-            server_id=server_id[:count],
-            commit_ts=commit_ts[:count],
-            tail=tail,
-            state=state,
-        )
 
     def _run_is_regular(self, run: dict[str, Array], scan: GroupScan) -> bool:
         """Whether every rule of this log holds for the run; must change nothing."""
@@ -650,7 +445,7 @@ class LogReader:
         rows[:, 5] = run["checksum"][skipped:]
         rows[:, 6] = mapping[run["sid"][skipped:]]
         rows[:, 7] = run["gno"][skipped:]
-        rows[:, 8] = self._source_place()[0]
+        rows[:, 8] = self.source_number
         rows[:, 9] = -1 if source is None else source[skipped:]
         # The event that ends a group carries the group's GTID, as on the event-by-event path.
         first_group = len(scan.ends) - len(ends)
@@ -693,37 +488,6 @@ class LogReader:
         self._redelivering = document["redelivering"]
         self._may_restart = document["may_restart"]
         self.window.load(document["window"], arrays[f"{prefix}.window"])
-
-
-class Columns:
-    """A block's records as values, made in slices when the event-by-event path needs them."""
-
-    __slots__ = ("_block", "_slices", "file_names", "ts")
-
-    def __init__(self, block: Block) -> None:
-        self._block = block
-        self._slices: dict[int, list[Event]] = {}
-        self.file_names = [_file_name(name) for name in block.files]
-        self.ts = block.columns["ts"]
-
-    def event(self, index: int) -> Event:
-        """The event at ``index`` of the block."""
-        number = index // SLICE
-        events = self._slices.get(number)
-        if events is None:
-            place = slice(number * SLICE, (number + 1) * SLICE)
-            columns = (self._block.columns[name][place].tolist() for name in EVENT_COLUMNS)
-            events = self._slices[number] = [
-                Event._make(values) for values in zip(*columns, strict=True)
-            ]
-        return events[index % SLICE]
-
-
-def _file_name(name: str) -> tuple[str, int]:
-    try:
-        return parse_log_file_name(name)
-    except CoordinateError:
-        return ("", 0)
 
 
 def _content(length: int, event_type: int, sid: int, gno: int, checksum: int) -> str:

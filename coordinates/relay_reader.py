@@ -15,12 +15,15 @@ from coordinates.gtid import GtidSet
 from coordinates.invariants.log_stream import RELAY_SOURCE_POS_MONOTONE
 from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
 from coordinates.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG
-from coordinates.log_reader import EventClass, GroupState, LogReader
+from coordinates.log_events import EventClass
+from coordinates.log_groups import GroupState
+from coordinates.log_reader import LogReader
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from coordinates.log_reader import Event, GroupScan
+    from coordinates.log_events import Event
+    from coordinates.log_groups import GroupScan
     from coordinates.reporter import Reporter
     from coordinates.server import Server
 
@@ -31,6 +34,9 @@ ABSENT = -1
 WRAP = 2**32
 WRAP_ZONE = 2**30
 """An event is at most 1 GiB, so a field can only have wrapped from within 1 GiB below 2^32."""
+
+# Names of members are looked up by a function each time; these are read for every event.
+_FRAMING, _OPENER = EventClass.FRAMING, EventClass.OPENER
 
 QUEUE_COLUMNS = 7
 Q_FILE, Q_END, Q_SOURCE_FILE, Q_SOURCE_END, Q_SID, Q_GNO, Q_TYPE = range(QUEUE_COLUMNS)
@@ -102,26 +108,23 @@ class RelayReader(LogReader):
         self.end = FIRST_POSITION if event.start == FIRST_POSITION or is_known else event.start
         return True
 
-    def _source_place(self) -> tuple[int, int]:
-        return self.source_number, self.place_end
-
     # One event in its file
 
     def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
         is_own = bool(event.flags & FLAG_RELAY_LOG)
-        if event.type == EventType.PREVIOUS_GTIDS:
-            self._read_previous_gtids(event, text or "")
-            return Mark.HEADER
-        if event.type == EventType.FORMAT_DESCRIPTION:
-            if not is_own and event.start > FIRST_POSITION:
-                self.interrupt_group()
-            return Mark.FRAMING
-        if event.type == EventType.ROTATE:
-            return self._read_rotate(event, text or "")
-        if event_class == EventClass.FRAMING:
+        if event_class == _FRAMING:
+            if event.type == EventType.PREVIOUS_GTIDS:
+                self._read_previous_gtids(event, text or "")
+                return Mark.HEADER
+            if event.type == EventType.FORMAT_DESCRIPTION:
+                if not is_own and event.start > FIRST_POSITION:
+                    self.interrupt_group()
+                return Mark.FRAMING
+            if event.type == EventType.ROTATE:
+                return self._read_rotate(event, text or "")
             # STOP: a receiver never copies the source's, so it is the replica's own.
             return Mark.FILE
-        if event_class == EventClass.OPENER:
+        if event_class == _OPENER:
             self._judge_gtid_text(event, text)
         if not is_own:
             self._move_source(event)
@@ -254,6 +257,7 @@ class RelayReader(LogReader):
             event.type,
         )
         self._queue_fresh.append(row)
+        self._hold(bool(self._untold))
         self._untold.append(
             (self.place_end, group.sid, group.gno, group.server_id, group.commit_ts)
         )
@@ -264,11 +268,11 @@ class RelayReader(LogReader):
             return
         groups = np.array(self._untold, dtype=np.int64)
         self._untold = []
-        self._tell_received(*(groups[:, i] for i in range(5)))
+        self._tell_received(groups, self._untold_place)
 
-    def _tell_received(
-        self, source_end: Array, sid: Array, gno: Array, server_id: Array, commit_ts: Array
-    ) -> None:
+    def _tell_received(self, groups: Array, place: tuple[int, int, int] | None = None) -> None:
+        """Hand groups to the fleet: columns of RECEIVED's ``group_…``."""
+        source_end, sid, gno, server_id, commit_ts = groups.T
         used = np.unique(sid[sid >= 0])
         local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
         local[used] = np.arange(len(used), dtype=np.int32)
@@ -282,12 +286,13 @@ class RelayReader(LogReader):
                 "sids": [self.sids[i] for i in used.tolist()],
             },
             {
-                "group_source_end": source_end.astype(np.int64),
+                "group_source_end": source_end,
                 "group_sid": local[sid],
-                "group_gno": gno.astype(np.int64),
-                "group_server_id": server_id.astype(np.int64),
-                "group_commit_ts": commit_ts.astype(np.int64),
+                "group_gno": gno,
+                "group_server_id": server_id,
+                "group_commit_ts": commit_ts,
             },
+            place,
         )
 
     # Whole columns
@@ -334,9 +339,8 @@ class RelayReader(LogReader):
         self.source_high = max(self.source_high, (self.source_number, self.source_end))
         self._remember_run(run, scan, mapping, fields)
         if len(scan.ends):
-            self._tell_received(
-                fields[scan.ends], scan.sid, scan.gno, scan.server_id, scan.commit_ts
-            )
+            columns = (fields[scan.ends], scan.sid, scan.gno, scan.server_id, scan.commit_ts)
+            self._tell_received(np.column_stack(columns).astype(np.int64, copy=False))
 
     # Groups that wait to be applied
 

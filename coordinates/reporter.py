@@ -8,7 +8,7 @@ from coordinates.facts import Fact, FactKind
 from coordinates.verdict import Finding, Observation, ObservationCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     import numpy.typing as npt
@@ -35,6 +35,7 @@ class Reporter:
         self.epoch = 0
         self.sequence = 0
         self.ts = 0
+        self._held: list[Callable[[], None]] = []
 
     def look_at(self, epoch: int, sequence: int, ts: int) -> None:
         """The journal place that what follows is about."""
@@ -110,16 +111,37 @@ class Reporter:
         kind: FactKind,
         body: dict[str, Any],
         arrays: Mapping[str, npt.NDArray[np.generic]] | None = None,
+        place: tuple[int, int, int] | None = None,
     ) -> None:
-        """Hand a fact to the fleet."""
+        """Hand a fact to the fleet, behind what was held until now.
+
+        Args:
+            kind: Of the fact.
+            body: Of the fact.
+            arrays: Of the fact.
+            place: Epoch, sequence and time; None: where the journal is read.
+        """
+        self.release()
+        epoch, sequence, ts = place or (self.epoch, self.sequence, self.ts)
         self.facts.append(
             Fact(
                 kind,
                 self.instance_id,
-                self.epoch,
-                self.sequence,
-                self.ts,
+                epoch,
+                sequence,
+                ts,
                 body,
                 dict(arrays) if arrays else {},
             )
         )
+
+    def hold(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` before the next fact: what it gathers until then is one fact."""
+        self._held.append(tell)
+
+    def release(self) -> None:
+        """Let everything that is held be told."""
+        if self._held:
+            held, self._held = self._held, []
+            for tell in held:
+                tell()

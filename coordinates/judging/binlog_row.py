@@ -94,7 +94,7 @@ def _accept(row: Row) -> None:
     if state.executed is not None and not judgement.is_broken(*_EXECUTED_RULES):
         if state.owned is not None and not _receives_own(row):
             used = state.executed | state.owned | (state.purged or GtidSet.EMPTY)
-            row.binlog.watch_density(used, state.owned)
+            row.binlog.watch_own_gnos(used, state.owned)
         history.grown = None if history.executed is None else (history.executed, state.executed)
         history.executed = state.executed
     else:
