@@ -157,7 +157,6 @@ _CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
             "start_receiver",
             "stop_receiver",
             "start_applier",
-            "stop_applier",
             "reconnect",
             "reset",
             "reset_all",
@@ -165,6 +164,7 @@ _CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
             "flush_relay_logs",
         )
     },
+    "stop_applier": ({"errno": _COUNT}, ()),
     "relay_purge": ({"to_file": log_file}, ("to_file",)),
 }
 
@@ -177,8 +177,16 @@ _COLLECTION_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
 }
 
 _ZONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
-    **{step: ({}, ()) for step in ("close", "wait", "validity_point", "open")},
-    **{step: ({"ticket": identifier}, ("ticket",)) for step in ("enter", "drop")},
+    "close": ({"zone": name, "tables": list_of(name)}, ()),
+    **{step: ({"zone": name}, ()) for step in ("wait", "validity_point", "open")},
+    **{step: ({"zone": name, "ticket": identifier}, ("ticket",)) for step in ("enter", "drop")},
+    **{
+        step: (
+            {"zone": name, "thread": identifier, "ticket": identifier, "tables": list_of(name)},
+            ("thread",),
+        )
+        for step in ("write_binlog", "commit", "unlock_tables")
+    },
 }
 
 
@@ -267,9 +275,13 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
     RecordType.ZONE: _cases("step", {}, _ZONE_STEPS),
     RecordType.ENGINE_LOCK: Shape(
         {
-            "step": one_of("begin", "lock", "timeout", "unlock_all", "retry", "abort", "done"),
+            "step": one_of(
+                "prelock", "begin", "lock", "timeout", "unlock_all", "retry", "abort", "done"
+            ),
             "engine": name,
             "round": _COUNT,
+            "rounds_max": _PORTION,
+            "timeout": _COUNT,
         },
         ("step",),
     ),

@@ -24,13 +24,15 @@ class EngineLockProtocol(StepJudge):
         super().__init__(reporter)
         self._round_began: int | None = None
         self._gave_up_at: int | None = None
+        self._is_done = False
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``engine_lock`` record."""
         step = body.get("step")
         at = f"engine locks at {ts}"
         if step in ("begin", "retry"):
-            if self._gave_up_at is not None and ts - self._gave_up_at < RETRY_PAUSE_US:
+            is_retry = step == "retry" or (body.get("round") or 0) > 1
+            if is_retry and self._gave_up_at is not None and ts - self._gave_up_at < RETRY_PAUSE_US:
                 pause = ts - self._gave_up_at
                 self._report_engines(
                     at,
@@ -40,7 +42,7 @@ class EngineLockProtocol(StepJudge):
                 )
             self._gave_up_at = None
             self._round_began = ts
-        elif step in ("lock", "done") and self._round_began is not None:
+        if step in ("lock", "done") and self._round_began is not None:
             spent = ts - self._round_began
             if spent > ENGINE_BUDGET_US:
                 engine = body.get("engine", "the last engine")
@@ -51,9 +53,12 @@ class EngineLockProtocol(StepJudge):
                     f"at most {ENGINE_BUDGET_US} µs for all engines",
                 )
                 self._round_began = None
+        if step == "done":
+            self._is_done = True
         elif step in ("unlock_all", "abort"):
-            self._gave_up_at = ts
+            self._gave_up_at = None if self._is_done else ts
             self._round_began = None
+            self._is_done = False
 
     def _report_engines(self, at: str, sentence: str, observed: str, expected: str) -> None:
         self.report(ENGINE_LOCK_BUDGET, at, sentence, observed, expected, "WL#3576, engine locking")
@@ -62,12 +67,18 @@ class EngineLockProtocol(StepJudge):
         """The server ended and its locks are gone, or records were lost."""
         self._round_began = None
         self._gave_up_at = None
+        self._is_done = False
 
     def dump(self) -> dict[str, Any]:
         """For the state bytes."""
-        return {"round_began": self._round_began, "gave_up_at": self._gave_up_at}
+        return {
+            "round_began": self._round_began,
+            "gave_up_at": self._gave_up_at,
+            "engines_done": self._is_done,
+        }
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Inverse of ``dump``."""
         self._round_began = document["round_began"]
         self._gave_up_at = document["gave_up_at"]
+        self._is_done = document.get("engines_done", False)

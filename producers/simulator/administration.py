@@ -11,7 +11,7 @@ from producers.simulator.clone import gtid_persister
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.log_position_lock import outer_locks
 from producers.simulator.model import QueuedGroup
-from producers.simulator.online_backup import critical_zone
+from producers.simulator.online_backup import backup_synchronization
 from producers.simulator.replication_info import (
     crash_points,
     master_info,
@@ -266,10 +266,10 @@ def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
     instance.commit_generation += 1
     instance.tables_are_locked = False
     instance.outer_locks = None
-    if instance.zone is not None:
-        critical_zone.install(instance)
     for channel in instance.channels.values():
         recovery.lose_memory(channel)
+    if instance.backup_synchronization is not None:
+        backup_synchronization.interrupt(fleet, instance)
     for channel in instance.subscribers:
         receiver.reconnect(fleet, channel, fleet.rng.randrange(*RECONNECT_US))
     if instance.donation is not None:

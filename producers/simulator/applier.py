@@ -15,6 +15,7 @@ from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.clone import commit_order
 from producers.simulator.log_position_lock import outer_locks
 from producers.simulator.model import GroupKind, QueuedFraming, QueuedGroup
+from producers.simulator.online_backup import backup_protocol
 from producers.simulator.replication_info import crash_points, relay_log_info, worker_info
 from producers.simulator.replication_info.crash_points import CrashPoint
 
@@ -46,12 +47,19 @@ def start(fleet: Fleet, channel: Channel) -> None:
     if channel.applier_runs:
         return
     channel.applier_runs = True
+    channel.sql_errno = 0
     _administer(channel, "start_applier")
     wake(fleet, channel)
 
 
-def stop(fleet: Fleet, channel: Channel) -> None:
-    """STOP REPLICA SQL_THREAD: groups that are being committed end first, gaps are filled."""
+def stop(fleet: Fleet, channel: Channel, sql_errno: int = 0) -> None:
+    """STOP REPLICA SQL_THREAD: groups that are being committed end first, gaps are filled.
+
+    Args:
+        fleet: The fleet.
+        channel: The channel.
+        sql_errno: The error that stops the applier by itself; 0 for a command.
+    """
     if not channel.applier_runs:
         return
     commit.finish_all(fleet, channel.replica)
@@ -60,10 +68,13 @@ def stop(fleet: Fleet, channel: Channel) -> None:
             if not any(isinstance(i, QueuedGroup) and i.is_applied for i in channel.pending):
                 break
             if isinstance(item, QueuedGroup) and not item.is_applied and item.is_complete:
+                if backup_protocol.blocks(channel.replica, item.logged.group.kind):
+                    break
                 _execute(fleet, channel, item)
                 commit.finish_all(fleet, channel.replica)
     channel.applier_runs = False
-    _administer(channel, "stop_applier")
+    channel.sql_errno = sql_errno
+    _administer(channel, "stop_applier", **({"errno": sql_errno} if sql_errno else {}))
     _move_low_water_mark(fleet, channel)
     persist_positions(fleet, channel, "applier_stop")
     worker_info.forget(channel)
@@ -161,11 +172,13 @@ def persist_positions(fleet: Fleet, channel: Channel, reason: str) -> None:
 
 
 def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
-    if generation != channel.generation or not channel.applier_runs:
+    if generation != channel.generation:
         return
     if _is_held_back(fleet, channel, generation):
         return
     channel.apply_is_scheduled = False
+    if not channel.applier_runs:
+        return
     workers = channel.replica.variables["replica_parallel_workers"]
     if workers > 1:
         _apply_in_parallel(fleet, channel, workers)
@@ -178,6 +191,11 @@ def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
         return
     if any(p.queued is first for p in channel.replica.in_commit):
         _schedule(fleet, channel, 200)
+        return
+    if _stays_outside(channel, [first]):
+        return
+    if backup_protocol.blocks(channel.replica, first.logged.group.kind):
+        stop(fleet, channel, backup_protocol.ER_LOCK_WAIT_TIMEOUT)
         return
     if backup_locks.must_wait(channel.replica, first.logged.group.kind):
         _schedule(fleet, channel, backup_locks.WAIT_US)
@@ -208,10 +226,12 @@ def _apply_in_parallel(fleet: Fleet, channel: Channel, workers: int) -> None:
         and not item.is_applied
         and item not in busy
     ][:workers]
-    if waiting and is_out_of_order(channel):
-        _execute(fleet, channel, fleet.rng.choice(waiting))
-    elif waiting:
-        _execute(fleet, channel, waiting[0])
+    chosen = _choose(fleet, channel, waiting)
+    if chosen is not None:
+        if backup_protocol.blocks(replica, chosen.logged.group.kind):
+            stop(fleet, channel, backup_protocol.ER_LOCK_WAIT_TIMEOUT)
+            return
+        _execute(fleet, channel, chosen)
     last = channel.last_checkpoint
     if fleet.now - last >= _CHECKPOINT_US or (not waiting and not busy):
         channel.last_checkpoint = fleet.now
@@ -222,6 +242,20 @@ def _apply_in_parallel(fleet: Fleet, channel: Channel, workers: int) -> None:
     if any(isinstance(i, QueuedFraming) or i.is_complete for i in channel.pending):
         pace = fleet.rng.randrange(*fleet.apply_us) if len(waiting) > 1 else 2_000
         _schedule(fleet, channel, pace)
+
+
+def _choose(fleet: Fleet, channel: Channel, waiting: list[QueuedGroup]) -> QueuedGroup | None:
+    """What a worker executes next; nothing if its turn is that of a group outside the zone."""
+    if is_out_of_order(channel):
+        free = [queued for queued in waiting if not _stays_outside(channel, [queued])]
+        return fleet.rng.choice(free) if free else None
+    return None if not waiting or _stays_outside(channel, waiting) else waiting[0]
+
+
+def _stays_outside(channel: Channel, groups: list[QueuedGroup]) -> bool:
+    """Whether one of the groups waits in front of the closed critical zone."""
+    synchronization = channel.replica.backup_synchronization
+    return synchronization is not None and not synchronization.outside.isdisjoint(groups)
 
 
 def _execute(fleet: Fleet, channel: Channel, queued: QueuedGroup) -> bool:
@@ -288,7 +322,7 @@ def _schedule(fleet: Fleet, channel: Channel, delay: int) -> None:
     )
 
 
-def _administer(channel: Channel, action: str) -> None:
+def _administer(channel: Channel, action: str, **about: Any) -> None:
     channel.replica.journal.fact(
-        RecordType.CHANNEL, {"channel": channel.name, "action": action}, channel.name
+        RecordType.CHANNEL, {"channel": channel.name, "action": action, **about}, channel.name
     )

@@ -13,13 +13,14 @@ from producers.simulator import applier, binary_log, innodb
 from producers.simulator.clone import commit_order, gtid_persister, trx_sys
 from producers.simulator.log_position_lock import outer_locks
 from producers.simulator.model import GroupKind, LoggedGroup, Pending
-from producers.simulator.online_backup import critical_zone
+from producers.simulator.online_backup import backup_protocol, backup_synchronization
 from producers.simulator.replication_info import crash_points
 from producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Channel, Group, Instance, QueuedGroup
+    from producers.simulator.online_backup.backup_synchronization import Thread
 
 _SEMI_SYNC_US = (1_500, 6_000)
 """Least and most time for which a semi-sync source waits for the acknowledgement."""
@@ -47,7 +48,46 @@ def commit(
     Returns:
         Where it was logged; None if the instance does not log it.
     """
-    ticket = 0
+    if instance.backup_synchronization is None:
+        return _run(fleet, instance, group, channel, queued)
+    if group.kind is GroupKind.DDL:
+        # A backup blocks metadata operations, so they need no zone.
+        backup_protocol.tell_metadata_operation(instance, group)
+        return _run(fleet, instance, group, channel, queued)
+    if channel is None or queued is None:
+        backup_synchronization.begin(
+            fleet, instance, group, partial(_run_in_zone, fleet, instance, channel, queued)
+        )
+    else:
+        backup_synchronization.apply(
+            instance,
+            queued,
+            partial(_run_in_zone, fleet, instance, channel, queued),
+            partial(applier.wake, fleet, channel),
+        )
+    return None
+
+
+def _run_in_zone(
+    fleet: Fleet,
+    instance: Instance,
+    channel: Channel | None,
+    queued: QueuedGroup | None,
+    thread: Thread,
+) -> None:
+    _run(fleet, instance, thread.group, channel, queued, thread=thread)
+
+
+def _run(
+    fleet: Fleet,
+    instance: Instance,
+    group: Group,
+    channel: Channel | None,
+    queued: QueuedGroup | None,
+    *,
+    thread: Thread | None = None,
+) -> LoggedGroup | None:
+    """The critical sequence of a thread, up to the commit stage."""
     if channel is None:
         later = partial(_try_again, fleet, instance, group)
         if outer_locks.must_wait(instance, group.kind, later):
@@ -55,15 +95,9 @@ def commit(
         if commit_order.must_wait(instance, group):
             fleet.schedule(fleet.now + commit_order.WAIT_US, instance, _try_again, instance, group)
             return None
-        entered = critical_zone.enter(instance, group)
-        if entered is None:
-            fleet.schedule(fleet.now + critical_zone.WAIT_US, instance, _try_again, instance, group)
-            return None
-        ticket = entered
         assign_gtid(instance, group)
     changed = fleet.hooks.on_commit(fleet, instance, group)
     if changed is None:
-        critical_zone.drop(fleet, instance, ticket)
         return None
     group = changed
     if channel is not None:
@@ -77,12 +111,15 @@ def commit(
     )
     if not logs:
         _commit_without_log(fleet, instance, group, channel, queued)
-        critical_zone.drop(fleet, instance, ticket)
         return None
+    if thread is not None:
+        backup_synchronization.write_binlog(instance, thread)
     logged = binary_log.write_group(fleet, instance, group)
     fleet.wake_subscribers(instance)
-    pending = Pending(logged, instance.binlog.active, channel, queued, ticket)
+    pending = Pending(logged, instance.binlog.active, channel, queued, thread)
     instance.in_commit.append(pending)
+    if thread is not None:
+        thread.stay_inside()
     if channel is not None:
         crash_points.reach(channel, CrashPoint.BETWEEN_BINARY_LOG_AND_COMMIT, group)
     if fleet.scenario.profile == "wl9452":
@@ -149,13 +186,17 @@ def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
         innodb.write_redo(instance.innodb, 60)
         innodb.flush_redo(instance.innodb)
         trx_sys.note_commit(instance, pending)
-    _make_visible(instance, group)
+    thread = pending.thread
+    if thread is None or group.kind is not GroupKind.NON_TRANSACTIONAL:
+        _make_visible(instance, group)
     if fleet.hooks.on_committed(fleet, instance, pending.logged) and group.sid is not None:
         instance.executed.add(group.sid, group.gno)
         gtid_persister.note_commit(instance, group)
     if instance.donation is not None:
         instance.donation.committed(pending)
-    critical_zone.drop(fleet, instance, pending.ticket)
+    if thread is not None:
+        make_visible = partial(_make_visible, instance, group)
+        backup_synchronization.committed(fleet, instance, thread, make_visible)
     if pending.channel is not None and pending.queued is not None:
         applier.group_committed(fleet, pending.channel, pending.queued)
 

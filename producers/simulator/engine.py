@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from producers.simulator.model import (
     Instance,
     LoggedGroup,
 )
+from producers.simulator.online_backup import backup_protocol
 from producers.simulator.receiver import wake
 from producers.simulator.replication_info import rpl_info_factory
 from producers.simulator.replication_info.crash_points import InstanceCrashedError
@@ -207,6 +209,9 @@ class Fleet:
         **options: Any,
     ) -> LoggedGroup | None:
         """A client commits one transaction; ``options`` as of ``workload.make_group``."""
+        if instance.backup is not None and backup_protocol.blocks(instance, kind):
+            instance.backup.waiting.append(partial(self._write_later, instance, kind))
+            return None
         if backup_locks.must_wait(instance, kind):
             self.clock.schedule(
                 self.now + backup_locks.WAIT_US, instance, self._write_later, instance, kind

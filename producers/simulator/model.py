@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from producers.simulator.clone.recipient import Clone
     from producers.simulator.journal_writer import JournalWriter
     from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
-    from producers.simulator.online_backup.critical_zone import CommitZone
+    from producers.simulator.online_backup.backup_protocol import Backup
+    from producers.simulator.online_backup.backup_synchronization import (
+        BackupSynchronization,
+        Thread,
+    )
     from producers.simulator.online_backup.tables import TableData
     from producers.simulator.replication_info.crash_points import CrashPlan
     from producers.simulator.replication_info.master_info import MasterInfo
@@ -273,6 +277,8 @@ class Channel:
     is_connected: bool = False
     is_configured: bool = True
     io_errno: int = 0
+    sql_errno: int = 0
+    """Why the applier stopped; 0 while it runs and behind a STOP."""
     read: tuple[str, int] = ("", 4)
     flushed: tuple[str, int] = ("", 0)
     retrieved: GtidIntervals = field(default_factory=GtidIntervals)
@@ -322,8 +328,8 @@ class Pending:
     file: BinlogFile
     channel: Channel | None
     queued: QueuedGroup | None
-    ticket: int = 0
-    """Of the commit zone; 0 without one."""
+    thread: Thread | None = None
+    """Who executes the critical sequence, where the server has a critical zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,9 +389,12 @@ class Instance:
     """LOCK TABLES FOR BACKUP is held."""
     outer_locks: OuterLocks | None = None
     """What a backup holds around its collection."""
-    zone: CommitZone | None = None
     tables: TableData | None = None
     """Content of the tables, where a scenario asks for it."""
+    backup_synchronization: BackupSynchronization | None = None
+    """The critical zone, where a scenario asks for it."""
+    backup: Backup | None = None
+    """The backup that runs, on a server that has a critical zone."""
     persister: GtidPersister | None = None
     clone: Clone | None = None
     """The clone that this instance is the recipient of, while it runs."""

@@ -11,7 +11,6 @@ from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.clone import cloning, gtid_persister
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.model import Group, GroupKind, OutOfMemory
-from producers.simulator.online_backup import critical_zone, engine_locking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,15 +228,6 @@ def give_gno_back(fleet: Fleet) -> None:
     """A group gets its GNO and fails to be flushed while the next one is logged."""
     for source in _sources(fleet):
         _at(fleet, 0.5, source, _fail_flush, source)
-
-
-def close_zone(fleet: Fleet) -> None:
-    """Sources commit through a zone that is closed for validity points; engines are locked."""
-    for source in _sources(fleet):
-        critical_zone.install(source)
-        for share in (0.3, 0.6):
-            _at(fleet, share, source, critical_zone.close, source)
-        _at(fleet, 0.8, source, engine_locking.lock_engines, source, 1)
 
 
 def take_backup_locks(fleet: Fleet) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from producers.simulator import trap_acts
 from producers.simulator.log_position_lock.traps import TRAPS as LOG_POSITION_LOCK_TRAPS
+from producers.simulator.online_backup.traps import TRAPS as ONLINE_BACKUP_TRAPS
 from producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
@@ -279,13 +280,6 @@ _TRAPS = (
         trap_acts.upgrade,
     ),
     Trap(
-        "commit_zone",
-        "T37",
-        "groups that take no part are logged during the validity point of a closed zone",
-        {"writes_per_second": 20.0},
-        trap_acts.close_zone,
-    ),
-    Trap(
         "backup_locks",
         "T37",
         "commits go on under LOCK TABLES FOR BACKUP",
@@ -322,5 +316,7 @@ _TRAPS = (
     ),
 )
 
-CATALOGUE: dict[str, Trap] = {trap.name: trap for trap in (*_TRAPS, *LOG_POSITION_LOCK_TRAPS)}
+CATALOGUE: dict[str, Trap] = {
+    trap.name: trap for trap in (*_TRAPS, *LOG_POSITION_LOCK_TRAPS, *ONLINE_BACKUP_TRAPS)
+}
 """All traps by name."""

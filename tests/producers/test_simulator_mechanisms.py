@@ -1,4 +1,4 @@
-"""Commit zone, engine locks, backup locks, GTID persister and clone, as servers play them."""
+"""Backup locks, GTID persister and clone, as servers play them."""
 
 from coordinates.gtid import GtidSet
 from coordinates.journal import QueryVerb, RecordType, Stream
@@ -12,53 +12,6 @@ SEEDS = range(4)
 def journals(trap: str, seed: int) -> dict[str, list[Record]]:
     history = simulate(Scenario(seed=seed, traps=(trap,)))
     return {instance_id: records(block) for instance_id, block in history.journals.items()}
-
-
-def test_validity_points_are_taken_in_an_empty_closed_zone() -> None:
-    """Nobody enters a closed zone; each ticket is dropped once; the point waits for the last."""
-    points = outsiders = 0
-    for seed in SEEDS:
-        for journal in journals("commit_zone", seed).values():
-            is_open, inside = True, set()
-            at_point = False
-            for record in journal:
-                if record.stream is Stream.BINLOG and record.gtid and at_point:
-                    outsiders += 1
-                if not record.is_fact(RecordType.ZONE):
-                    continue
-                step, ticket = record.body["step"], record.body.get("ticket")
-                if step == "enter":
-                    assert is_open
-                    inside.add(ticket)
-                elif step == "drop":
-                    inside.remove(ticket)
-                elif step == "close":
-                    is_open = False
-                elif step == "validity_point":
-                    assert not is_open
-                    assert not inside
-                    at_point = True
-                    points += 1
-                elif step == "open":
-                    assert at_point
-                    is_open, at_point = True, False
-            assert is_open
-    assert points >= 4
-    assert outsiders > 0
-
-
-def test_engine_locks_give_up_in_time_and_pause() -> None:
-    """The first round times out after 2 s; the retry comes 10 s later and ends well."""
-    for instance_id, journal in journals("commit_zone", 1).items():
-        steps = [r for r in journal if r.is_fact(RecordType.ENGINE_LOCK)]
-        if not steps:
-            assert not instance_id.startswith("source")
-            continue
-        at = {(r.body["step"], r.body["round"]): r.ts for r in steps}
-        assert at["timeout", 1] - at["begin", 1] <= 2_010_000
-        assert at["unlock_all", 1] >= at["timeout", 1]
-        assert at["retry", 2] - at["unlock_all", 1] >= 10_000_000
-        assert at["done", 2] < at["unlock_all", 2]
 
 
 def test_table_lock_lets_innodb_commits_go_on_only() -> None:

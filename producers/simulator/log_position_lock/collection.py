@@ -237,7 +237,7 @@ def _replica_status_row(channel: Channel) -> dict[str, Any]:
         "Source_SSL_Key": connection["Ssl_key"],
         "Source_SSL_Verify_Server_Cert": "Yes" if connection["Ssl_verify_server_cert"] else "No",
         "Last_IO_Errno": channel.io_errno,
-        "Last_SQL_Errno": 0,
+        "Last_SQL_Errno": channel.sql_errno,
         "Source_Server_Id": channel.source.server_id,
         "Source_UUID": channel.source.server_uuid,
         "Retrieved_Gtid_Set": channel.retrieved.server_text(),

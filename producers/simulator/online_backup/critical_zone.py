@@ -1,91 +1,126 @@
-"""The commit zone of WL#3576: commits pass through it, a backup closes it for its validity point.
+"""A critical zone: threads are in it while they hold a ticket; it can be closed and run empty.
 
-A participant enters before it writes the binary log and drops its ticket behind the commit stage.
-The zone is closed, runs empty, the validity point is taken, the zone opens again. Groups of tables
-that are not backed up need no ticket and may be logged meanwhile.
+The general mechanism of WL#3576, "Critical Zone API"; what a zone is for is told elsewhere, and a
+server may have several. Nothing blocks here: who has to wait leaves a call, which is made when the
+wait is over. Misuse (opened twice, a ticket dropped twice) is a mistake of ours and asserted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-from coordinates.journal import RecordType
-from producers.simulator.online_backup.tables import table_of
+from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Group, Instance
-
-_VALIDITY_POINT_US = 150_000
-WAIT_US = 5_000
-"""After this time a group that found the zone closed tries again."""
+    from collections.abc import Callable, Hashable
+    from types import TracebackType
 
 
-@dataclass(slots=True)
-class CommitZone:
-    """The zone of one instance."""
+class CriticalZone:
+    """A zone (the document's Critical_zone).
 
-    is_open: bool = True
-    tickets: set[int] = field(default_factory=set)
-    last_ticket: int = 0
+    As with a read-write lock, whoever enters shares it and whoever closes it has it alone; yet
+    closing is apart from waiting, so that what goes on inside meanwhile can be seen.
+
+    Args:
+        tell: Called with the step (``close``, ``wait``, ``open``, ``enter``, ``drop``) and what
+            there is to say about it.
+
+    Attributes:
+        is_open: Whether threads may enter.
+        inside: The tickets that are held, by their numbers.
+    """
+
+    def __init__(self, tell: Callable[..., None]) -> None:
+        self._tell = tell
+        self._last_number = 0
+        self._waiting: dict[Hashable, Callable[[], None]] = {}
+        self._emptied: Callable[[], None] | None = None
+        self.is_open = True
+        self.inside: dict[int, Ticket] = {}
+
+    def close(self, **about: Any) -> None:
+        """Let nobody in any more; ``about`` is told with it."""
+        assert self.is_open, "the zone is closed already"
+        self.is_open = False
+        self._tell("close", **about)
+
+    def wait(self, emptied: Callable[[], None]) -> None:
+        """Call ``emptied`` when nobody is inside: at once, or when the last ticket is dropped."""
+        assert not self.is_open, "an open zone need not run empty"
+        self._tell("wait")
+        if self.inside:
+            self._emptied = emptied
+        else:
+            emptied()
+
+    def open(self) -> None:
+        """Let threads in again, those first that wait, in the order in which they came."""
+        assert not self.is_open, "the zone is open already"
+        self.is_open = True
+        self._emptied = None
+        self._tell("open")
+        waiting, self._waiting = self._waiting, {}
+        for go_on in waiting.values():
+            go_on()
+
+    def enter(self, thread: Hashable, go_on: Callable[[], None]) -> Ticket | None:
+        """Enter; None while the zone is closed: ``go_on`` is called when it opens, to try again."""
+        if not self.is_open:
+            self._waiting[thread] = go_on
+            return None
+        self._last_number += 1
+        ticket = Ticket(self, self._last_number)
+        self.inside[ticket.number] = ticket
+        self._tell("enter", ticket=ticket.number)
+        return ticket
+
+    def leave(self, number: int) -> None:
+        """What ``Ticket.drop`` does to the zone."""
+        del self.inside[number]
+        self._tell("drop", ticket=number)
+        if not self.inside and self._emptied is not None:
+            emptied, self._emptied = self._emptied, None
+            emptied()
 
 
-def install(instance: Instance) -> None:
-    """From now on client commits of the instance pass through the zone."""
-    instance.zone = CommitZone()
+@final
+class Ticket:
+    """Its holder is in the zone. The end of a ``with`` block is the document's destructor."""
 
+    __slots__ = ("_zone", "number")
 
-def enter(instance: Instance, group: Group) -> int | None:
-    """Hand out a ticket; 0 for a group that does not take part; None: the group must wait."""
-    zone = instance.zone
-    if zone is None:
-        return 0
-    table = table_of(group)
-    if table is None or not table.is_backed_up:
-        return 0
-    if not zone.is_open:
-        return None
-    zone.last_ticket += 1
-    zone.tickets.add(zone.last_ticket)
-    _tell(instance, "enter", ticket=zone.last_ticket)
-    return zone.last_ticket
+    def __init__(self, zone: CriticalZone, number: int) -> None:
+        self._zone: CriticalZone | None = zone
+        self.number = number
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it was neither dropped nor handed on."""
+        return self._zone is not None
 
-def drop(fleet: Fleet, instance: Instance, ticket: int) -> None:
-    """Take a ticket back; the last one of a closed zone lets the validity point be taken."""
-    zone = instance.zone
-    if zone is None or ticket not in zone.tickets:
-        return
-    zone.tickets.remove(ticket)
-    _tell(instance, "drop", ticket=ticket)
-    if not zone.is_open and not zone.tickets:
-        _take_validity_point(fleet, instance)
+    def drop(self) -> None:
+        """Leave the zone."""
+        zone = self._zone
+        assert zone is not None, f"ticket {self.number} is not held any more"
+        self._zone = None
+        zone.leave(self.number)
 
+    def hand_on(self) -> Ticket:
+        """Give the place inside to a new ticket, as returning a ticket does; this one is empty."""
+        zone = self._zone
+        assert zone is not None, f"ticket {self.number} is not held any more"
+        self._zone = None
+        ticket = Ticket(zone, self.number)
+        zone.inside[self.number] = ticket
+        return ticket
 
-def close(fleet: Fleet, instance: Instance) -> None:
-    """A backup begins to synchronise."""
-    zone = instance.zone
-    if zone is None or not instance.is_running or not zone.is_open:
-        return
-    zone.is_open = False
-    _tell(instance, "close")
-    _tell(instance, "wait")
-    if not zone.tickets:
-        _take_validity_point(fleet, instance)
+    def __enter__(self) -> Ticket:
+        return self
 
-
-def _take_validity_point(fleet: Fleet, instance: Instance) -> None:
-    _tell(instance, "validity_point")
-    fleet.clock.schedule(fleet.now + _VALIDITY_POINT_US, instance, _open, instance)
-
-
-def _open(instance: Instance) -> None:
-    zone = instance.zone
-    if zone is not None and instance.is_running and not zone.is_open:
-        zone.is_open = True
-        _tell(instance, "open")
-
-
-def _tell(instance: Instance, step: str, **fields: Any) -> None:
-    instance.journal.fact(RecordType.ZONE, {"step": step, **fields})
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.is_held:
+            self.drop()
