@@ -329,7 +329,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
     ),
     RecordType.GTID_PERSISTER: Shape(
         {
-            "step": one_of("commit", "write", "purge", "recover"),
+            "step": one_of("prepare", "commit", "write", "number", "purge", "recover"),
             "trx_no": _COUNT,
             "gtid": text,
             "gtids": text,

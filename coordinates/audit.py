@@ -374,6 +374,7 @@ class InstanceAudit(InstanceState):
     def _begin_data_lineage(self, reason: str) -> None:
         self.data_lineage += 1
         self.history.begin_data_lineage()
+        self.persistence.begin_data_lineage()
         self.binlog.begin_lineage(reason)
         self.persistence.begin_data_lineage()
         self.relays = {}
@@ -394,6 +395,7 @@ class InstanceAudit(InstanceState):
         self.collections.progress("The binary log was reset")
         self.history.begin_binlog_lineage()
         self.binlog.begin_lineage("reset")
+        self.persistence.reset()
 
     def _gtids_assigned(self, body: dict[str, Any], ts: int) -> None:
         try:

@@ -33,7 +33,10 @@ class GtidPersistence:
         if step == "commit" and isinstance(trx_no, int):
             self._committed(str(body.get("gtid")), trx_no)
         elif step == "write":
-            self._written(body, ts)
+            self._written(body)
+            self._moved(body, ts)
+        elif step == "number":
+            self._moved(body, ts)
         elif step == "purge" and isinstance(trx_no, int):
             self._judge_limit("purge limit", trx_no, ts)
         elif step == "recover":
@@ -47,7 +50,7 @@ class GtidPersistence:
         if len(self._pending) < PENDING_MAX:
             self._pending[gtid] = trx_no
 
-    def _written(self, body: Mapping[str, Any], ts: int) -> None:
+    def _written(self, body: Mapping[str, Any]) -> None:
         gtids = body.get("gtids") or ""
         try:
             written = GtidSet.parse(gtids if isinstance(gtids, str) else ",".join(gtids))
@@ -58,6 +61,9 @@ class GtidPersistence:
         self._pending = {
             gtid: trx_no for gtid, trx_no in self._pending.items() if gtid not in written
         }
+
+    def _moved(self, body: Mapping[str, Any], ts: int) -> None:
+        """The number in the TRX_SYS page, if the record tells it."""
         number = body.get("trx_num_gtid")
         if not isinstance(number, int):
             return
@@ -104,8 +110,12 @@ class GtidPersistence:
         """Lost records make the pending transactions unknown."""
         self._pending = {}
 
+    def reset(self) -> None:
+        """RESET empties the table, and no transaction of before belongs into it."""
+        self._pending = {}
+
     def begin_data_lineage(self) -> None:
-        """Another data directory has its own transaction numbers."""
+        """Clone, restore: another InnoDB, with numbers of its own."""
         self._pending = {}
         self._trx_num_gtid = 0
 

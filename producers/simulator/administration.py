@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from coordinates.binlog import MAGIC_LENGTH, format_log_file_name
 from coordinates.journal import RecordType
 from producers.simulator import applier, binary_log, commit, innodb, receiver, relay_log
-from producers.simulator.clone import gtid_persister
+from producers.simulator.clone import gtid_persistence, gtid_state
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.log_position_lock import outer_locks
 from producers.simulator.model import QueuedGroup
@@ -45,10 +45,11 @@ def purge_binary_logs(fleet: Fleet, instance: Instance) -> None:
 def reset_binary_logs(fleet: Fleet, instance: Instance) -> None:
     """RESET MASTER: a new lineage from file 000001, no GTID executed."""
     commit.finish_all(fleet, instance)
+    gtid_persistence.reset(fleet, instance)
     instance.commit_generation += 1
     instance.binlog.files = []
     instance.binlog.lineage += 1
-    for name in ("executed", "purged", "table", "table_only", "logged"):
+    for name in ("executed", "purged", "table", "table_only", "gtids_saved", "logged"):
         setattr(instance, name, GtidIntervals())
     instance.journal.fact(RecordType.BINLOG_RESET, {})
     binary_log.open_file(fleet, instance, 1, GtidIntervals())
@@ -213,6 +214,7 @@ def shut_down(fleet: Fleet, instance: Instance) -> None:
             if channel.relay_files:
                 relay_log.write_stop(fleet, channel)
             recovery.end_cleanly(channel)
+    gtid_persistence.wait_flush(instance)
     if instance.log_bin:
         binary_log.close_with_stop(fleet, instance)
     fleet.hooks.on_stop(fleet, instance, crashed=False)
@@ -240,8 +242,7 @@ def crash(fleet: Fleet, instance: Instance, *, torn: bool = True, power_cut: boo
         group = pending.logged.group
         if instance.tables is not None:
             instance.tables.change(group)
-        if group.sid is not None:
-            instance.executed.add(group.sid, group.gno)
+        gtid_persistence.recover_from_binary_log(instance, group)
         if pending.channel is not None and pending.queued is not None:
             applier.recover_position(pending.channel, pending.queued)
     fleet.hooks.on_stop(fleet, instance, crashed=True)
@@ -263,6 +264,7 @@ def die_at(fleet: Fleet, instance: Instance, *, power_cut: bool) -> None:
 
 def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
     instance.is_running = False
+    gtid_persistence.forget_memory(instance)
     instance.commit_generation += 1
     instance.tables_are_locked = False
     instance.outer_locks = None
@@ -296,22 +298,28 @@ def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
     if crashed and instance.log_bin:
         file, position = instance.binlog.position
         recovered = {"file": file, "position": position}
-    undo_gtids = gtid_persister.undo_gtids(instance)
+    undo_gtids = gtid_persistence.recover(fleet, instance)
+    if undo_gtids is None:  # it crashed again
+        start_later(fleet, instance, crashed=True)
+        return
     # After a start the server lists its channels in alphabetic order.
     instance.channels = dict(sorted(instance.channels.items()))
     repositories = recovery.read_back(instance)
     body = fleet.start_body(
         instance, crashed=crashed, recovered=recovered, repositories=repositories
     )
-    if undo_gtids:
+    if crashed:
         body["undo_gtids"] = undo_gtids.text()
+    gtid_state.init_gtid_sets(
+        instance,
+        binary_log.gtids_through(instance.binlog.active) if instance.log_bin else GtidIntervals(),
+    )
     fleet.hooks.on_recovered(fleet, instance, body)
     instance.is_running = True
     instance.rotation_is_due = False
     instance.journal.fact(RecordType.START, body)
-    gtid_persister.recover(instance, undo_gtids)
+    gtid_persistence.tell_recovery(instance, undo_gtids)
     if instance.log_bin:
-        instance.table.update(instance.executed)
         last = instance.binlog.active
         last.is_closed = True
         binary_log.open_file(fleet, instance, last.number + 1, binary_log.gtids_through(last))

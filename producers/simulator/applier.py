@@ -32,6 +32,8 @@ _REASONS = {
     GroupKind.XA_PREPARE: "xid",
     GroupKind.DDL: "statement",
     GroupKind.XA_COMMIT: "statement",
+    GroupKind.XA_ROLLBACK: "statement",
+    GroupKind.XA_ONE_PHASE: "xid",
 }
 _WITH_THE_TRANSACTION: Final = frozenset(
     (GroupKind.INNODB, GroupKind.COMPRESSED, GroupKind.MIXED, GroupKind.DDL)

@@ -17,6 +17,7 @@ from coordinates.binlog import (
     log_pos_field,
 )
 from coordinates.journal import QueryVerb, RecordType, Stream
+from producers.simulator.clone import gtid_state
 from producers.simulator.model import BinlogFile, FramingEvent, LoggedGroup
 
 if TYPE_CHECKING:
@@ -101,8 +102,7 @@ def rotate(fleet: Fleet, instance: Instance) -> None:
     write_rotate(fleet, instance, number)
     file.is_closed = True
     instance.rotation_is_due = False
-    # The GTIDs of the closed file go to mysql.gtid_executed now.
-    instance.table.update(instance.executed)
+    gtid_state.save_gtids_of_last_binlog_into_table(instance)
     open_file(fleet, instance, number, gtids_through(file))
     fleet.wake_subscribers(instance)
 
@@ -133,7 +133,7 @@ def close_with_stop(fleet: Fleet, instance: Instance) -> None:
     """A clean shutdown ends the active file with STOP."""
     _frame(fleet, instance, EventType.STOP, STOP_EVENT_LENGTH, 0)
     instance.binlog.active.is_closed = True
-    instance.table.update(instance.executed)
+    gtid_state.save_gtids_of_last_binlog_into_table(instance)
 
 
 def purge(fleet: Fleet, instance: Instance, to_number: int) -> None:

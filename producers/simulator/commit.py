@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from producers.simulator import applier, binary_log, innodb
-from producers.simulator.clone import commit_order, gtid_persister, trx_sys
+from producers.simulator.clone import commit_order, gtid_persistence, trx_sys
 from producers.simulator.log_position_lock import outer_locks
 from producers.simulator.model import GroupKind, LoggedGroup, Pending
 from producers.simulator.online_backup import backup_protocol, backup_synchronization
@@ -156,6 +156,8 @@ def finish_all(fleet: Fleet, instance: Instance) -> None:
 def _commit_stage(fleet: Fleet, instance: Instance, pending: Pending, generation: int) -> None:
     if generation != instance.commit_generation or pending not in instance.in_commit:
         return
+    if gtid_persistence.crashes_before_add(fleet, instance, pending.logged.group):
+        return
     is_ordered = (
         instance.variables["binlog_order_commits"]
         if pending.channel is None
@@ -189,9 +191,10 @@ def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
     thread = pending.thread
     if thread is None or group.kind is not GroupKind.NON_TRANSACTIONAL:
         _make_visible(instance, group)
-    if fleet.hooks.on_committed(fleet, instance, pending.logged) and group.sid is not None:
+    is_executed = fleet.hooks.on_committed(fleet, instance, pending.logged)
+    gtid_persistence.end_transaction(fleet, instance, group, with_gtid=is_executed)
+    if is_executed and group.sid is not None:
         instance.executed.add(group.sid, group.gno)
-        gtid_persister.note_commit(instance, group)
     if instance.donation is not None:
         instance.donation.committed(pending)
     if thread is not None:
@@ -210,10 +213,18 @@ def _commit_without_log(
 ) -> None:
     if group.redo_length:
         innodb.flush_redo(instance.innodb)
+    if gtid_persistence.crashes_before_add(fleet, instance, group):
+        if channel is not None and queued is not None:
+            applier.recover_position(channel, queued)
+        if instance.tables is not None:
+            instance.tables.change(group)
+        return
     _make_visible(instance, group)
+    is_persisted = gtid_persistence.end_transaction(fleet, instance, group)
     if group.sid is not None:
         instance.executed.add(group.sid, group.gno)
-        instance.table.add(group.sid, group.gno)
+        if not is_persisted:
+            instance.table.add(group.sid, group.gno)
         instance.table_only.add(group.sid, group.gno)
         instance.purged.add(group.sid, group.gno)
     if channel is not None and queued is not None:

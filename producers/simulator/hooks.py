@@ -12,6 +12,7 @@ from producers.simulator.journal_writer import JournalWriter
 
 if TYPE_CHECKING:
     from producers.simulator.clock import Clock
+    from producers.simulator.clone.undo_log import UndoLogHeader
     from producers.simulator.engine import Fleet
     from producers.simulator.gtid_intervals import GtidIntervals
     from producers.simulator.model import Channel, Group, Instance, LoggedGroup, QueuedGroup
@@ -84,6 +85,25 @@ class FaultHooks:
 
     def on_recovered(self, fleet: Fleet, instance: Instance, start: dict[str, Any]) -> None:
         """State after recovery and the body of the ``start`` record, before it is written."""
+
+    def on_undo_durable(self, fleet: Fleet, instance: Instance, header: UndoLogHeader) -> None:
+        """InnoDB has written the undo log header of a transaction's end; it may be changed."""
+
+    def on_flush_prepare(self, fleet: Fleet, instance: Instance) -> bool:
+        """Before the GTID of XA PREPARE goes from the undo header; False: nobody has saved it."""
+        return True
+
+    def on_log_reset(self, fleet: Fleet, instance: Instance) -> bool:
+        """RESET is about to let the persister write its GTIDs; False: it keeps them."""
+        return True
+
+    def on_undo_purge(self, fleet: Fleet, instance: Instance, limit: int) -> int:
+        """The transaction number below which purge removes undo logs."""
+        return limit
+
+    def on_recovery(self, fleet: Fleet, instance: Instance, trx_num_gtid: int) -> int:
+        """The transaction number from which on a start reads undo logs."""
+        return trx_num_gtid
 
     def on_purge(self, fleet: Fleet, instance: Instance, purged: GtidIntervals) -> bool:
         """Files were removed by PURGE, ``purged`` is to be gtid_purged; False: U stays."""

@@ -11,6 +11,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, format_log_file_name
+from producers.simulator.clone.gtid_persister import GtidPersister
+from producers.simulator.clone.rollback_segments import TrxSys
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.log_position_lock.latches import Latches
 from producers.simulator.log_position_lock.outer_locks import OuterLocks
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from producers.simulator.clone.clone_status import CloneStatus
     from producers.simulator.clone.donor import Donation
-    from producers.simulator.clone.gtid_persister import GtidPersister
+    from producers.simulator.clone.gtid_persistence import CrashPoint
     from producers.simulator.clone.recipient import Clone
     from producers.simulator.journal_writer import JournalWriter
     from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
@@ -60,6 +62,10 @@ class GroupKind(Enum):
     """GTID, XA START, rows, XA END, XA_PREPARE; its rows stay locked until XA_COMMIT."""
     XA_COMMIT = "xa_commit"
     """GTID and the statement XA COMMIT."""
+    XA_ROLLBACK = "xa_rollback"
+    """GTID and the statement XA ROLLBACK: of a prepared transaction it is logged as well."""
+    XA_ONE_PHASE = "xa_one_phase"
+    """XA COMMIT ... ONE PHASE: written as XA_PREPARE, and committed at once."""
     COMPRESSED = "compressed"
     """GTID and one TRANSACTION_PAYLOAD."""
     MIXED = "mixed"
@@ -80,7 +86,7 @@ class Group:
         kind: How it is written.
         body: Its events after the GTID event.
         redo_length: Bytes of redo its commit writes; 0 when InnoDB is not touched.
-        xa_of: The group that an XA_COMMIT ends.
+        xa_of: The group that an XA_COMMIT or XA_ROLLBACK ends.
     """
 
     sid: str | None
@@ -195,7 +201,8 @@ class Innodb:
     checkpoint: int
     trx_sys: tuple[str, int] = ("", 0)
     """Binary log coordinates last written into the TRX_SYS page."""
-    next_trx_no: int = 1
+    transactions: TrxSys = field(default_factory=TrxSys)
+    """Transaction numbers, rollback segments and their undo logs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -352,6 +359,7 @@ class Instance:
         purged: U, gtid_purged.
         table: Rows of mysql.gtid_executed.
         table_only: GTIDs of the table that no binary log ever held.
+        gtids_saved: GTIDs that the next rotation need not save into the table.
         logged: Every GTID in X or waiting for its commit stage: where AUTOMATIC looks for the next.
         in_commit: Groups between flush and commit stage, in log order.
         blocked_until: No engine act touches the instance before this moment.
@@ -370,6 +378,7 @@ class Instance:
     purged: GtidIntervals = field(default_factory=GtidIntervals)
     table: GtidIntervals = field(default_factory=GtidIntervals)
     table_only: GtidIntervals = field(default_factory=GtidIntervals)
+    gtids_saved: GtidIntervals = field(default_factory=GtidIntervals)
     logged: GtidIntervals = field(default_factory=GtidIntervals)
     in_commit: list[Pending] = field(default_factory=list)
     prepared_xa: list[Group] = field(default_factory=list)
@@ -395,7 +404,6 @@ class Instance:
     """The critical zone, where a scenario asks for it."""
     backup: Backup | None = None
     """The backup that runs, on a server that has a critical zone."""
-    persister: GtidPersister | None = None
     clone: Clone | None = None
     """The clone that this instance is the recipient of, while it runs."""
     clone_status: CloneStatus | None = None
@@ -404,6 +412,12 @@ class Instance:
     """The clone that this instance is the donor of, while it copies."""
     awaits_clone: bool = False
     """Whether an operator keeps it out of replication until a clone has succeeded."""
+    persister: GtidPersister = field(default_factory=GtidPersister)
+    """Memory of InnoDB's GTID persister."""
+    tells_gtid_persister: bool = False
+    """Whether the journal tells what the persister and purge do."""
+    crash_at: CrashPoint | None = None
+    """The step of GTID persistence before which the server will crash."""
     is_collecting: bool = False
     """Whether a collector reads here: it asks one instance one collection after the other."""
     out_of_memory: OutOfMemory | None = None

@@ -8,7 +8,7 @@ from coordinates.binlog import EventType
 from coordinates.journal import QueryVerb
 from producers.simulator import administration, commit, workload
 from producers.simulator.backup_safe_binlog import backup_locks
-from producers.simulator.clone import cloning, gtid_persister
+from producers.simulator.clone import cloning
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.model import Group, GroupKind, OutOfMemory
 
@@ -240,7 +240,7 @@ def take_backup_locks(fleet: Fleet) -> None:
 def persist_gtids(fleet: Fleet) -> None:
     """Every instance tells what its GTID persister does; a source crashes meanwhile."""
     for instance in fleet.instances.values():
-        gtid_persister.install(fleet, instance)
+        instance.tells_gtid_persister = True
     crash_source(fleet)
 
 

@@ -47,7 +47,7 @@ def make_group(
         commit_ts: When it does.
         rows_length: Bytes of each rows event; None: a usual length.
         rows_count: How many rows events there are.
-        xa_of: The prepared group that an XA_COMMIT ends.
+        xa_of: The prepared group that an XA_COMMIT or XA_ROLLBACK ends.
     """
     checksum = rng.getrandbits(32)
     shapes = _shapes(rng, kind, rows_length, rows_count)
@@ -94,7 +94,9 @@ def _shapes(
         return [(int(EventType.QUERY), int(QueryVerb.STATEMENT), rng.randrange(110, 300))]
     if kind is GroupKind.XA_COMMIT:
         return [(int(EventType.QUERY), int(QueryVerb.XA_COMMIT), 92)]
-    if kind is GroupKind.XA_PREPARE:
+    if kind is GroupKind.XA_ROLLBACK:
+        return [(int(EventType.QUERY), int(QueryVerb.XA_ROLLBACK), 94)]
+    if kind in (GroupKind.XA_PREPARE, GroupKind.XA_ONE_PHASE):
         return [
             (int(EventType.QUERY), int(QueryVerb.XA_START), 98),
             *_rows(rng, rows_length, rows_count),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coordinates.journal import RecordType
-from producers.simulator.clone import gtid_persister, trx_sys
+from producers.simulator.clone import gtid_persistence, trx_sys, undo_recovery
 from producers.simulator.clone.commit_order import CommitOrder
 from producers.simulator.model import Innodb
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from producers.simulator.clone.clone_status import CloneError
     from producers.simulator.engine import Fleet
     from producers.simulator.gtid_intervals import GtidIntervals
-    from producers.simulator.model import Group, Instance, Pending
+    from producers.simulator.model import Instance, Pending
 
 BLOCKED_US = 5_000
 """How long external XA waits at the end of a clone."""
@@ -34,16 +34,14 @@ class ClonedData:
     """The donor's data at the moment of the clone, as far as coordinates go.
 
     Attributes:
-        innodb: Redo log and TRX_SYS page.
+        innodb: Redo log, TRX_SYS page and undo logs, those of prepared XA transactions too.
         table: Rows of mysql.gtid_executed.
         undo: GTIDs that only undo log headers hold.
-        prepared_xa: Prepared external XA transactions.
     """
 
     innodb: Innodb
     table: GtidIntervals
     undo: GtidIntervals
-    prepared_xa: list[Group]
 
 
 @dataclass(slots=True, eq=False)
@@ -115,7 +113,7 @@ class Donation:
         if not self._reach("donor_blocked", blocks="xa"):
             return
         # A clone triggers the persister, so that recovery finds little in undo logs.
-        gtid_persister.write(self.donor)
+        gtid_persistence.wait_flush(self.donor)
         self.fleet.schedule(self.fleet.now + self.blocked_us, self.donor, self._fix)
 
     def _fix(self, _fleet: Fleet) -> None:
@@ -123,17 +121,16 @@ class Donation:
         donor = self.donor
         if not self.is_current:
             return
-        undo = gtid_persister.in_undo(donor)
+        undo = undo_recovery.scan_undo_logs(donor.innodb.transactions).gtids()
         # Groups that touch no InnoDB table have no undo log: save_gtids_of_last_binlog_into_table.
         donor.table.update(donor.executed.minus(undo))
         trx_sys.update_binlog_position(donor)
         page = donor.innodb
         data = ClonedData(
             Innodb(page.lsn, page.written, page.flushed, page.checkpoint, page.trx_sys,
-                   page.next_trx_no),
+                   page.transactions.copy()),
             donor.table.copy(),
             undo,
-            list(donor.prepared_xa),
         )  # fmt: skip
         file, position = page.trx_sys
         if not self._reach("position_read", binlog_file=file, binlog_position=position):

@@ -1,98 +1,84 @@
-"""InnoDB's GTID persister (WL#9211): GTIDs of transactions go from undo headers into the table.
+"""The GTID persister (WL#9211, class Clone_persist_gtid): GTIDs go from memory into the table.
 
-It writes every second or every so many transactions, then moves the oldest unpersisted number on.
-Purge of undo never passes that number, so after a crash the undo headers hold what the table lacks.
+Committed transactions add their GTIDs to the active list. The background thread switches lists,
+writes the one that was active, and only then moves the oldest unpersisted number on. What drives it
+through virtual time is ``gtid_persistence``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from coordinates.journal import RecordType
 from producers.simulator.gtid_intervals import GtidIntervals
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Group, Instance
+    from producers.simulator.clone.gtid_info import GtidDesc
+    from producers.simulator.clone.rollback_segments import TrxSys
 
-_PERIOD_US = 1_000_000
-_TRANSACTIONS_MAX = 1_024
+PERIOD_US = 1_000_000
+TRANSACTIONS_MAX = 1_024
+"""The thread writes each period or after so many transactions, whichever is earlier."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class GtidPersister:
-    """The persister of one instance."""
+    """The persister's memory; a crash loses it.
 
-    unpersisted: list[tuple[int, str, int]] = field(default_factory=list)
-    """Number of the transaction, sid and GNO, in order."""
+    Attributes:
+        active: GTIDs added since the last switch.
+        flushing: GTIDs that are being written; empty when no write is under way.
+        collected: The oldest number that was still active at the switch; 0 with no write under way.
+        oldest_trx_no: The copy that purge asks for: all GTIDs below it are in the table.
+        round: Rises with each switch and each end of a write.
+        wakes_at: When the thread will look again; 0 when nothing waits for it.
+    """
 
+    active: list[GtidDesc] = field(default_factory=list)
+    flushing: list[GtidDesc] = field(default_factory=list)
+    collected: int = 0
+    oldest_trx_no: int = 0
+    round: int = 0
+    wakes_at: int = 0
 
-def install(fleet: Fleet, instance: Instance) -> None:
-    """Let the journal of an instance tell what its persister does."""
-    instance.persister = GtidPersister()
-    fleet.schedule(fleet.now + _PERIOD_US, instance, _work, instance)
+    @property
+    def is_writing(self) -> bool:
+        """Whether lists were switched and the number has not followed yet."""
+        return self.collected > 0
 
+    def add(self, trx_sys: TrxSys, desc: GtidDesc) -> None:
+        """Add the GTID of a transaction whose undo log is durable (I-3)."""
+        assert trx_sys.mutex.is_held, "GTIDs are added under trx_sys_mutex"
+        self.active.append(desc)
 
-def note_commit(instance: Instance, group: Group) -> None:
-    """A transaction with a GTID committed in InnoDB: its undo header has the GTID."""
-    persister = instance.persister
-    if persister is None or group.sid is None or not group.redo_length:
-        return
-    number = instance.innodb.next_trx_no
-    instance.innodb.next_trx_no += 1
-    persister.unpersisted.append((number, group.sid, group.gno))
-    _tell(instance, "commit", trx_no=number, gtid=f"{group.sid}:{group.gno}")
-    if len(persister.unpersisted) >= _TRANSACTIONS_MAX:
-        write(instance)
+    def switch(self, trx_sys: TrxSys) -> None:
+        """Switch lists, and collect the oldest number whose GTID is not in the list yet."""
+        assert not self.is_writing, "the list before is not written yet"
+        with trx_sys.mutex:
+            self.flushing, self.active = self.active, self.flushing
+            self.collected = trx_sys.oldest_active()
+        self.round += 1
 
+    def flush_list(self) -> GtidIntervals:
+        """What the next write brings into the table."""
+        gtids = GtidIntervals()
+        for desc in self.flushing:
+            gtids.add(*desc.gtid())
+        return gtids
 
-def write(instance: Instance) -> None:
-    """Write what is buffered into mysql.gtid_executed; then undo may be purged up to there."""
-    persister = instance.persister
-    if persister is None or not persister.unpersisted:
-        return
-    written = _as_set(persister)
-    persister.unpersisted = []
-    instance.table.update(written)
-    oldest = instance.innodb.next_trx_no
-    _tell(instance, "write", gtids=written.text(), oldest_trx_no=oldest, trx_num_gtid=oldest)
-    _tell(instance, "purge", trx_no=oldest)
+    def update_oldest_trx_no(self, trx_sys: TrxSys) -> int:
+        """The list is in the table: move on the number in the TRX_SYS page, then the copy."""
+        trx_sys.trx_num_gtid = max(trx_sys.trx_num_gtid, self.collected)
+        self.oldest_trx_no = trx_sys.trx_num_gtid
+        self.flushing = []
+        self.collected = 0
+        self.round += 1
+        return self.oldest_trx_no
 
+    def get_oldest_trx_no(self) -> int:
+        """Oldest number whose GTID may not be in the table: purge stays below it (I-4)."""
+        return self.oldest_trx_no
 
-def in_undo(instance: Instance) -> GtidIntervals:
-    """GTIDs of committed transactions that only undo log headers hold."""
-    return GtidIntervals() if instance.persister is None else _as_set(instance.persister)
-
-
-def undo_gtids(instance: Instance) -> GtidIntervals:
-    """What a start finds in the undo headers; the table gets it before replication starts."""
-    found = in_undo(instance)
-    instance.table.update(found)
-    return found
-
-
-def recover(instance: Instance, found: GtidIntervals) -> None:
-    """Tell what the start found, and begin anew."""
-    if instance.persister is None:
-        return
-    instance.persister.unpersisted = []
-    _tell(instance, "recover", gtids=found.text())
-
-
-def _as_set(persister: GtidPersister) -> GtidIntervals:
-    gtids = GtidIntervals()
-    for _, sid, gno in persister.unpersisted:
-        gtids.add(sid, gno)
-    return gtids
-
-
-def _work(fleet: Fleet, instance: Instance) -> None:
-    if instance.is_running:
-        write(instance)
-    if fleet.now < fleet.load_ends_at + 2 * _PERIOD_US:
-        fleet.schedule(fleet.now + _PERIOD_US, instance, _work, instance)
-
-
-def _tell(instance: Instance, step: str, **fields: Any) -> None:
-    instance.journal.fact(RecordType.GTID_PERSISTER, {"step": step, **fields})
+    def holds(self, desc: GtidDesc) -> bool:
+        """Tell whether a GTID waits here to be written."""
+        return desc in self.active or desc in self.flushing

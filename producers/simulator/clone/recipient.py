@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinates.journal import RecordType
 from producers.simulator import administration, binary_log, innodb
-from producers.simulator.clone import gtid_persister
+from producers.simulator.clone import gtid_persistence
 from producers.simulator.clone.clone_status import (
     ER_CLONE_DISALLOWED,
     ER_CLONE_DONOR,
@@ -308,21 +308,21 @@ class Clone:
         recipient.rotation_is_due = False
         recipient.binlog.files = []
         recipient.binlog.lineage += 1
-        for name in ("executed", "purged", "table", "table_only", "logged"):
+        for name in ("executed", "purged", "table", "table_only", "gtids_saved", "logged"):
             setattr(recipient, name, executed.copy())
         recipient.table = data.table.copy()
-        recipient.prepared_xa = list(data.prepared_xa)
         recipient.innodb = data.innodb
         innodb.restart(recipient.innodb, fleet.rng, crashed=crashed)
+        gtid_persistence.forget_memory(recipient)
+        found = gtid_persistence.recover(fleet, recipient)
+        assert found is not None
         body = fleet.start_body(recipient, crashed=crashed)
         body["data_lineage"] = "cloned"
         body["repositories"] = []
-        if data.undo:
-            body["undo_gtids"] = data.undo.text()
-        recipient.table.update(data.undo)
+        body["undo_gtids"] = found.text()
         recipient.is_running = True
         recipient.journal.fact(RecordType.START, body)
-        gtid_persister.recover(recipient, data.undo)
+        gtid_persistence.tell_recovery(recipient, found)
         if recipient.log_bin:
             binary_log.open_file(fleet, recipient, 1, GtidIntervals())
 

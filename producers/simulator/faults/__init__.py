@@ -12,6 +12,7 @@ from producers.simulator.faults.channel_faults import CHANNEL_INJECTORS
 from producers.simulator.faults.clone import CLONE_INJECTORS
 from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from producers.simulator.faults.fleet_faults import FLEET_INJECTORS
+from producers.simulator.faults.gtid_persistence import GTID_PERSISTENCE_INJECTORS
 from producers.simulator.faults.injector import Injector
 from producers.simulator.faults.log_position_lock import (
     LOG_POSITION_LOCK_FAULTS,
@@ -53,6 +54,7 @@ INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     **PROTOCOL_INJECTORS,
     **CLONE_INJECTORS,
     **LOG_POSITION_LOCK_INJECTORS,
+    **GTID_PERSISTENCE_INJECTORS,
 }
 """How each fault is injected, by name."""
 

@@ -132,8 +132,8 @@ class SourceLosesCommits(Injector):
         for logged in file.entries[-self._GROUPS :]:
             assert isinstance(logged, LoggedGroup)
             assert logged.group.sid is not None
-            for gtids in (instance.executed, instance.logged, instance.table):
-                gtids.discard(logged.group.sid, logged.group.gno)
+            instance.table.discard(logged.group.sid, logged.group.gno)
+            instance.innodb.transactions.lose(logged.group.sid, logged.group.gno)
         del file.entries[-self._GROUPS :]
         file.end = file.entries[-1].end
         file.sequence_number -= self._GROUPS

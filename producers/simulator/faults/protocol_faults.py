@@ -1,4 +1,4 @@
-"""Faults F64 to F77: locks, freezing protocols, clone and the persistence of GTIDs."""
+"""Faults F64 to F76: locks, freezing protocols, clone, the table of GTIDs."""
 
 from __future__ import annotations
 
@@ -217,30 +217,6 @@ class GtidTableAhead(RowFault):
         return True
 
 
-class PurgeOvertakesPersister(_Protocol):
-    """F77: undo is purged beyond a transaction whose GTID is in no table yet."""
-
-    def play(self, fleet: Fleet, instance: Instance) -> None:
-        """Two transactions, the first persisted, both purged."""
-        newest = [logged for file in instance.binlog.files for logged in file.groups()][-2:]
-        first = instance.innodb.next_trx_no
-        for trx_no, logged in enumerate(newest, first):
-            gtid = f"{logged.group.sid}:{logged.group.gno}"
-            _step(instance, RecordType.GTID_PERSISTER, step="commit", trx_no=trx_no, gtid=gtid)
-        stored = f"{newest[0].group.sid}:{newest[0].group.gno}"
-        unpersisted = first + 1
-        _step(
-            instance,
-            RecordType.GTID_PERSISTER,
-            step="write",
-            gtids=stored,
-            oldest_trx_no=unpersisted,
-            trx_num_gtid=unpersisted,
-        )
-        _step(instance, RecordType.GTID_PERSISTER, step="purge", trx_no=unpersisted + 1)
-        instance.innodb.next_trx_no += len(newest)
-
-
 PROTOCOL_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     "lock_order_inverted": LockOrderInverted,
     "lock_leaked_on_error": LockLeaked,
@@ -252,5 +228,4 @@ PROTOCOL_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     "unlogged_nontrx_write_under_lock": UnloggedWriteUnderLock,
     "innodb_header_stale_under_lock": HeaderStaleUnderLock,
     "gtid_table_ahead": GtidTableAhead,
-    "purge_overtakes_persister": PurgeOvertakesPersister,
 }

@@ -1,0 +1,410 @@
+"""GTID persistence in InnoDB (WL#9211): undo log header, persister, purge, recovery, the table."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+import pytest
+
+from coordinates.gtid import GtidSet
+from coordinates.journal import RecordType
+from producers.simulator import administration, commit, workload
+from producers.simulator.clone import gtid_persistence, gtid_state, purge, undo_recovery
+from producers.simulator.clone.gtid_info import (
+    GTID_INFO_SIZE,
+    GTID_VERSION,
+    GTID_VERSION_TAGGED,
+    GtidDesc,
+    serialise,
+)
+from producers.simulator.clone.gtid_persistence import CrashPoint
+from producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX, GtidPersister
+from producers.simulator.clone.rollback_segments import TrxSys
+from producers.simulator.clone.session_gtid import SessionGtid, get_gtid_info
+from producers.simulator.clone.transaction_end import is_insert_only
+from producers.simulator.clone.undo_log import (
+    TRX_UNDO_FLAG_GTID,
+    TRX_UNDO_FLAG_XID,
+    TRX_UNDO_FLAGS,
+    TRX_UNDO_LOG_GTID_VERSION,
+    TRX_UNDO_LOG_HDR_SIZE,
+    TRX_UNDO_LOG_XA_HDR_SIZE,
+    UndoLogHeader,
+    UndoState,
+    trx_undo_gtid_read,
+    trx_undo_gtid_write,
+)
+from producers.simulator.engine import Fleet
+from producers.simulator.model import Group, GroupKind, Instance
+from producers.simulator.scenario import Scenario
+from tests.support.persistence_world import UUID, world
+from tests.support.simulated_journal import facts, records
+
+MINUTE = 60_000_000
+
+
+def fleet(**options: object) -> tuple[Fleet, Instance]:
+    """A fleet of one server, where nothing happens by itself."""
+    scenario = {"topology": "single", "acts": False, "writes_per_second": 1e-9, **options}
+    made = Fleet(Scenario(seed=3, **scenario))
+    server = made.instances["source-a"]
+    server.tells_gtid_persister = True
+    return made, server
+
+
+def steps(server: Instance) -> list[dict]:
+    return facts(records(server.journal.build()), RecordType.GTID_PERSISTER)
+
+
+def group(kind: GroupKind = GroupKind.INNODB, gno: int = 1, **options: object) -> Group:
+    made = workload.make_group(Random(gno), kind, 1, 0, **options)
+    made.sid, made.gno = UUID, gno
+    return made
+
+
+class TestUndoLogHeader:
+    """Format-1."""
+
+    def test_flags_version_and_64_bytes(self) -> None:
+        """The second bit of the flags, one byte of version, and the GTID fill 65 more bytes."""
+        header = UndoLogHeader()
+        trx_undo_gtid_write(header, serialise(UUID, 7))
+        assert header.content[TRX_UNDO_FLAGS] == TRX_UNDO_FLAG_GTID
+        assert header.content[TRX_UNDO_LOG_GTID_VERSION] == GTID_VERSION
+        assert TRX_UNDO_LOG_HDR_SIZE - TRX_UNDO_LOG_XA_HDR_SIZE == 1 + GTID_INFO_SIZE == 65
+        assert trx_undo_gtid_read(header) == serialise(UUID, 7)
+
+    @pytest.mark.parametrize("flags", [0, TRX_UNDO_FLAG_XID])
+    def test_an_old_database_has_no_gtid(self, flags: int) -> None:
+        """Where TRX_UNDO_XID_EXISTS was 0 or 1, no GTID is read, whatever follows."""
+        header = UndoLogHeader()
+        trx_undo_gtid_write(header, serialise(UUID, 7))
+        header.content[TRX_UNDO_FLAGS] = flags
+        assert trx_undo_gtid_read(header) is None
+
+    @pytest.mark.parametrize(
+        ("sid", "version"),
+        [(UUID, GTID_VERSION), (f"{UUID}:{'t' * 32}", GTID_VERSION_TAGGED)],
+    )
+    def test_every_gtid_fits(self, sid: str, version: int) -> None:
+        """The greatest GNO, and the longest tag, are read back from 64 bytes."""
+        desc = serialise(sid, 2**63 - 2)
+        assert (len(desc.info), desc.version) == (GTID_INFO_SIZE, version)
+        assert desc.gtid() == (sid, 2**63 - 2)
+
+    def test_another_version_is_refused(self) -> None:
+        """Bytes of a format that is not known are not guessed at."""
+        with pytest.raises(ValueError, match="got 9"):
+            GtidDesc(bytes(GTID_INFO_SIZE), 9).gtid()
+
+
+class TestSession:
+    """What THD tells InnoDB."""
+
+    @pytest.mark.parametrize(
+        "kind", [GroupKind.XA_PREPARE, GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK]
+    )
+    def test_a_pinned_gtid_outlives_the_binary_logs_part(self, kind: GroupKind) -> None:
+        """External XA: freed by the binary log, still there for the engine, gone after unpin."""
+        session = SessionGtid(group(kind))
+        assert session.is_external_xa()
+        session.pin_gtid()
+        session.free_owned_gtid()
+        assert get_gtid_info(session) == serialise(UUID, 1)
+        session.unpin_gtid()
+        assert get_gtid_info(session) is None
+
+    def test_without_a_pin_it_is_gone(self) -> None:
+        """That is why the pin exists."""
+        session = SessionGtid(group(GroupKind.XA_PREPARE))
+        session.free_owned_gtid()
+        assert get_gtid_info(session) is None
+
+    def test_one_phase_is_a_commit(self) -> None:
+        """XA COMMIT ... ONE PHASE leaves nothing prepared and needs no pin."""
+        session = SessionGtid(group(GroupKind.XA_ONE_PHASE))
+        assert session.is_one_phase_commit()
+        assert not session.is_external_xa()
+        made, server = fleet()
+        made.write(server, GroupKind.XA_ONE_PHASE)
+        made.run(made.now + MINUTE)
+        assert server.prepared_xa == server.innodb.transactions.prepared() == []
+        assert [step["step"] for step in steps(server)][:1] == ["commit"]
+
+
+class TestTransactionEnd:
+    """Key point 1."""
+
+    def test_an_insert_only_transaction_gets_an_update_undo_log_for_its_gtid(self) -> None:
+        """And without a GTID it gets none, as its insert undo is freed at its commit."""
+        inserts = next(g for g in (group(gno=n) for n in itertools.count(1)) if is_insert_only(g))
+        for has_gtid in (True, False):
+            made, server = fleet()
+            inserts.sid = UUID if has_gtid else None
+            gtid_persistence.end_transaction(made, server, inserts)
+            history = [h for s in server.innodb.transactions.segments for h in s.history]
+            assert [h.is_insert_only for h in history] == ([True] if has_gtid else [])
+
+    def test_gtid_and_number_are_written_together(self) -> None:
+        """The header in the history has the GTID and the number that the journal tells."""
+        made, server = fleet()
+        gtid_persistence.end_transaction(made, server, group())
+        (told,) = steps(server)
+        (header,) = (h for s in server.innodb.transactions.segments for h in s.history)
+        assert (header.trx_no, header.state) == (told["trx_no"], UndoState.TO_PURGE)
+        assert trx_undo_gtid_read(header) == serialise(UUID, 1)
+        assert told["gtid"] == f"{UUID}:1"
+
+    def test_adding_needs_the_mutex(self) -> None:
+        """Under trx_sys_mutex only, which nobody takes twice."""
+        trx_sys, persister = TrxSys(), GtidPersister()
+        with pytest.raises(AssertionError, match="trx_sys_mutex"):
+            persister.add(trx_sys, serialise(UUID, 1))
+        with trx_sys.mutex, pytest.raises(AssertionError, match="taken already"):
+            persister.switch(trx_sys)
+
+    @pytest.mark.parametrize("kind", [GroupKind.NON_TRANSACTIONAL, GroupKind.EMPTY])
+    def test_what_does_not_touch_innodb_passes_it_by(self, kind: GroupKind) -> None:
+        """InnoDB does not promise to persist such a GTID."""
+        made, server = fleet()
+        assert not gtid_persistence.end_transaction(made, server, group(kind))
+        assert steps(server) == []
+        assert gtid_persistence.end_transaction(made, server, group())
+
+
+class TestPersister:
+    """Key point 2."""
+
+    def test_it_writes_within_a_second(self) -> None:
+        """A lone commit is in the table at most a second later, and then the number moves."""
+        made, server = fleet()
+        made.write(server)
+        made.run(made.now + 1_100_000)
+        told = steps(server)
+        assert [step["step"] for step in told] == ["commit", "write", "number", "purge"][
+            : len(told)
+        ]
+        assert len(told) >= 3
+        assert server.table == server.executed
+
+    def test_it_writes_after_1024_transactions(self) -> None:
+        """A burst does not wait for the second."""
+        made, server = fleet(profile="wl9452", max_binlog_size=1 << 30)
+        started = made.now
+        for _ in range(TRANSACTIONS_MAX):
+            assert not server.table
+            made.write(server, GroupKind.COMPRESSED)
+        made.run(started + 10_000)
+        (write,) = (step for step in steps(server) if step["step"] == "write")
+        assert write["gtids"] == f"{server.server_uuid}:1-{TRANSACTIONS_MAX}"
+
+    def test_lists_are_switched(self) -> None:
+        """What is added during a write comes with the next one, and the number stays below it."""
+        start = world(GroupKind.INNODB, GroupKind.INNODB)
+        start.serialise(1)
+        start.write_undo(1)
+        start.add(1)
+        start.serialise(2)
+        start.switch()
+        start.write_undo(2)
+        start.add(2)
+        start.write()
+        start.number()
+        assert start.table.text() == f"{UUID}:1"
+        assert start.persister.get_oldest_trx_no() == start.ends[2].trx_no
+        assert [desc.gtid()[1] for desc in start.persister.active] == [2]
+
+    def test_a_clone_lets_it_write(self) -> None:
+        """When a clone ends, the donor's table has all that the donor has executed."""
+        made = Fleet(Scenario(seed=1, traps=("clone",), writes_per_second=20.0))
+        donor = made.instances["source-a"]
+        donor.tells_gtid_persister = True
+        made.run(made.load_ends_at)
+        journal = records(donor.journal.build())
+        at = next(
+            r.index
+            for r in journal
+            if r.is_fact(RecordType.CLONE) and r.body["step"] == "donor_released"
+        )
+        unsaved: set[str] = set()
+        for record in journal[:at]:
+            if record.is_fact(RecordType.GTID_PERSISTER):
+                if record.body["step"] == "commit":
+                    unsaved.add(record.body["gtid"])
+                elif record.body["step"] == "write":
+                    written = GtidSet.parse(record.body["gtids"])
+                    unsaved = {gtid for gtid in unsaved if gtid not in written}
+        assert not unsaved
+
+
+class TestPurge:
+    """Key point 3."""
+
+    def prepared(self) -> tuple[TrxSys, GtidPersister]:
+        start = world(*(GroupKind.INNODB,) * 6)
+        for gno in range(1, 7):
+            start.serialise(gno)
+            start.write_undo(gno)
+            start.add(gno)
+        return start.trx_sys, start.persister
+
+    def test_it_chooses_the_oldest_log_of_all_segments(self) -> None:
+        """In the order of numbers, whatever the segment."""
+        trx_sys, _ = self.prepared()
+        order = []
+        while (segment := purge.trx_purge_choose_next_log(trx_sys, 5)) is not None:
+            order.append(segment.history.popleft().trx_no)
+        assert order == [1, 2, 3, 4]
+
+    def test_it_waits_for_the_persister(self) -> None:
+        """Nothing goes before the number has moved, all goes afterwards."""
+        trx_sys, persister = self.prepared()
+        assert purge.purge(trx_sys, purge.oldest_read_view(trx_sys, persister)) == 0
+        persister.switch(trx_sys)
+        assert purge.purge(trx_sys, purge.oldest_read_view(trx_sys, persister)) == 0
+        persister.update_oldest_trx_no(trx_sys)
+        assert purge.purge(trx_sys, purge.oldest_read_view(trx_sys, persister)) == 6
+
+    def test_an_open_read_view_holds_it_back_as_well(self) -> None:
+        """The lower of both limits counts, and undo piles up."""
+        trx_sys, persister = self.prepared()
+        persister.switch(trx_sys)
+        persister.update_oldest_trx_no(trx_sys)
+        trx_sys.read_views.append(3)
+        assert purge.purge(trx_sys, purge.oldest_read_view(trx_sys, persister)) == 2
+        assert trx_sys.history_length() == 4
+
+    def test_it_runs_by_itself(self) -> None:
+        """On a server left alone all undo logs go, but those of prepared transactions."""
+        made, server = fleet()
+        for kind in (GroupKind.INNODB, GroupKind.XA_PREPARE, GroupKind.DDL):
+            made.write(server, kind)
+        made.run(made.now + MINUTE)
+        assert server.innodb.transactions.history_length() == 0
+        assert len(server.innodb.transactions.prepared()) == 1
+
+
+class TestRecovery:
+    """Key point 4."""
+
+    def test_it_skips_segments_and_stops_inside_one(self) -> None:
+        """Segments below the stored number are not looked at; the others are read from behind."""
+        start = world(*(GroupKind.INNODB,) * 12)
+        for gno in range(1, 13):
+            start.serialise(gno)
+            start.write_undo(gno)
+        greatest = [segment.max_trx_no for segment in start.trx_sys.segments]
+        assert greatest == [9, 10, 11, 12]
+        scan = undo_recovery.scan_undo_logs(start.trx_sys, 11)
+        assert (scan.segments_skipped, scan.headers_read) == (2, 4)
+        assert scan.gtids().text() == f"{UUID}:11-12"
+        everything = undo_recovery.scan_undo_logs(start.trx_sys, 0)
+        assert everything.gtids().text() == f"{UUID}:1-12"
+
+    def test_history_is_in_the_order_of_numbers(self) -> None:
+        """A log that would come out of order is refused."""
+        start = world(GroupKind.INNODB, GroupKind.INNODB, segments=1)
+        start.serialise(1)
+        start.serialise(2)
+        start.write_undo(2)
+        with pytest.raises(AssertionError, match="order"):
+            start.write_undo(1)
+
+    @pytest.mark.parametrize("point", CrashPoint)
+    @pytest.mark.parametrize("log_bin", [True, False])
+    def test_a_crash_at_any_step_loses_nothing(self, point: CrashPoint, log_bin: bool) -> None:
+        """F-7: the table has every committed and every prepared transaction after the start."""
+        made, server = fleet()
+        server.log_bin = server.variables["log_bin"] = log_bin
+        kinds = (GroupKind.INNODB, GroupKind.XA_PREPARE, GroupKind.DDL, GroupKind.NON_TRANSACTIONAL)
+        if not log_bin:
+            server.binlog.files = []
+        first = server.logged.next_free(server.automatic_sid)
+
+        def write(gno: int) -> None:
+            made_group = workload.make_group(made.rng, kinds[gno % 4], 1, made.now)
+            made_group.sid, made_group.gno = server.automatic_sid, first + gno
+            if server.is_running:
+                commit.commit(made, server, made_group)
+
+        for gno in range(24):
+            made.clock.schedule(made.now + 1 + gno * 100_000, server, write, gno)
+        made.run(made.now + 1_250_000)
+        server.crash_at = point
+        if point in (CrashPoint.RECOVERY_WRITE, CrashPoint.RECOVERY_NUMBER):
+            administration.crash(made, server)
+        made.run(made.now + MINUTE)
+        assert server.is_running
+        assert server.crash_at is None, "the server was to crash there"
+        committed = {step["gtid"] for step in steps(server) if "gtid" in step}
+        assert committed
+        for gtid in committed:
+            sid, _, gno = gtid.rpartition(":")
+            assert (sid, int(gno)) in server.table
+            assert (sid, int(gno)) in server.executed
+        prepared = server.innodb.transactions.prepared()
+        assert sorted(map(id, server.prepared_xa)) == sorted(map(id, prepared))
+
+
+class TestTable:
+    """Gtid_state and Gtid_table_persistor."""
+
+    def test_a_rotation_saves_what_innodb_does_not(self) -> None:
+        """Of a closed file nothing is missing, and what the persister wrote is not saved again."""
+        made, server = fleet(profile="wl9452")
+        made.write(server)
+        made.run(made.now + 2_000_000)
+        empty = made.write(server, GroupKind.EMPTY)
+        plain = made.write(server, GroupKind.NON_TRANSACTIONAL)
+        assert empty is not None
+        assert plain is not None
+        before = server.table.copy()
+        assert (empty.group.sid, empty.group.gno) not in before
+        saved = gtid_state.save_gtids_of_last_binlog_into_table(server)
+        assert saved.text() == f"{server.server_uuid}:2-3"
+        assert server.executed.is_subset(server.table)
+        made.flush_binary_logs(server)
+        assert server.binlog.active.previous_gtids.is_subset(server.table)
+
+    def test_a_start_takes_the_rest_from_the_binary_log(self) -> None:
+        """Empty and non-transactional groups of the last file are in the table after a crash."""
+        made, server = fleet(profile="wl9452")
+        for kind in (GroupKind.EMPTY, GroupKind.NON_TRANSACTIONAL, GroupKind.INNODB):
+            made.write(server, kind)
+        executed = server.executed.copy()
+        administration.crash(made, server)
+        made.run(made.now + MINUTE)
+        start = facts(records(server.journal.build()), RecordType.START)[-1]
+        assert start["undo_gtids"] == f"{server.server_uuid}:3"
+        assert executed.is_subset(server.executed)
+        assert executed.is_subset(server.table)
+
+    def test_reset_lets_the_persister_write_first(self) -> None:
+        """After RESET and a crash nothing of before is in the table, and nothing comes later."""
+        made, server = fleet(profile="wl9452")
+        for _ in range(5):
+            made.write(server)
+        administration.reset_binary_logs(made, server)
+        assert not server.table
+        made.run(made.now + 5_000_000)
+        assert not server.table
+        administration.crash(made, server, torn=False)
+        made.run(made.now + MINUTE)
+        assert not server.executed
+
+
+def test_xa_outlives_a_crash() -> None:
+    """A prepared transaction is prepared again after the start, and can be ended."""
+    for kind in (GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK):
+        made, server = fleet(profile="wl9452")
+        prepared = made.write(server, GroupKind.XA_PREPARE)
+        assert prepared is not None
+        administration.crash(made, server)
+        made.run(made.now + MINUTE)
+        assert server.prepared_xa == [prepared.group]
+        made.write(server, kind, xa_of=prepared.group)
+        administration.crash(made, server)
+        made.run(made.now + MINUTE)
+        assert server.prepared_xa == []
+        assert server.table.text() == f"{server.server_uuid}:1-2"
