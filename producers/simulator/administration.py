@@ -293,6 +293,10 @@ def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
     if instance.clone is not None:
         instance.clone.boot(crashed=crashed)
         return
+    if instance.restored_from is not None:
+        copy, instance.restored_from = instance.restored_from, None
+        copy.boot(fleet, instance)
+        return
     innodb.restart(instance.innodb, fleet.rng, crashed=crashed)
     recovered = None
     if crashed and instance.log_bin:

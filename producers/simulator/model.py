@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from producers.simulator.clone.recipient import Clone
     from producers.simulator.journal_writer import JournalWriter
     from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
+    from producers.simulator.log_position_lock.restore import LogCopy
     from producers.simulator.online_backup.backup_protocol import Backup
     from producers.simulator.online_backup.backup_synchronization import (
         BackupSynchronization,
@@ -396,6 +397,8 @@ class Instance:
     """``all``, ``no_select`` (1142), ``no_backup_admin`` (1227)."""
     tables_are_locked: bool = False
     """LOCK TABLES FOR BACKUP is held."""
+    restored_from: LogCopy | None = None
+    """What the next start finds instead of the server's own data."""
     outer_locks: OuterLocks | None = None
     """What a backup holds around its collection."""
     tables: TableData | None = None

@@ -47,7 +47,7 @@ def lose_power(instance: Instance) -> None:
         number, end = channel.relay_synced
         for file in channel.relay_files:
             if file.number == number and end < file.end:
-                _truncate(file, end)
+                truncate(file, end)
 
 
 def lose_connection(channel: Channel) -> None:
@@ -161,7 +161,8 @@ def _retrieved(channel: Channel) -> GtidIntervals:
     return gtids
 
 
-def _truncate(file: RelayFile, end: int) -> None:
+def truncate(file: RelayFile, end: int) -> None:
+    """A relay file ends earlier than it was written."""
     file.end = end
     file.event_ends = file.event_ends[: bisect_right(file.event_ends, end)]
     file.groups = [group for group in file.groups if group.end <= end]
