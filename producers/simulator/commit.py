@@ -46,8 +46,12 @@ def commit(
     """Commit a group of a client (no channel) or of an applier.
 
     Returns:
-        Where it was logged; None if the instance does not log it.
+        Where it was logged; None if the instance does not log it, or not yet.
     """
+    if channel is None and outer_locks.must_wait(
+        instance, group.kind, partial(_try_again, fleet, instance, group)
+    ):
+        return None
     if instance.backup_synchronization is None:
         return _run(fleet, instance, group, channel, queued)
     if group.kind is GroupKind.DDL:
@@ -89,9 +93,6 @@ def _run(
 ) -> LoggedGroup | None:
     """The critical sequence of a thread, up to the commit stage."""
     if channel is None:
-        later = partial(_try_again, fleet, instance, group)
-        if outer_locks.must_wait(instance, group.kind, later):
-            return None
         if commit_order.must_wait(instance, group):
             fleet.schedule(fleet.now + commit_order.WAIT_US, instance, _try_again, instance, group)
             return None
