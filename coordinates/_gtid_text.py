@@ -9,6 +9,7 @@ input costs time in its length and no more.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from coordinates._gno_bounds import GNO_END, Bounds, as_ints
 from coordinates.errors import GtidSetParseError
@@ -130,7 +131,13 @@ def read_sid(sid: str) -> str:
     Raises:
         GtidSetParseError: It is neither `uuid` nor `uuid:tag`.
     """
-    if _match_sid(require_text(sid, "a source identifier")) is None:
+    return _read_sid(require_text(sid, "a source identifier"))
+
+
+# A fleet has few of them, and every set names some.
+@lru_cache(maxsize=4096)
+def _read_sid(sid: str) -> str:
+    if _match_sid(sid) is None:
         raise GtidSetParseError(
             f"malformed source identifier {_quote(sid)}: expected UUID or UUID:TAG"
         )

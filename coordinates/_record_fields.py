@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from coordinates._field_checks import (
@@ -31,7 +32,7 @@ from coordinates._field_checks import (
     text,
 )
 from coordinates.errors import JournalError
-from coordinates.journal import RecordType
+from coordinates.journal import RecordType, parse_body
 
 if TYPE_CHECKING:
     from coordinates.journal import Block
@@ -348,24 +349,43 @@ KINDS_WITH_CHANNEL = frozenset(
 )
 
 
+_RECORD_TYPES = {int(record_type): record_type for record_type in RecordType}
+_FLAT_TEXT = 256
+
+
+def _read_body(record_type: RecordType, text: str, channel: str | None) -> dict[str, Any]:
+    body = parse_body(text)
+    if channel is not None:
+        body.setdefault("channel", channel)
+    if "\\u" in text and "\\ud" in text.lower():
+        json.dumps(body, ensure_ascii=False).encode()
+    return RECORD_SHAPES[record_type](body)
+
+
+# Steps of locks and stages are few texts, which each instance and each collection repeats.
+_read_flat_body = lru_cache(maxsize=2048)(_read_body)
+
+
 def read_fact(block: Block, index: int) -> dict[str, Any]:
     """The body of the fact at ``index``, with its channel, as JSON Lines would have it.
 
     Raises:
         JournalError: It is no JSON, or its fields do not fit its kind.
     """
-    try:
-        record_type = RecordType(int(block.columns["type"][index]))
-    except ValueError:
-        raise JournalError(f"unknown type {int(block.columns['type'][index])}") from None
-    try:
-        body = block.body(index)
+    code = int(block.columns["type"][index])
+    record_type = _RECORD_TYPES.get(code)
+    if record_type is None:
+        raise JournalError(f"unknown type {code}")
+    channel = None
+    if record_type in KINDS_WITH_CHANNEL:
         number = int(block.columns["channel"][index])
-        if record_type in KINDS_WITH_CHANNEL and 0 <= number < len(block.channels):
-            body.setdefault("channel", block.channels[number])
-        if "\\ud" in block.texts.get(index, "").lower():
-            json.dumps(body, ensure_ascii=False).encode()
-        return RECORD_SHAPES[record_type](body)
+        if 0 <= number < len(block.channels):
+            channel = block.channels[number]
+    text = block.texts.get(index, "{}")
+    try:
+        if len(text) <= _FLAT_TEXT and text.rfind("{") <= 0 and "[" not in text:
+            return dict(_read_flat_body(record_type, text, channel))
+        return _read_body(record_type, text, channel)
     except FieldError as error:
         found = f", found {repr(error.value)[:80]}" if error.shown else ""
         raise JournalError(f"key {error.path!r}: expected {error.expected}{found}") from None

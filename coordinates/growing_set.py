@@ -84,14 +84,17 @@ class GrowingGtidSet:
 
     def add_gnos(self, sid: str, gnos: npt.NDArray[np.int64]) -> None:
         """Add many GNOs of one sid; ascending runs are added as ranges."""
-        if not len(gnos):
+        count = len(gnos)
+        if count <= 4:
+            for gno in gnos.tolist():
+                self.add_range(sid, gno, gno + 1)
             return
         breaks = np.flatnonzero(np.diff(gnos) != 1) + 1
         if not len(breaks):
             self.add_range(sid, int(gnos[0]), int(gnos[-1]) + 1)
             return
         starts = gnos[np.concatenate(([0], breaks))].tolist()
-        ends = gnos[np.concatenate((breaks - 1, [len(gnos) - 1]))].tolist()
+        ends = gnos[np.concatenate((breaks - 1, [count - 1]))].tolist()
         for start, end in zip(starts, ends, strict=True):
             self.add_range(sid, start, end + 1)
 
@@ -103,9 +106,5 @@ class GrowingGtidSet:
     def freeze(self) -> GtidSet:
         """The present content as a value."""
         if self._frozen is None:
-            self._frozen = GtidSet(
-                (sid, bounds[i], bounds[i + 1] - 1)
-                for sid, bounds in self._bounds.items()
-                for i in range(0, len(bounds), 2)
-            )
+            self._frozen = GtidSet.from_bounds(self._bounds)
         return self._frozen

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
 
 import numpy as np
@@ -21,6 +22,11 @@ from coordinates.errors import CoordinateError, GtidSetParseError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+SHORT_TEXT = 1024
+"""Texts up to this length are worth remembering, longer ones fill the memory."""
+FEW_GROUPS = 16
+"""Up to so many GTIDs a set is built without numpy."""
 
 
 @final
@@ -65,9 +71,11 @@ class GtidSet:
     exceed what `len()` can return, so there is none.
     """
 
-    __slots__ = ("_bounds", "_hash")
+    __slots__ = ("_bounds", "_hash", "_text")
     _bounds: dict[str, Bounds]
     _hash: int | None
+    _text: str
+    """Only once it was asked for, and is short."""
 
     EMPTY: ClassVar[GtidSet]
 
@@ -103,7 +111,8 @@ class GtidSet:
             GtidSetParseError: The text breaks the grammar; the message has the place and the piece.
         """
         text = gtid_text.require_text(text, "a GTID set")
-        return cls._of(_from_flat(gtid_text.read_set(text, tags=tags)))
+        read = _parse_short if len(text) <= SHORT_TEXT else _parse
+        return read(text, tags=tags)
 
     @classmethod
     def parse_owned(cls, text: str, tags: bool = True) -> GtidSet:
@@ -116,12 +125,37 @@ class GtidSet:
         return cls._of(_from_flat(gtid_text.read_set(text, tags=tags)))
 
     def __str__(self) -> str:
-        return gtid_text.print_set(self._bounds)
+        try:
+            return self._text
+        except AttributeError:
+            text = gtid_text.print_set(self._bounds)
+            if len(text) <= SHORT_TEXT:
+                object.__setattr__(self, "_text", text)
+            return text
 
     def __repr__(self) -> str:
         return f"GtidSet.parse({str(self)!r})"
 
     # Construction from columns of numbers
+
+    @classmethod
+    def from_bounds(cls, bounds_by_sid: Mapping[str, Sequence[int]]) -> GtidSet:
+        """Build the set of boundaries `[start, end, start, end, …]`, ends exclusive.
+
+        Args:
+            bounds_by_sid: Each list strictly ascending and not empty, which is not looked at again.
+
+        Raises:
+            CoordinateError: A boundary is none of a GNO.
+        """
+        made: dict[str, Bounds] = {}
+        for sid in sorted(bounds_by_sid):
+            bounds = bounds_by_sid[sid]
+            if bounds[0] < GNO_MIN or bounds[-1] > GNO_END:
+                _require_gno(bounds[0])
+                _require_gno(bounds[-1] - 1)
+            made[gtid_text.read_sid(sid)] = gno_bounds.pack(bounds)
+        return cls._of(made)
 
     @classmethod
     def from_gnos(cls, sid: str, gnos: NDArray[np.int64]) -> GtidSet:
@@ -155,6 +189,11 @@ class GtidSet:
             raise CoordinateError(
                 f"sid indexes from {index.min()} to {index.max()}, expected 0 to {len(sids) - 1}"
             )
+        if len(gnos) <= FEW_GROUPS:
+            flat: dict[str, list[int]] = {}
+            for place, gno in zip(index.tolist(), gnos.tolist(), strict=True):
+                flat.setdefault(gtid_text.read_sid(sids[place]), []).extend((gno, gno + 1))
+            return cls._of(_from_flat(flat))
         order = np.lexsort((gnos, index))
         index, gnos = index[order], gnos[order]
         cuts = np.concatenate(([0], np.flatnonzero(index[1:] != index[:-1]) + 1, [len(index)]))
@@ -361,6 +400,14 @@ def is_canonical_server_text(text: str) -> bool:
     except GtidSetParseError:
         return False
     return text.replace("\n", "") == str(parsed)
+
+
+def _parse(text: str, *, tags: bool) -> GtidSet:
+    return GtidSet.from_bounds(_from_flat(gtid_text.read_set(text, tags=tags)))
+
+
+# A server prints the same set row after row, and one set stands in several of its accounts.
+_parse_short = lru_cache(maxsize=1024)(_parse)
 
 
 def _from_flat(flat: Mapping[str, list[int]]) -> dict[str, Bounds]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,20 +146,12 @@ class Block:
 
     def body(self, index: int) -> dict[str, Any]:
         """The JSON body of the SERVER record at ``index``."""
-        text = self.texts.get(index, "{}")
         try:
-            body = json.loads(text)
-        except ValueError as error:
+            return parse_body(self.texts.get(index, "{}"))
+        except JournalError as error:
             raise JournalError(
-                f"record {self.first_sequence + index} of instance {self.instance_id!r}: its body "
-                f"is no JSON ({error}): {text[:80]!r}"
+                f"record {self.first_sequence + index} of instance {self.instance_id!r}: {error}"
             ) from None
-        if not isinstance(body, dict):
-            raise JournalError(
-                f"record {self.first_sequence + index} of instance {self.instance_id!r}: expected "
-                f"a JSON object as body, got {text[:80]!r}"
-            )
-        return body
 
     def take(self, first: int, last: int) -> Block:
         """The records ``first`` to ``last`` (exclusive) as a block of their own."""
@@ -172,6 +165,21 @@ class Block:
             sids=self.sids,
             texts={i - first: text for i, text in self.texts.items() if first <= i < last},
         )
+
+
+def parse_body(text: str) -> dict[str, Any]:
+    """Read the body of a SERVER record.
+
+    Raises:
+        JournalError: The text is no JSON object.
+    """
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise JournalError(f"its body is no JSON ({error}): {text[:80]!r}") from None
+    if not isinstance(body, dict):
+        raise JournalError(f"expected a JSON object as body, got {text[:80]!r}")
+    return body
 
 
 class _Dictionary:
@@ -188,6 +196,7 @@ class _Dictionary:
         return self.index.setdefault(value, len(self.index))
 
 
+_encode_body = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _DEFAULTS = (0, 0, 0, 0, 0, *[ABSENT] * (len(COLUMNS) - 5))
 
 
@@ -276,14 +285,17 @@ class BlockBuilder:
         channel: str | None = None,
     ) -> None:
         """Add one fact about the server; ``body`` must be JSON."""
-        self._texts[len(self._rows)] = json.dumps(body, separators=(",", ":"), sort_keys=True)
+        self._texts[len(self._rows)] = _encode_body(body)
         row = (Stream.SERVER, record_type, 0, 0, ts, self._channels.add(channel))
         self._rows.append(row + _DEFAULTS[len(row) :])
 
     def build(self) -> Block:
         """The block of all records added since the last call; the builder starts anew behind it."""
         count = len(self._rows)
-        table = np.array(self._rows, dtype=np.int64).reshape(count, len(COLUMNS))
+        numbers = np.fromiter(
+            chain.from_iterable(self._rows), dtype=np.int64, count=count * len(COLUMNS)
+        )
+        table = numbers.reshape(count, len(COLUMNS))
         block = Block(
             instance_id=self.instance_id,
             epoch=self.epoch,
