@@ -202,14 +202,17 @@ class InstanceAudit(InstanceState):
     def _read(self, block: Block) -> None:
         streams = block.columns["stream"]
         events = EventColumns(block)
-        server_records = np.flatnonzero(streams == _SERVER)
+        places = np.flatnonzero(streams == _SERVER)
+        types = block.columns["type"][places].tolist()
+        times = block.columns["ts"][places].tolist()
         at = 0
-        for stop in [*server_records.tolist(), len(block)]:
-            if stop > at:
-                self._read_events(block, at, stop, events)
-            if stop < len(block):
-                self._read_server_record(block, stop)
-            at = stop + 1
+        for index, record_type, ts in zip(places.tolist(), types, times, strict=True):
+            if index > at:
+                self._read_events(block, at, index, events)
+            self._read_server_record(block, index, record_type, ts)
+            at = index + 1
+        if at < len(block):
+            self._read_events(block, at, len(block), events)
         self.ts = max(self.ts, int(block.columns["ts"][-1]))
 
     def _read_events(self, block: Block, first: int, last: int, events: EventColumns) -> None:
@@ -271,9 +274,7 @@ class InstanceAudit(InstanceState):
         at = f"{block.files[file] if file >= 0 else ''}:{int(block.columns['start'][index])}"
         self.backup_locks.coordinates_moved("the binary log grew", at)
 
-    def _read_server_record(self, block: Block, index: int) -> None:
-        ts = int(block.columns["ts"][index])
-        record_type = int(block.columns["type"][index])
+    def _read_server_record(self, block: Block, index: int, record_type: int, ts: int) -> None:
         if record_type == RecordType.GAP:
             # What was lost came before: rows that wait are not late by its time.
             self._settle_rows(force=True)

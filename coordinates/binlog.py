@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 
 from coordinates.errors import CoordinateError
 
@@ -123,6 +123,12 @@ def parse_log_file_name(file_name: str) -> tuple[str, int]:
     Raises:
         CoordinateError: The name has a directory, no base, or no number of at least six digits.
     """
+    if len(file_name) <= _SHORT_NAME:
+        return _split_short(file_name)
+    return _split(file_name)
+
+
+def _split(file_name: str) -> tuple[str, int]:
     match = _match_file_name(file_name)
     number = int(match["number"]) if match else 0
     # A wider number has no leading zero: one file has one name.
@@ -134,13 +140,18 @@ def parse_log_file_name(file_name: str) -> tuple[str, int]:
     return match["base"], number
 
 
+# A log has few files, and every row and fact names one of the newest.
+_SHORT_NAME = 128
+_split_short = lru_cache(maxsize=2048)(_split)
+
+
 def format_log_file_name(base_name: str, file_number: int) -> str:
     """Join base name and number as the server does.
 
     Raises:
         CoordinateError: The base name is empty or has a directory, or the number is below 1.
     """
-    if not base_name or any(character in base_name for character in "/\\\0"):
+    if not base_name or "/" in base_name or "\\" in base_name or "\0" in base_name:
         raise CoordinateError(
             f"expected a log base name without a directory, found {_quote(base_name)}"
         )

@@ -111,8 +111,15 @@ class GtidSet:
             GtidSetParseError: The text breaks the grammar; the message has the place and the piece.
         """
         text = gtid_text.require_text(text, "a GTID set")
-        read = _parse_short if len(text) <= SHORT_TEXT else _parse
-        return read(text, tags=tags)
+        if len(text) <= SHORT_TEXT:
+            return cls._parse_short(text, tags)
+        return cls._of(_from_flat(gtid_text.read_set(text, tags=tags)))
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def _parse_short(text: str, tags: bool) -> GtidSet:
+        # A server prints the same set row after row, and one set stands in several accounts.
+        return GtidSet._of(_from_flat(gtid_text.read_set(text, tags=tags)))
 
     @classmethod
     def parse_owned(cls, text: str, tags: bool = True) -> GtidSet:
@@ -400,14 +407,6 @@ def is_canonical_server_text(text: str) -> bool:
     except GtidSetParseError:
         return False
     return text.replace("\n", "") == str(parsed)
-
-
-def _parse(text: str, *, tags: bool) -> GtidSet:
-    return GtidSet.from_bounds(_from_flat(gtid_text.read_set(text, tags=tags)))
-
-
-# A server prints the same set row after row, and one set stands in several of its accounts.
-_parse_short = lru_cache(maxsize=1024)(_parse)
 
 
 def _from_flat(flat: Mapping[str, list[int]]) -> dict[str, Bounds]:

@@ -230,7 +230,7 @@ class BlockBuilder:
         stream: Stream,
         event_type: int,
         *,
-        file: str,
+        file: str | None,
         start: int,
         length: int,
         ts: int,
@@ -250,23 +250,24 @@ class BlockBuilder:
         text: str | None = None,
     ) -> None:
         """Add one event of a binary log or relay log (fields as in ``COLUMNS``)."""
+        rows, files, sids = self._rows, self._files.index, self._sids.index
         if text is not None:
-            self._texts[len(self._rows)] = text
-        self._rows.append(
+            self._texts[len(rows)] = text
+        rows.append(
             (
                 stream,
                 event_type,
                 flags,
                 query,
                 ts,
-                self._channels.add(channel),
-                self._files.add(file),
+                ABSENT if channel is None else self._channels.add(channel),
+                ABSENT if file is None else files.setdefault(file, len(files)),
                 start,
                 length,
                 log_pos,
                 server_id,
                 checksum,
-                self._sids.add(sid),
+                ABSENT if sid is None else sids.setdefault(sid, len(sids)),
                 gno,
                 last_committed,
                 sequence_number,

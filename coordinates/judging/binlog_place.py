@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from coordinates.judging.row import Row
 
 NO_JOURNAL = "no event of this log was seen"
+_IS_BOUNDARY = np.zeros(len(Mark), dtype=bool)
+_IS_BOUNDARY[[Mark.GROUP, Mark.HEADER, Mark.FILE]] = True
 
 
 def judge_position(row: Row) -> GtidSet | None:
@@ -130,7 +132,7 @@ def boundary_before(row: Row) -> tuple[str, int] | None:
     if position is None or position.base_name != binlog.base_name:
         return None
     rows = binlog.window.rows()
-    ends = rows[np.isin(rows[:, MARK], (Mark.GROUP, Mark.HEADER, Mark.FILE))]
+    ends = rows[_IS_BOUNDARY[rows[:, MARK]]]
     earlier = ends[
         (ends[:, FILE] < position.file_number)
         | ((ends[:, FILE] == position.file_number) & (ends[:, END] <= position.position))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Channel
 
+_LOOK_US = 200
+"""An applier that has to wait looks again so often."""
 _CHECKPOINT_US = 30_000
 """Period in which a coordinator moves its low-water mark."""
 _REASONS = {
@@ -118,6 +120,7 @@ def group_committed(fleet: Fleet, channel: Channel, queued: QueuedGroup) -> None
         persist_positions(fleet, channel, reason)
     crash_points.reach(channel, CrashPoint.BEHIND_POSITION, group)
     _pass_framing(fleet, channel)
+    _go_on(fleet, channel)
 
 
 def recover_position(channel: Channel, queued: QueuedGroup) -> None:
@@ -192,7 +195,8 @@ def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
     if isinstance(first, QueuedFraming) or not first.is_complete:
         return
     if any(p.queued is first for p in channel.replica.in_commit):
-        _schedule(fleet, channel, 200)
+        channel.apply_is_scheduled = True
+        channel.commit_awaited = (generation, fleet.now)
         return
     if _stays_outside(channel, [first]):
         return
@@ -203,9 +207,18 @@ def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
         _schedule(fleet, channel, backup_locks.WAIT_US)
         return
     if not _execute(fleet, channel, first):
-        _schedule(fleet, channel, 200)
+        _schedule(fleet, channel, _LOOK_US)
         return
     wake(fleet, channel)
+
+
+def _go_on(fleet: Fleet, channel: Channel) -> None:
+    """The group that the applier waits for is committed, as it sees when it looks again."""
+    awaited, channel.commit_awaited = channel.commit_awaited, None
+    if awaited is None or awaited[0] != channel.generation:
+        return
+    waited = fleet.now - awaited[1]
+    _schedule(fleet, channel, -waited % _LOOK_US if waited else _LOOK_US)
 
 
 def _is_held_back(fleet: Fleet, channel: Channel, generation: int) -> bool:

@@ -34,6 +34,7 @@ GTID_LENGTH_REPLICATED = 7
 """A GTID event with an original commit time of its own is longer by this."""
 _GTID_LENGTH_WITHOUT_LENGTH_FIELD = 76
 _UUID_LENGTH = 36
+_VERBS = tuple(QueryVerb)
 
 
 def format_description_length(instance: Instance) -> int:
@@ -227,7 +228,7 @@ def journal_group(instance: Instance, file: BinlogFile, logged: LoggedGroup, to:
             log_pos=log_pos_field(end),
             server_id=group.server_id,
             checksum=checksum,
-            query=QueryVerb(query),
+            query=_VERBS[query],
         )
 
 

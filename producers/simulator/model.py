@@ -318,6 +318,8 @@ class Channel:
     """Lineage of the source's binary log that the cursor belongs to."""
     receive_is_scheduled: bool = False
     apply_is_scheduled: bool = False
+    commit_awaited: tuple[int, int] | None = None
+    """Generation and time of an applier that waits for the commit stage of its group."""
     generation: int = 0
     """Raised by every act that makes scheduled work of the threads void."""
     ignore_server_ids: tuple[int, ...] = ()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Channel
 
+_VERBS = tuple(QueryVerb)
 SERVER_ID_NEVER_IGNORED = 0
 """The server id of ROTATE events that a receiver writes for positions without content."""
 
@@ -210,7 +211,7 @@ def write_group_events(channel: Channel, queued: QueuedGroup, up_to: int) -> Non
             log_pos=log_pos_field(offset + length - delta),
             server_id=group.server_id,
             checksum=checksum,
-            query=QueryVerb(query),
+            query=_VERBS[query],
         )
         offset += length
         relay_file.event_ends.append(offset)
