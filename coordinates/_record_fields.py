@@ -325,6 +325,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
             "error": anything,
             "message": text,
             "blocks": one_of("xa"),
+            "destination": text,
         },
         ("step",),
     ),

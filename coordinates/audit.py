@@ -189,6 +189,7 @@ class InstanceAudit(InstanceState):
         self.collections.interrupted()
         self._lose_backups(records_lost=True)
         self.clones.interrupted(records_lost=True)
+        self.clone_tables.forget()
         self.persistence.interrupted()
 
     def _lose_backups(self, *, records_lost: bool) -> None:
@@ -243,6 +244,8 @@ class InstanceAudit(InstanceState):
             if is_first:
                 self._binlog_grows(block, index)
                 is_first = False
+            if self.clones.blocks_xa:
+                self.clones.logged(block, index)
             self.binlog.read_event(block, index, events)
 
     def _read_many(self, block: Block, first: int, last: int, events: EventColumns) -> None:
@@ -250,6 +253,9 @@ class InstanceAudit(InstanceState):
         is_binlog = block.columns["stream"][first:last] == _BINLOG
         if is_binlog.any():
             indices = np.flatnonzero(is_binlog) + first
+            if self.clones.blocks_xa:
+                for index in indices.tolist():
+                    self.clones.logged(block, index)
             self._binlog_grows(block, int(indices[0]))
             self.binlog.read(block, indices, events)
         if not is_binlog.all():
@@ -318,6 +324,8 @@ class InstanceAudit(InstanceState):
         self.collections.interrupted()
         self._lose_backups(records_lost=False)
         self.clones.interrupted(records_lost=False)
+        self.clones.started(body.get("data_lineage"))
+        self.clone_tables.started(body.get("data_lineage"), ts)
         for relay in self.relays.values():
             relay.reconnected()
         self._expect_recovered(body, was_known)
@@ -430,6 +438,7 @@ class InstanceAudit(InstanceState):
             relay.reconnected()
         if action in ("start_receiver", "stop_receiver", *LINEAGE_ACTIONS):
             channel.receiver_stopped = action == "stop_receiver"
+        self.clones.channel_administered(name, str(action), ts)
         self.reporter.fact(FactKind.CHANNEL, {**body, "channel_lineage": relay.lineage})
 
     def _collection_stepped(self, body: dict[str, Any], ts: int) -> None:
@@ -444,6 +453,7 @@ class InstanceAudit(InstanceState):
 
     def _clone_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.clones.clone(body, ts)
+        self.clone_tables.step(body, ts)
         self.reporter.fact(FactKind.CLONE, dict(body))
 
     def _heartbeat(self, body: dict[str, Any], ts: int) -> None:
@@ -466,6 +476,7 @@ class InstanceAudit(InstanceState):
                 body, self.reporter.epoch, self.reporter.sequence, ts, self.server.knows_tags
             )
         )
+        self.clone_tables.row(body, ts)
         row = self.waiting[-1]
         if self.ts <= row.ts and not self.has_reached(row):
             self.reporter.note(

@@ -14,6 +14,7 @@ from coordinates.binlog_reader import BinlogReader
 from coordinates.history import History
 from coordinates.judging.backup_locks import BackupLockProtocol
 from coordinates.judging.clone_protocol import CloneProtocol
+from coordinates.judging.clone_tables import CloneTables
 from coordinates.judging.collection_protocol import CollectionProtocol
 from coordinates.judging.critical_zone import CriticalZoneProtocol
 from coordinates.judging.engine_locks import EngineLockProtocol
@@ -72,6 +73,7 @@ class InstanceState:
         engine_locks: The locks of engines at a validity point.
         backup_locks: LOCK TABLES FOR BACKUP, LOCK BINLOG FOR BACKUP.
         clones: Clones, as donor and as recipient.
+        clone_tables: What clone_status and clone_progress say of them.
         persistence: How GTIDs come into mysql.gtid_executed.
         waiting: Rows whose coordinates the journal has not reached.
         cuts: Of the rows judged in this step.
@@ -94,6 +96,7 @@ class InstanceState:
         self.engine_locks = EngineLockProtocol(self.reporter)
         self.backup_locks = BackupLockProtocol(self.reporter)
         self.clones = CloneProtocol(self.reporter)
+        self.clone_tables = CloneTables(self.reporter)
         self.persistence = GtidPersistence(self.reporter)
         self.waiting: list[WaitingRow] = []
         self.cuts: list[Cut] = []
@@ -178,6 +181,7 @@ class InstanceState:
                     **self.backup_locks.dump(),
                 },
                 "clones": self.clones.dump(),
+                "clone_tables": self.clone_tables.dump(),
                 "gtid_persistence": self.persistence.dump(),
                 "waiting": [row.dump() for row in self.waiting],
             },
@@ -208,6 +212,7 @@ class InstanceState:
         for protocol in (audit.zones, audit.engine_locks, audit.backup_locks):
             protocol.load(document["backups"])
         audit.clones.load(document["clones"])
+        audit.clone_tables.load(document.get("clone_tables", {}))
         # Before there was a part for it, it was in the clones' part.
         audit.persistence.load(document.get("gtid_persistence", document["clones"]))
         audit.waiting = [WaitingRow.load(row) for row in document["waiting"]]

@@ -273,6 +273,13 @@ class FactReader:
             self._compare_executed(member, channels, executed, sources, place)
         if body["clone_status"]:
             self._compare_clone(member, body["clone_status"], place)
+        elif replica.clone_end_ts is not None and replica.clone_end_ts < place.ts:
+            self._leave_clone_undecided(
+                member,
+                f"no status {replica.clone_ts}",
+                place,
+                "the journal tells of a clone, and clone_status was not read",
+            )
         self.origins.row(fact.instance_id, ledger.lineage, place)
 
     def _channel_told(self, member: Member, said: dict[str, Any]) -> ReplicaChannel:
@@ -350,21 +357,24 @@ class FactReader:
     def _compare_clone(self, member: Member, status: dict[str, Any], place: Place) -> None:
         replica = member.replica
         values = {str(key).lower(): value for key, value in status.items()}
-        if replica.clone_ts is None or str(values.get("state", "")).lower() != "completed":
+        state = str(values.get("state", "")).lower()
+        if state == "failed":
+            name = f"failed {values.get('begin_time')} {replica.clone_ts}"
+            reason = f"the clone failed with error {values.get('error_no')}: it has no coordinates"
+            self._leave_clone_undecided(member, name, place, reason)
+        if state != "completed":
+            return
+        if replica.clone_ts is None:
+            name = f"no clone {values.get('begin_time')} {values.get('binlog_file')}"
+            reason = "the journal does not tell of the clone that clone_status shows"
+            self._leave_clone_undecided(member, name, place, reason)
             return
         file, position = values.get("binlog_file"), values.get("binlog_position")
         executed = values.get("gtid_executed")
         name = f"{file}:{position} {replica.clone_ts}"
         if not replica.clone_peer or not file or not isinstance(position, int) or executed is None:
-            if name not in replica.judged_clones:
-                replica.judged_clones.add(name)
-                self._speaker.observe(
-                    member.ledger.instance_id,
-                    None,
-                    place,
-                    f"{KINDS['clone'].invariant.name} and {KINDS['resume'].invariant.name}: the"
-                    " donor or clone_status is not known",
-                )
+            reason = "the donor or clone_status is not known"
+            self._leave_clone_undecided(member, name, place, reason)
             return
         donor = f"i:{replica.clone_peer}"
         gtids, coordinates = GtidSet.parse(executed), (file, position)
@@ -380,6 +390,14 @@ class FactReader:
             row = CloneMade(place, replica.clone_ts, coordinates, gtids, first)
             sources = (donor,) if key == donor else (donor, key)
             self._enqueue("resume", member.ledger.instance_id, channel.name, sources, row)
+
+    def _leave_clone_undecided(self, member: Member, name: str, place: Place, reason: str) -> None:
+        """Nothing can be said of a clone's coordinates; it is told once."""
+        if name in member.replica.judged_clones:
+            return
+        member.replica.judged_clones.add(name)
+        rules = f"{KINDS['clone'].invariant.name} and {KINDS['resume'].invariant.name}"
+        self._speaker.observe(member.ledger.instance_id, None, place, f"{rules}: {reason}")
 
     def _hand_on_all(self, member: Member, place: Place) -> None:
         for channel in member.replica.channels.values():

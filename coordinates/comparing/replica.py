@@ -146,7 +146,8 @@ class Replica:
         gone: Names of channels removed by RESET REPLICA ALL.
         assigned: GTIDs that SET gtid_purged has given it.
         data_lineage: How many data directories it has had.
-        clone_peer, clone_ts: Donor and time of the last clone that the journal has told of.
+        clone_peer, clone_ts: Donor and begin of the last clone that the journal has told of.
+        clone_end_ts: When that clone was told to have completed, None before.
         place: Place of the last fact that does not depend on how the journal was cut.
     """
 
@@ -162,6 +163,7 @@ class Replica:
         self.data_lineage: int | None = None
         self.clone_peer: str | None = None
         self.clone_ts: int | None = None
+        self.clone_end_ts: int | None = None
         self.judged_clones: set[str] = set()
         self.place: Place | None = None
 
@@ -243,6 +245,10 @@ class Replica:
                 channel.first_queued = None
         if body.get("step") == "begin" or self.clone_ts is None:
             self.clone_ts = ts
+            self.clone_end_ts = None
+        step, is_refused = body.get("step"), body.get("error") is not None
+        if step == "recovered" or (step == "end" and not is_refused):
+            self.clone_end_ts = ts
 
     # State
 
@@ -271,6 +277,7 @@ class Replica:
             "data_lineage": self.data_lineage,
             "clone_peer": self.clone_peer,
             "clone_ts": self.clone_ts,
+            "clone_end_ts": self.clone_end_ts,
             "judged_clones": sorted(self.judged_clones),
             "place": self.place,
         }
@@ -300,6 +307,7 @@ class Replica:
         self.data_lineage = document["data_lineage"]
         self.clone_peer = document["clone_peer"]
         self.clone_ts = document["clone_ts"]
+        self.clone_end_ts = document.get("clone_end_ts")
         self.judged_clones = set(document["judged_clones"])
         place = document["place"]
         self.place = None if place is None else Place(*place)

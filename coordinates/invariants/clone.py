@@ -97,3 +97,122 @@ PURGE_WAITS_FOR_GTID_PERSIST = register(
         ),
     )
 )
+
+CLONE_STATUS_AGREES = register(
+    Invariant(
+        number=71,
+        name="clone_status_agrees",
+        tier=3,
+        scope="T",
+        severity=Severity.ERROR,
+        claim=(
+            "clone_status and clone_progress agree with each other and with the clone that the"
+            " journal tells of: Completed or Failed as it ended, an error number where it failed"
+            " and nowhere else, no stage in front of one that is not completed, and the"
+            " coordinates that recovery read from the TRX_SYS page and the GTID table."
+        ),
+        why=(
+            "The state is all that an administrator looks at before replication starts from the"
+            " coordinates beside it. A clone that failed has dropped the recipient's data and has"
+            " no coordinates; recovery alone knows those of a clone that completed."
+        ),
+        undecided_when=(
+            "clone_status was not read, its columns are not readable, the end of the clone was not"
+            " observed, or the clone ended while the row was read"
+        ),
+        sources=(
+            "WL#9211, US-1 step-3, F-1.2 and Clone PHY binary log position",
+            "MySQL manual: The clone_status Table; The clone_progress Table",
+        ),
+        remedy=(
+            "Look into the recipient's error log for how the clone ended. Do not start replication"
+            " from the coordinates; clone again if the clone failed."
+        ),
+    )
+)
+
+CLONE_COMMITS_ORDERED = register(
+    Invariant(
+        number=72,
+        name="clone_commits_ordered",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "Once a clone has forced the commit order and awaited what was prepared before, and"
+            " until it releases the order, the binary log coordinates in the donor's TRX_SYS page"
+            " never fall."
+        ),
+        why=(
+            "One position stands for the cloned data only if everything logged before it is"
+            " committed and nothing behind it. Each commit writes its own place into the page, so"
+            " a fall shows a group that committed behind a later one: at that moment the page"
+            " named data that were not there."
+        ),
+        undecided_when=(
+            "the donor's steps or its commits while the order was forced were not observed, or"
+            " binary logging is off"
+        ),
+        sources=("WL#9211, Clone PHY binary log position",),
+        remedy=(
+            "Treat the clone's position as wrong: clone again, and set binlog_order_commits=ON and"
+            " replica_preserve_commit_order=ON on the donor until the server is corrected."
+        ),
+    )
+)
+
+CLONE_BLOCKS_XA = register(
+    Invariant(
+        number=73,
+        name="clone_blocks_xa",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "While the end of a clone blocks external XA, the donor logs no XA PREPARE, XA COMMIT"
+            " or XA ROLLBACK."
+        ),
+        why=(
+            "The setting binlog_order_commits does not order XA statements: they are logged and"
+            " counted as executed before InnoDB has done them. A GTID saved in between would tell"
+            " the recipient of a transaction that its data do not have."
+        ),
+        undecided_when="the begin or end of the block was not observed",
+        sources=("WL#9211, Clone PHY binary log position",),
+        remedy=(
+            "Compare the XA transaction's rows on donor and recipient before the recipient is"
+            " used; clone again if they differ."
+        ),
+    )
+)
+
+FAILED_CLONE_NOT_RESUMED = register(
+    Invariant(
+        number=74,
+        name="failed_clone_not_resumed",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "After a clone that failed once it had begun to drop the recipient's data, replication"
+            " does not start there before another clone has completed or the data were restored."
+        ),
+        why=(
+            "DROP DATA comes first, and gtid_executed stays as it was until the restart. A replica"
+            " that goes on from there receives only what is new: all that it had executed before"
+            " is gone from its tables, and no set or position shows it."
+        ),
+        undecided_when=(
+            "the stages or the end of the clone were not observed, or it is not told that the"
+            " clone replaces the recipient's own data (DESTINATION LOCAL INSTANCE)"
+        ),
+        sources=(
+            "WL#9211, Failure Model Specification",
+            "MySQL manual: Cloning Remote Data",
+        ),
+        remedy=(
+            "Stop replication on the recipient at once, issue the clone again, and look into"
+            " clone_status before replication is started."
+        ),
+    )
+)

@@ -221,7 +221,7 @@ def upgrade(fleet: Fleet) -> None:
     """Replicas, then sources, restart with a newer version; then GTIDs get tags."""
     for share, instances in ((0.2, _replicas(fleet)), (0.5, _sources(fleet))):
         for instance in instances:
-            _at(fleet, share, instance, _upgrade, instance)
+            _at(fleet, share, instance, upgrade_now, instance)
 
 
 def give_gno_back(fleet: Fleet) -> None:
@@ -364,7 +364,8 @@ def _refuse(fleet: Fleet, instance: Instance, refusal: str) -> None:
         instance.privileges = refusal
 
 
-def _upgrade(fleet: Fleet, instance: Instance) -> None:
+def upgrade_now(fleet: Fleet, instance: Instance) -> None:
+    """Restart with a newer version."""
     administration.shut_down(fleet, instance)
     instance.version = _UPGRADED_VERSION
     if instance.writes:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from producers.simulator import trap_acts
+from producers.simulator.clone.traps import TRAPS as CLONE_TRAPS
 from producers.simulator.log_position_lock.traps import TRAPS as LOG_POSITION_LOCK_TRAPS
 from producers.simulator.online_backup.traps import TRAPS as ONLINE_BACKUP_TRAPS
 from producers.simulator.trap import Trap
@@ -317,6 +318,7 @@ _TRAPS = (
 )
 
 CATALOGUE: dict[str, Trap] = {
-    trap.name: trap for trap in (*_TRAPS, *LOG_POSITION_LOCK_TRAPS, *ONLINE_BACKUP_TRAPS)
+    trap.name: trap
+    for trap in (*_TRAPS, *LOG_POSITION_LOCK_TRAPS, *ONLINE_BACKUP_TRAPS, *CLONE_TRAPS)
 }
 """All traps by name."""

@@ -987,6 +987,46 @@ class TestClones:
         assert names(output) == []
         assert any("clone_coordinates_equal_donor" in o.text for o in output.observations)
 
+    def undecided(self, *facts: dict[str, object] | None, clone: bool = True) -> list[str]:
+        """What is told of a recipient whose rows have these values as clone_status."""
+        donor, recipient = fleet_of_two(groups=3)
+        if clone:
+            recipient.fact(kind=_kind("clone"), step="begin", role="recipient", peer="s")
+            recipient.fact(kind=_kind("clone"), step="end", role="recipient", peer="s")
+        for status in facts:
+            recipient.status(f"{A}:1-3", recipient.says(donor), clone_status=status)
+            recipient.time()
+        donor.status(f"{A}:1-3")
+        output = audit(donor, recipient)
+        assert names(output) == []
+        return [o.text for o in output.observations if "clone_resume_exact" in o.text]
+
+    def test_a_clone_whose_status_nobody_reads_is_undecided(self):
+        """A record without clone_status is told, once."""
+        told = self.undecided(None, None)
+        assert len(told) == 1
+        assert "clone_status was not read" in told[0]
+
+    def test_a_status_of_a_clone_that_nobody_told_of_is_undecided(self):
+        """And clone_status without a record."""
+        status = {"STATE": "Completed", "BINLOG_FILE": "s-bin.000001", "BINLOG_POSITION": 4}
+        told = self.undecided(status, status, clone=False)
+        assert len(told) == 1
+        assert "does not tell of the clone" in told[0]
+
+    def test_a_failed_clone_has_no_coordinates(self):
+        """Nothing is said for or against what stands beside the state Failed."""
+        status = {
+            "STATE": "Failed",
+            "ERROR_NO": 3862,
+            "BINLOG_FILE": "s-bin.000001",
+            "BINLOG_POSITION": 5,
+            "GTID_EXECUTED": f"{A}:1-99",
+        }
+        told = self.undecided(status, status)
+        assert len(told) == 1
+        assert "failed with error 3862" in told[0]
+
 
 def _kind(name: str):
     from coordinates.facts import FactKind

@@ -164,39 +164,7 @@ def trx_sys_coords_fresh_under_lock(breaks: bool) -> Journal:
     return journal
 
 
-# Clone and GTID persistence
-
-
-@case()
-def clone_protocol(breaks: bool) -> Journal:
-    journal = source()
-    journal.record("clone", step="begin", role="donor", peer="b")
-    journal.record("clone", step="donor_blocked", role="donor", peer="b")
-    journal.ts += 1_000_000 - 2_000 + (1_000 if breaks else 999)
-    journal.record("clone", step="donor_released", role="donor", peer="b")
-    journal.record("clone", step="end", role="donor", peer="b")
-    return journal
-
-
-@case()
-def clone_protocol__stages(breaks: bool) -> Journal:
-    journal = source()
-    journal.record("clone", step="begin", role="recipient", peer="b")
-    stages = ["DROP DATA", "FILE COPY", "PAGE COPY", "REDO COPY", "FILE SYNC"]
-    if breaks:
-        stages[1:3] = reversed(stages[1:3])
-    for stage in stages:
-        journal.record("clone", step="stage", role="recipient", peer="b", stage=stage)
-    return journal
-
-
-@case()
-def clone_protocol__version(breaks: bool) -> Journal:
-    journal = source()
-    journal.record("clone", step="begin", role="recipient", peer="b")
-    versions = {"donor_version": "8.0.31", "recipient_version": "8.0.32" if breaks else "8.0.31"}
-    journal.record("clone", step="version", role="recipient", peer="b", **versions)
-    return journal
+# GTID persistence
 
 
 @case()

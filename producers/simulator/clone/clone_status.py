@@ -30,6 +30,8 @@ ER_CLONE_DONOR_VERSION = 3864
 ER_CLONE_IN_PROGRESS = 3874
 ER_CLONE_DISALLOWED = 3875
 
+DESTINATION = "LOCAL INSTANCE"
+"""What a clone replaces that names no directory: the recipient's own data."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -105,7 +107,7 @@ class CloneStatus:
             "BEGIN_TIME": _timestamp(self.begin_ts),
             "END_TIME": _timestamp(self.end_ts),
             "SOURCE": self.source,
-            "DESTINATION": "LOCAL INSTANCE",
+            "DESTINATION": DESTINATION,
             "ERROR_NO": self.error.number,
             "ERROR_MESSAGE": self.error.message,
             "BINLOG_FILE": self.binlog_file,

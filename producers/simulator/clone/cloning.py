@@ -46,6 +46,8 @@ class Cloning:
         crashes: Crash points, each taken once over all attempts.
         blocked_us: How long the donor holds external XA back.
         step_4: Configures and starts replication when the clone has completed.
+        again_us: How long after a failure it is issued again.
+        data_dropped: Whether the recipient's own data are gone.
     """
 
     fleet: Fleet
@@ -54,6 +56,7 @@ class Cloning:
     crashes: list[CrashPoint]
     blocked_us: int
     step_4: Callable[[Fleet, Channel, Clone], None]
+    again_us: int
     data_dropped: bool = False
 
     def begin(self, _fleet: Fleet) -> None:
@@ -80,7 +83,7 @@ class Cloning:
             # Nothing was touched: it goes on as the replica that it was.
             self._later(_LOOK_US, self._give_up)
         else:
-            self._later(_AGAIN_US, self.begin)
+            self._later(self.again_us, self.begin)
 
     def _replicate(self, _fleet: Fleet, completed: Clone) -> None:
         recipient = self.channel.replica
@@ -112,6 +115,7 @@ def clone(
     crashes: tuple[CrashPoint, ...] = (),
     blocked_us: int = BLOCKED_US,
     step_4: Callable[[Fleet, Channel, Clone], None] = follow_donor,
+    again_us: int = _AGAIN_US,
 ) -> None:
     """Make the replica of ``channel`` a clone, and let it replicate from there.
 
@@ -122,9 +126,10 @@ def clone(
         crashes: Where crashes cut it off; it is issued again until it succeeds.
         blocked_us: How long external XA of the donor waits while the clone ends.
         step_4: Configures and starts replication when the clone has completed.
+        again_us: How long after a failure it is issued again.
     """
     source = channel.source if donor is None else donor
-    Cloning(fleet, channel, source, list(crashes), blocked_us, step_4).begin(fleet)
+    Cloning(fleet, channel, source, list(crashes), blocked_us, step_4, again_us).begin(fleet)
 
 
 def _is_ready(fleet: Fleet, instance: Instance) -> bool:

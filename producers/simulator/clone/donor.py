@@ -98,8 +98,7 @@ class Donation:
         """A group of the donor has passed its commit stage."""
         if not self.order.is_forced:
             return
-        group = pending.logged.group
-        if group.redo_length:
+        if pending.logged.group.redo_length and not self.order.unordered:
             file, position = self.donor.innodb.trx_sys
             self.tell("commit", binlog_file=file, binlog_position=position)
         if self.order.committed(pending):

@@ -15,6 +15,7 @@ from coordinates.journal import RecordType
 from producers.simulator import administration, binary_log, innodb
 from producers.simulator.clone import gtid_persistence
 from producers.simulator.clone.clone_status import (
+    DESTINATION,
     ER_CLONE_DISALLOWED,
     ER_CLONE_DONOR,
     ER_CLONE_DONOR_VERSION,
@@ -117,7 +118,7 @@ class Clone:
             return refused
         self.recipient.clone = self
         self.recipient.clone_status = self.status
-        self.tell("begin", peer=self.donor.instance_id)
+        self.tell("begin", peer=self.donor.instance_id, destination=DESTINATION)
         self._after(_HANDSHAKE_US, self._connect)
         return None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from producers.simulator.faults.catalogue import CATALOGUE
 from producers.simulator.faults.channel_faults import CHANNEL_INJECTORS
-from producers.simulator.faults.clone import CLONE_INJECTORS
+from producers.simulator.faults.clone import CLONE_FAULTS, CLONE_INJECTORS
 from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from producers.simulator.faults.fleet_faults import FLEET_INJECTORS
 from producers.simulator.faults.gtid_persistence import GTID_PERSISTENCE_INJECTORS
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 FAULTS: Final[Mapping[str, Fault]] = {
-    fault.name: fault for fault in (*CATALOGUE, *LOG_POSITION_LOCK_FAULTS)
+    fault.name: fault for fault in (*CATALOGUE, *LOG_POSITION_LOCK_FAULTS, *CLONE_FAULTS)
 }
 """Every fault that can be injected, by name, in the order of their numbers."""
 

@@ -1,0 +1,245 @@
+"""Cases of the invariants of clones that one instance shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.journals import UUID_A, Journal
+from tests.support.rule_cases import case, source
+
+
+@case()
+def clone_protocol(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("clone", step="begin", role="donor", peer="b")
+    journal.record("clone", step="donor_blocked", role="donor", peer="b")
+    journal.ts += 1_000_000 - 2_000 + (1_000 if breaks else 999)
+    journal.record("clone", step="donor_released", role="donor", peer="b")
+    journal.record("clone", step="end", role="donor", peer="b")
+    return journal
+
+
+@case()
+def clone_protocol__stages(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("clone", step="begin", role="recipient", peer="b")
+    stages = ["DROP DATA", "FILE COPY", "PAGE COPY", "REDO COPY", "FILE SYNC"]
+    if breaks:
+        stages[1:3] = reversed(stages[1:3])
+    for stage in stages:
+        journal.record("clone", step="stage", role="recipient", peer="b", stage=stage)
+    return journal
+
+
+@case()
+def clone_protocol__version(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("clone", step="begin", role="recipient", peer="b")
+    versions = {"donor_version": "8.0.31", "recipient_version": "8.0.32" if breaks else "8.0.31"}
+    journal.record("clone", step="version", role="recipient", peer="b", **versions)
+    return journal
+
+
+def _forced_order(journal: Journal) -> None:
+    journal.record("clone", step="begin", role="donor", peer="b")
+    journal.record("clone", step="order_forced", role="donor", peer="b")
+    journal.record("clone", step="prepared_awaited", role="donor", peer="b")
+
+
+def _page(journal: Journal, step: str, file: str, position: int) -> None:
+    place = {"binlog_file": file, "binlog_position": position}
+    journal.record("clone", step=step, role="donor", peer="b", **place)
+
+
+@case()
+def clone_commits_ordered(breaks: bool) -> Journal:
+    journal = source()
+    _forced_order(journal)
+    _page(journal, "commit", "binlog.000001", 900)
+    _page(journal, "position_read", "binlog.000001", 899 if breaks else 900)
+    return journal
+
+
+@case()
+def clone_commits_ordered__next_file(breaks: bool) -> Journal:
+    journal = source()
+    _forced_order(journal)
+    _page(journal, "commit", "binlog.000002" if breaks else "binlog.000001", 900)
+    _page(journal, "commit", "binlog.000001" if breaks else "binlog.000002", 197)
+    return journal
+
+
+@case()
+def clone_commits_ordered__prepared_before(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("clone", step="begin", role="donor", peer="b")
+    journal.record("clone", step="order_forced", role="donor", peer="b")
+    if breaks:
+        journal.record("clone", step="prepared_awaited", role="donor", peer="b")
+    _page(journal, "commit", "binlog.000001", 900)
+    _page(journal, "commit", "binlog.000001", 500)
+    return journal
+
+
+@case()
+def clone_commits_ordered__released(breaks: bool) -> Journal:
+    journal = source()
+    _forced_order(journal)
+    _page(journal, "commit", "binlog.000001", 900)
+    if not breaks:
+        journal.record("clone", step="order_released", role="donor", peer="b")
+        journal.record("clone", step="end", role="donor", peer="b")
+        _forced_order(journal)
+    _page(journal, "commit", "binlog.000001", 500)
+    return journal
+
+
+@case()
+def clone_blocks_xa(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("clone", step="begin", role="donor", peer="b")
+    if not breaks:
+        journal.groups(1, "xa_prepare")
+    journal.record("clone", step="donor_blocked", role="donor", peer="b", blocks="xa")
+    journal.groups(1)
+    if breaks:
+        journal.groups(1, "xa_prepare")
+    journal.record("clone", step="donor_released", role="donor", peer="b", blocks="xa")
+    journal.groups(1, "xa_prepare")
+    return journal
+
+
+def _recipient_copies(journal: Journal, *, destination: str = "LOCAL INSTANCE") -> None:
+    who = {"role": "recipient", "peer": "b"}
+    journal.record("clone", step="begin", destination=destination, **who)
+    for stage in ("DROP DATA", "FILE COPY"):
+        journal.record("clone", step="stage", stage=stage, **who)
+
+
+@case()
+def failed_clone_not_resumed(breaks: bool) -> Journal:
+    journal = source()
+    _recipient_copies(journal, destination="LOCAL INSTANCE" if breaks else "/backup/today")
+    journal.record("clone", step="end", role="recipient", error=3862)
+    journal.record("channel", channel="", action="start_applier")
+    return journal
+
+
+@case()
+def failed_clone_not_resumed__refused(breaks: bool) -> Journal:
+    journal = source()
+    who = {"role": "recipient", "peer": "b"}
+    journal.record("clone", step="begin", destination="LOCAL INSTANCE", **who)
+    if breaks:
+        journal.record("clone", step="stage", stage="DROP DATA", **who)
+    journal.record("clone", step="end", error=3864, **who)
+    journal.record("channel", channel="", action="start_receiver")
+    return journal
+
+
+@case()
+def failed_clone_not_resumed__crash(breaks: bool) -> Journal:
+    journal = source()
+    _recipient_copies(journal)
+    if not breaks:
+        for stage in ("PAGE COPY", "REDO COPY", "FILE SYNC", "RESTART"):
+            journal.record("clone", step="stage", stage=stage, role="recipient")
+    journal.start(crashed=True)
+    journal.record("channel", channel="", action="start_applier")
+    return journal
+
+
+def _tables(state: str, error: int = 0, *, position: int = 900, **stages: str) -> dict[str, Any]:
+    names = ("DROP DATA", "FILE COPY", "PAGE COPY", "REDO COPY", "FILE SYNC", "RESTART", "RECOVERY")
+    progress = [
+        {"STAGE": name, "STATE": stages.get(name.replace(" ", "_"), "Completed")} for name in names
+    ]
+    status = {
+        "STATE": state,
+        "ERROR_NO": error,
+        "BINLOG_FILE": "binlog.000009",
+        "BINLOG_POSITION": position,
+        "GTID_EXECUTED": f"{UUID_A}:1-3",
+    }
+    return {"clone_status": status, "clone_progress": progress}
+
+
+@case()
+def clone_status_agrees(breaks: bool) -> Journal:
+    journal = source()
+    _recipient_copies(journal)
+    journal.record("clone", step="end", role="recipient", error=3862)
+    state = "Completed" if breaks else "Failed"
+    journal.row(**_tables(state, 0 if breaks else 3862, RESTART="Not Started",
+                          RECOVERY="Not Started"))  # fmt: skip
+    return journal
+
+
+@case()
+def clone_status_agrees__error(breaks: bool) -> Journal:
+    journal = source()
+    _recipient_copies(journal)
+    journal.record("clone", step="end", role="recipient", error=3862)
+    journal.row(**_tables("Failed", 3863 if breaks else 3862))
+    return journal
+
+
+@case()
+def clone_status_agrees__no_error(breaks: bool) -> Journal:
+    journal = source()
+    journal.row(**_tables("Failed", 0 if breaks else 3862))
+    return journal
+
+
+@case()
+def clone_status_agrees__error_of_success(breaks: bool) -> Journal:
+    journal = source()
+    journal.row(**_tables("Completed", 3862 if breaks else 0))
+    return journal
+
+
+@case()
+def clone_status_agrees__stages(breaks: bool) -> Journal:
+    later = "Completed" if breaks else "Not Started"
+    stages = {"FILE_COPY": "In Progress", "RESTART": "Not Started", "RECOVERY": "Not Started"}
+    journal = source()
+    _recipient_copies(journal)
+    progress = _tables(
+        "In Progress", PAGE_COPY=later, REDO_COPY="Not Started", FILE_SYNC="Not Started", **stages
+    )
+    journal.row(**progress)
+    return journal
+
+
+@case()
+def clone_status_agrees__stage_of_success(breaks: bool) -> Journal:
+    stages = {"RESTART": "Not Started", "RECOVERY": "Not Started"}
+    if breaks:
+        stages["FILE_SYNC"] = "Failed"
+    journal = source()
+    journal.row(**_tables("Completed", **stages))
+    return journal
+
+
+@case()
+def clone_status_agrees__position(breaks: bool) -> Journal:
+    journal = source()
+    _recipient_copies(journal)
+    place = {"binlog_file": "binlog.000009", "binlog_position": 900}
+    gtids = {"gtid_executed": f"{UUID_A}:1-3"}
+    journal.record("clone", step="recovered", role="recipient", **place, **gtids)
+    journal.record("clone", step="end", role="recipient")
+    journal.row(**_tables("Completed", position=901 if breaks else 900))
+    return journal
+
+
+@case()
+def clone_status_agrees__set(breaks: bool) -> Journal:
+    journal = source()
+    _recipient_copies(journal)
+    place = {"binlog_file": "binlog.000009", "binlog_position": 900}
+    gtids = {"gtid_executed": f"{UUID_A}:{'1-4' if breaks else '1:2-3'}"}
+    journal.record("clone", step="recovered", role="recipient", **place, **gtids)
+    journal.record("clone", step="end", role="recipient")
+    journal.row(**_tables("Completed"))
+    return journal
