@@ -190,6 +190,35 @@ _ZONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     },
 }
 
+_REPLICA_POSITIONS = list_of(
+    Shape(
+        {
+            "channel": channel_name,
+            "exec_source_log_file": text,
+            "exec_source_log_pos": _POSITION,
+        },
+        ("channel",),
+    )
+)
+
+_SUMMARY: dict[str, Check] = {
+    "binlog_file": log_file,
+    "binlog_position": _POSITION,
+    "gtid_executed": text,
+    "channels": _REPLICA_POSITIONS,
+    "session": identifier,
+    "coordinates_from": one_of("innodb_header", "source_status"),
+    "lsn": _COUNT,
+    "binlog_copy": Shape({"file": log_file, "position": _POSITION}, ("file", "position")),
+}
+"""What an image says of itself."""
+
+_BACKUP_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    "begin": ({"backup_id": name, "session": identifier}, ("backup_id",)),
+    "image": ({"backup_id": name, **_SUMMARY}, ("backup_id",)),
+    "end": ({"backup_id": name, "session": identifier, "error": text}, ("backup_id",)),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class _Cases:
@@ -340,6 +369,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
         },
         ("step",),
     ),
+    RecordType.BACKUP: _cases("step", {}, _BACKUP_STEPS),
     RecordType.HEARTBEAT: Shape({}),
     RecordType.GAP: Shape({}),
 }

@@ -23,6 +23,7 @@ from coordinates.invariants.replication_info import (
     INFO_REPOSITORY_UNAMBIGUOUS,
 )
 from coordinates.journal import RecordType, Stream
+from coordinates.judging.backup_coordinates import judge_backup
 from coordinates.judging.status import judge_answer
 from coordinates.log_events import EventColumns
 from coordinates.verdict import ObservationCode
@@ -79,6 +80,7 @@ class InstanceAudit(InstanceState):
             RecordType.HEARTBEAT: self._heartbeat,
             RecordType.GAP: self._gap,
             RecordType.STATEMENT: self.backup_locks.statement,
+            RecordType.BACKUP: self._backed_up,
         }
 
     # The step
@@ -218,6 +220,8 @@ class InstanceAudit(InstanceState):
 
     def _read_events(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         before = len(self.reporter.findings)
+        if self.backup_locks.is_held:
+            self._read_under_locks(block, first, last)
         # A waiting row is judged right behind the event that reaches it, so one by one.
         while self.waiting and first < last:
             self._read_few(block, first, first + 1, events)
@@ -266,19 +270,21 @@ class InstanceAudit(InstanceState):
 
     def _binlog_grows(self, block: Block, index: int) -> None:
         """Judge what forbids that; the first event of several is at ``index``."""
-        is_frozen = self.backup_locks.freezes_coordinates or self.backup_locks.freezes_tables
-        if not (is_frozen or self.collections.is_open):
-            return
-        self.reporter.look_at(
-            block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
-        )
         if self.collections.is_open:
+            self.reporter.look_at(
+                block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
+            )
             self.collections.progress("A binary log event was written")
-        if not is_frozen:
-            return
-        file = int(block.columns["file"][index])
-        at = f"{block.files[file] if file >= 0 else ''}:{int(block.columns['start'][index])}"
-        self.backup_locks.coordinates_moved("the binary log grew", at)
+
+    def _read_under_locks(self, block: Block, first: int, last: int) -> None:
+        """Judge events that are written while a backup holds its locks."""
+        streams = block.columns["stream"][first:last].tolist()
+        channels = block.columns["channel"][first:last].tolist()
+        for index, stream, channel in zip(range(first, last), streams, channels, strict=True):
+            if stream == _BINLOG:
+                self.backup_locks.logged(block, index)
+            else:
+                self.backup_locks.received(block, index, _channel_name(block, channel))
 
     def _read_server_record(self, block: Block, index: int, record_type: int, ts: int) -> None:
         if record_type == RecordType.GAP:
@@ -447,9 +453,19 @@ class InstanceAudit(InstanceState):
     def _info_written(self, body: dict[str, Any], ts: int) -> None:
         if body.get("table") == "slave_master_info":
             self.collections.progress("The receiver flushed its positions")
+        self.backup_locks.info_written(body, ts)
 
     def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
-        self.backup_locks.step(body, self.end_of_binlog())
+        self.backup_locks.step(body, ts, self.end_of_binlog(), self.history)
+
+    def _backed_up(self, body: dict[str, Any], ts: int) -> None:
+        """An image made with backup locks says where its coordinates are from."""
+        if body["step"] == "image" and "coordinates_from" in body:
+            judge_backup(body, self)
+        elif body["step"] == "end":
+            self.backup_locks.backup_ended(
+                str(body.get("session", "")), body["backup_id"], failed="error" in body
+            )
 
     def _clone_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.clones.clone(body, ts)

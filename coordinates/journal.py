@@ -59,6 +59,7 @@ class RecordType(IntEnum):
     HEARTBEAT = 16
     GAP = 17
     STATEMENT = 18
+    BACKUP = 19
 
 
 class QueryVerb(IntEnum):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinates.binlog import MAGIC_LENGTH, format_log_file_name
 from coordinates.journal import RecordType
 from producers.simulator import applier, binary_log, commit, innodb, receiver, relay_log
+from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.clone import gtid_persistence, gtid_state
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.log_position_lock import outer_locks
@@ -32,6 +34,8 @@ def flush_binary_logs(fleet: Fleet, instance: Instance) -> None:
     """FLUSH NO_WRITE_TO_BINLOG BINARY LOGS."""
     if not instance.is_running or not instance.log_bin:
         return
+    if backup_locks.coordinates_wait(instance, partial(flush_binary_logs, fleet, instance)):
+        return
     commit.finish_all(fleet, instance)
     binary_log.rotate(fleet, instance)
 
@@ -44,6 +48,8 @@ def purge_binary_logs(fleet: Fleet, instance: Instance) -> None:
 
 def reset_binary_logs(fleet: Fleet, instance: Instance) -> None:
     """RESET MASTER: a new lineage from file 000001, no GTID executed."""
+    if backup_locks.coordinates_wait(instance, partial(reset_binary_logs, fleet, instance)):
+        return
     commit.finish_all(fleet, instance)
     gtid_persistence.reset(fleet, instance)
     instance.commit_generation += 1
@@ -120,6 +126,7 @@ def change_source(
     """
     assert not channel.receiver_runs
     assert not channel.applier_runs
+    backup_locks.end_all(fleet, channel.replica)
     if channel in channel.source.subscribers:
         channel.source.subscribers.remove(channel)
     source.subscribers.append(channel)
@@ -149,7 +156,8 @@ def change_source(
 
 
 def stop_replication(fleet: Fleet, channel: Channel) -> None:
-    """STOP REPLICA."""
+    """STOP REPLICA; a backup that holds the positions still is killed first."""
+    backup_locks.end_all(fleet, channel.replica)
     receiver.stop(fleet, channel)
     crash_points.reach(channel, CrashPoint.BETWEEN_REPOSITORIES)
     applier.stop(fleet, channel)
@@ -205,6 +213,7 @@ def shut_down(fleet: Fleet, instance: Instance) -> None:
     """A clean shutdown, and the start after a while."""
     if not instance.is_running:
         return
+    backup_locks.end_all(fleet, instance)
     commit.finish_all(fleet, instance)
     for channel in instance.channels.values():
         if channel.is_configured:
@@ -234,7 +243,7 @@ def crash(fleet: Fleet, instance: Instance, *, torn: bool = True, power_cut: boo
     instance.crash_plan = None
     if not instance.is_running:
         return
-    if torn and instance.log_bin:
+    if torn and instance.log_bin and not instance.backup_locks.stops_coordinates:
         fleet.write_torn_group(instance)
     # Groups behind the flush stage are prepared in the engine: recovery commits them.
     while instance.in_commit:
@@ -266,7 +275,7 @@ def _go_down(fleet: Fleet, instance: Instance, *, crashed: bool) -> None:
     instance.is_running = False
     gtid_persistence.forget_memory(instance)
     instance.commit_generation += 1
-    instance.tables_are_locked = False
+    backup_locks.lose_all(fleet, instance)
     instance.outer_locks = None
     for channel in instance.channels.values():
         recovery.lose_memory(channel)

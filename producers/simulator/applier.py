@@ -20,6 +20,8 @@ from producers.simulator.replication_info import crash_points, relay_log_info, w
 from producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Channel
 
@@ -179,7 +181,8 @@ def persist_positions(fleet: Fleet, channel: Channel, reason: str) -> None:
 def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
     if generation != channel.generation:
         return
-    if _is_held_back(fleet, channel, generation):
+    later = partial(_apply, fleet, channel, generation)
+    if _is_held_back(channel, later) or backup_locks.coordinates_wait(channel.replica, later):
         return
     channel.apply_is_scheduled = False
     if not channel.applier_runs:
@@ -203,8 +206,8 @@ def _apply(fleet: Fleet, channel: Channel, generation: int) -> None:
     if backup_protocol.blocks(channel.replica, first.logged.group.kind):
         stop(fleet, channel, backup_protocol.ER_LOCK_WAIT_TIMEOUT)
         return
-    if backup_locks.must_wait(channel.replica, first.logged.group.kind):
-        _schedule(fleet, channel, backup_locks.WAIT_US)
+    if backup_locks.change_waits(channel.replica, first.logged.group.kind, later):
+        channel.apply_is_scheduled = True
         return
     if not _execute(fleet, channel, first):
         _schedule(fleet, channel, _LOOK_US)
@@ -221,10 +224,9 @@ def _go_on(fleet: Fleet, channel: Channel) -> None:
     _schedule(fleet, channel, -waited % _LOOK_US if waited else _LOOK_US)
 
 
-def _is_held_back(fleet: Fleet, channel: Channel, generation: int) -> bool:
+def _is_held_back(channel: Channel, later: Callable[[], None]) -> bool:
     """Whether the next group waits for a backup's locks; applying goes on when they are free."""
     first = next((item for item in channel.pending if isinstance(item, QueuedGroup)), None)
-    later = partial(_apply, fleet, channel, generation)
     return first is not None and outer_locks.must_wait(
         channel.replica, first.logged.group.kind, later
     )
@@ -241,6 +243,11 @@ def _apply_in_parallel(fleet: Fleet, channel: Channel, workers: int) -> None:
         and not item.is_applied
         and item not in busy
     ][:workers]
+    held = [i for i in waiting if backup_locks.stops_change(replica, i.logged.group.kind)]
+    if held:
+        is_ordered = not is_out_of_order(channel)
+        first_held = waiting.index(held[0])
+        waiting = waiting[:first_held] if is_ordered else [i for i in waiting if i not in held]
     chosen = _choose(fleet, channel, waiting)
     if chosen is not None:
         if backup_protocol.blocks(replica, chosen.logged.group.kind):
@@ -254,6 +261,11 @@ def _apply_in_parallel(fleet: Fleet, channel: Channel, workers: int) -> None:
         _move_low_water_mark(fleet, channel)
         if channel.group_end != before:
             persist_positions(fleet, channel, "xid")
+    if held and not waiting and not busy:
+        channel.apply_is_scheduled = True
+        later = partial(_apply, fleet, channel, channel.generation)
+        backup_locks.change_waits(replica, held[0].logged.group.kind, later)
+        return
     if any(isinstance(i, QueuedFraming) or i.is_complete for i in channel.pending):
         pace = fleet.rng.randrange(*fleet.apply_us) if len(waiting) > 1 else 2_000
         _schedule(fleet, channel, pace)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from producers.simulator import applier, binary_log, innodb
+from producers.simulator.backup_safe_binlog import backup_locks, innodb_header
 from producers.simulator.clone import commit_order, gtid_persistence, trx_sys
 from producers.simulator.log_position_lock import outer_locks
 from producers.simulator.model import GroupKind, LoggedGroup, Pending
@@ -18,6 +19,8 @@ from producers.simulator.replication_info import crash_points
 from producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Channel, Group, Instance, QueuedGroup
     from producers.simulator.online_backup.backup_synchronization import Thread
@@ -92,10 +95,11 @@ def _run(
     thread: Thread | None = None,
 ) -> LoggedGroup | None:
     """The critical sequence of a thread, up to the commit stage."""
+    again = partial(_run, fleet, instance, group, channel, queued, thread=thread)
+    roles = {"is_client": channel is None, "is_in_zone": thread is not None}
+    if _has_to_wait(fleet, instance, group, again, **roles):
+        return None
     if channel is None:
-        if commit_order.must_wait(instance, group):
-            fleet.schedule(fleet.now + commit_order.WAIT_US, instance, _try_again, instance, group)
-            return None
         assign_gtid(instance, group)
     changed = fleet.hooks.on_commit(fleet, instance, group)
     if changed is None:
@@ -140,6 +144,32 @@ def _run(
     return logged
 
 
+def _has_to_wait(
+    fleet: Fleet,
+    instance: Instance,
+    group: Group,
+    again: Callable[[], object],
+    *,
+    is_client: bool,
+    is_in_zone: bool,
+) -> bool:
+    """Whether a thread waits for the end of a lock; ``again`` is called then."""
+
+    def later() -> None:
+        if instance.is_running:
+            again()
+
+    # An applier without a zone has waited before it took the group.
+    if (is_client or is_in_zone) and backup_locks.coordinates_wait(instance, later):
+        return True
+    if not is_client:
+        return False
+    if commit_order.must_wait(instance, group):
+        fleet.clock.schedule(fleet.now + commit_order.WAIT_US, instance, later)
+        return True
+    return False
+
+
 def _try_again(fleet: Fleet, instance: Instance, group: Group) -> None:
     if instance.is_running:
         commit(fleet, instance, group)
@@ -152,6 +182,7 @@ def finish_all(fleet: Fleet, instance: Instance) -> None:
     if instance.rotation_is_due:
         binary_log.rotate(fleet, instance)
         fleet.expire_logs(instance)
+    backup_locks.commits_ended(fleet, instance)
 
 
 def _commit_stage(fleet: Fleet, instance: Instance, pending: Pending, generation: int) -> None:
@@ -181,6 +212,7 @@ def _commit_stage(fleet: Fleet, instance: Instance, pending: Pending, generation
     if instance.rotation_is_due:
         # A rotation waits until no group is between its stages.
         finish_all(fleet, instance)
+    backup_locks.commits_ended(fleet, instance)
 
 
 def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
@@ -189,6 +221,7 @@ def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
         innodb.write_redo(instance.innodb, 60)
         innodb.flush_redo(instance.innodb)
         trx_sys.note_commit(instance, pending)
+    innodb_header.note_commit(instance, pending)
     thread = pending.thread
     if thread is None or group.kind is not GroupKind.NON_TRANSACTIONAL:
         _make_visible(instance, group)

@@ -209,20 +209,18 @@ class Fleet:
         **options: Any,
     ) -> LoggedGroup | None:
         """A client commits one transaction; ``options`` as of ``workload.make_group``."""
+        later = partial(self._write_later, instance, kind, **options)
         if instance.backup is not None and backup_protocol.blocks(instance, kind):
-            instance.backup.waiting.append(partial(self._write_later, instance, kind))
+            instance.backup.waiting.append(later)
             return None
-        if backup_locks.must_wait(instance, kind):
-            self.clock.schedule(
-                self.now + backup_locks.WAIT_US, instance, self._write_later, instance, kind
-            )
+        if backup_locks.change_waits(instance, kind, later):
             return None
         group = workload.make_group(self.rng, kind, instance.server_id, self.now, **options)
         return commit.commit(self, instance, group)
 
-    def _write_later(self, instance: Instance, kind: GroupKind) -> None:
+    def _write_later(self, instance: Instance, kind: GroupKind, **options: Any) -> None:
         if instance.is_running:
-            self.write(instance, kind)
+            self.write(instance, kind, **options)
 
     def write_torn_group(self, instance: Instance) -> None:
         """The first events of a group reach the file, then the server is gone."""

@@ -80,6 +80,10 @@ class FaultHooks:
         """A clone's donor or recipient has reached a step; False at ``version``: it goes on."""
         return True
 
+    def on_header_flush(self, fleet: Fleet, instance: Instance) -> bool:
+        """LOCK TABLES FOR BACKUP is to write the InnoDB header; False: it stays as it was."""
+        return True
+
     def on_stop(self, fleet: Fleet, instance: Instance, crashed: bool) -> None:
         """The instance goes down; ``instance.binlog`` is as it was written."""
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, format_log_file_name
+from producers.simulator.backup_safe_binlog.lock_state import BackupLocks, HeaderUpdates
 from producers.simulator.clone.gtid_persister import GtidPersister
 from producers.simulator.clone.rollback_segments import TrxSys
 from producers.simulator.gtid_intervals import GtidIntervals
@@ -21,6 +22,7 @@ from producers.simulator.log_position_lock.storage_engines import Handlerton, co
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
     from producers.simulator.clone.clone_status import CloneStatus
     from producers.simulator.clone.donor import Donation
     from producers.simulator.clone.gtid_persistence import CrashPoint
@@ -397,12 +399,15 @@ class Instance:
     """Raised by crash and RESET: scheduled commit stages become void."""
     privileges: str = "all"
     """``all``, ``no_select`` (1142), ``no_backup_admin`` (1227)."""
-    tables_are_locked: bool = False
-    """LOCK TABLES FOR BACKUP is held."""
     restored_from: LogCopy | None = None
     """What the next start finds instead of the server's own data."""
     outer_locks: OuterLocks | None = None
     """What a backup holds around its collection."""
+    backup_locks: BackupLocks = field(default_factory=BackupLocks)
+    backups_begun: int = 0
+    galera: GaleraNode | None = None
+    header_updates: HeaderUpdates = HeaderUpdates.NEVER
+    """When binary log coordinates are written into the header of InnoDB."""
     tables: TableData | None = None
     """Content of the tables, where a scenario asks for it."""
     backup_synchronization: BackupSynchronization | None = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coordinates.binlog import MAGIC_LENGTH, EventType
 from coordinates.journal import RecordType
 from producers.simulator import applier, relay_log
+from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.model import BinlogFile, FramingEvent, LoggedGroup, QueuedGroup
 from producers.simulator.replication_info import crash_points, master_info
 from producers.simulator.replication_info.crash_points import CrashPoint
@@ -79,6 +81,9 @@ def reconnect(fleet: Fleet, channel: Channel, delay: int) -> None:
     """The connection breaks; the receiver connects anew after ``delay``."""
     if not channel.receiver_runs:
         return
+    later = partial(reconnect, fleet, channel, delay)
+    if not channel.auto_position and backup_locks.coordinates_wait(channel.replica, later):
+        return  # what has arrived of a group will move the position
     disconnect(fleet, channel)
     applier.wake(fleet, channel)
     fleet.clock.schedule(
@@ -101,6 +106,9 @@ def _connect_anew(fleet: Fleet, channel: Channel, generation: int) -> None:
 def connect(fleet: Fleet, channel: Channel, generation: int) -> None:
     """Ask the source for its log: by GTID set, or from file and position."""
     if generation != channel.generation or not channel.receiver_runs:
+        return
+    later = partial(connect, fleet, channel, generation)
+    if backup_locks.coordinates_wait(channel.replica, later):
         return
     source = channel.source
     if not source.is_running or not source.log_bin:
@@ -190,6 +198,9 @@ def _flush_info(fleet: Fleet, channel: Channel, reason: str, events: int, *, for
 
 def _receive(fleet: Fleet, channel: Channel, generation: int) -> None:
     if generation != channel.generation or not channel.is_connected:
+        return
+    later = partial(_receive, fleet, channel, generation)
+    if backup_locks.coordinates_wait(channel.replica, later):
         return
     channel.receive_is_scheduled = False
     source = channel.source

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from coordinates.binlog import EventType
 from coordinates.journal import QueryVerb
 from producers.simulator import administration, commit, workload
-from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.clone import cloning
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.model import Group, GroupKind, OutOfMemory
@@ -228,13 +227,6 @@ def give_gno_back(fleet: Fleet) -> None:
     """A group gets its GNO and fails to be flushed while the next one is logged."""
     for source in _sources(fleet):
         _at(fleet, 0.5, source, _fail_flush, source)
-
-
-def take_backup_locks(fleet: Fleet) -> None:
-    """LOCK TABLES FOR BACKUP on backup-safe servers while commits go on."""
-    for instance in fleet.instances.values():
-        administration.set_variables(instance, have_backup_safe_binlog_info=True)
-        _at(fleet, 0.4, instance, backup_locks.back_up, instance)
 
 
 def persist_gtids(fleet: Fleet) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from producers.simulator import trap_acts
+from producers.simulator.backup_safe_binlog.traps import TRAPS as BACKUP_LOCK_TRAPS
 from producers.simulator.clone.traps import TRAPS as CLONE_TRAPS
 from producers.simulator.log_position_lock.traps import TRAPS as LOG_POSITION_LOCK_TRAPS
 from producers.simulator.online_backup.traps import TRAPS as ONLINE_BACKUP_TRAPS
@@ -281,13 +282,6 @@ _TRAPS = (
         trap_acts.upgrade,
     ),
     Trap(
-        "backup_locks",
-        "T37",
-        "commits go on under LOCK TABLES FOR BACKUP",
-        {"writes_per_second": 20.0},
-        trap_acts.take_backup_locks,
-    ),
-    Trap(
         "gtid_persister",
         "T10",
         "mysql.gtid_executed is behind gtid_executed, after a crash undo headers fill it",
@@ -319,6 +313,12 @@ _TRAPS = (
 
 CATALOGUE: dict[str, Trap] = {
     trap.name: trap
-    for trap in (*_TRAPS, *LOG_POSITION_LOCK_TRAPS, *ONLINE_BACKUP_TRAPS, *CLONE_TRAPS)
+    for trap in (
+        *_TRAPS,
+        *LOG_POSITION_LOCK_TRAPS,
+        *ONLINE_BACKUP_TRAPS,
+        *CLONE_TRAPS,
+        *BACKUP_LOCK_TRAPS,
+    )
 }
 """All traps by name."""

@@ -10,7 +10,15 @@ from coordinates.invariants import INVARIANTS
 from tests.support.journals import audit
 from tests.support.rule_cases import CASES
 
-CASE_MODULES = ("of_logs", "of_rows", "of_channels", "over_time", "of_protocols", "of_clones")
+CASE_MODULES = (
+    "of_logs",
+    "of_rows",
+    "of_channels",
+    "over_time",
+    "of_protocols",
+    "of_clones",
+    "of_backup_locks",
+)
 for part in CASE_MODULES:
     importlib.import_module(f"tests.support.rule_cases_{part}")
 

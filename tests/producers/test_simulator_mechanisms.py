@@ -43,7 +43,7 @@ def _is_empty(journal: list[Record], commit: Record) -> bool:
 def test_header_is_fresh_under_the_table_lock() -> None:
     """A backup-safe server's TRX_SYS coordinates are those of the lock or of a later commit."""
     seen = 0
-    for seed in range(10):
+    for seed in range(16):
         for journal in journals("backup_locks", seed).values():
             position: tuple[str, int] | None = None
             end = ("", 0)

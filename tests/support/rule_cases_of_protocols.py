@@ -135,35 +135,6 @@ def engine_lock_budget__pause(breaks: bool) -> Journal:
     return journal
 
 
-@case()
-def backup_locks_freeze_scope(breaks: bool) -> Journal:
-    journal = source()
-    journal.record("backup_lock", step="lock", lock="tables")
-    journal.groups(1)
-    journal.record("statement", engine="MyISAM" if breaks else "InnoDB", type="dml")
-    journal.record("backup_lock", step="unlock", lock="tables")
-    journal.record("statement", engine="MyISAM", type="dml")
-    return journal
-
-
-@case()
-def backup_locks_freeze_scope__binlog(breaks: bool) -> Journal:
-    journal = source()
-    journal.record("backup_lock", step="lock", lock="binlog")
-    if not breaks:
-        journal.record("backup_lock", step="unlock", lock="binlog")
-    return journal.groups(1)
-
-
-@case()
-def trx_sys_coords_fresh_under_lock(breaks: bool) -> Journal:
-    journal = source(have_backup_safe_binlog_info=True)
-    journal.record("backup_lock", step="lock", lock="tables")
-    end = journal.binlog.end - (300 if breaks else 0)
-    journal.row(trx_sys={"binary_log_file": "binlog.000001", "binary_log_position": end})
-    return journal
-
-
 # GTID persistence
 
 

@@ -1,8 +1,9 @@
 """Percona's backup locks: LOCK TABLES FOR BACKUP and LOCK BINLOG FOR BACKUP.
 
-Under the table lock InnoDB commits go on; non-transactional changes and DDL wait. A backup-safe
-server writes its binary log coordinates into the InnoDB header when the lock is taken. The binlog
-lock stops everything that moves a coordinate.
+The table lock stops changes of non-transactional tables and DDL; InnoDB goes on. The binlog lock
+stops all that moves the binary log's coordinates or, of a channel, the position read or executed.
+Whoever is stopped waits for the unlock, in the order of arrival. A session that asks for a lock
+waits itself until what runs already has ended, and who comes behind it waits too.
 """
 
 from __future__ import annotations
@@ -10,49 +11,168 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinates.journal import RecordType
-from producers.simulator import commit
+from producers.simulator.backup_safe_binlog import innodb_header
+from producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, Request
 from producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Instance
 
-WAIT_US = 20_000
-"""After this time a statement that waits for the table lock is tried again."""
-_WAITING_KINDS = frozenset({GroupKind.NON_TRANSACTIONAL, GroupKind.DDL})
-_TABLES_LOCKED_US = 1_200_000
-_BINLOG_LOCKED_US = 30_000
-_SESSION = 77
+_BLOCKED_KINDS = frozenset(
+    {GroupKind.NON_TRANSACTIONAL, GroupKind.DDL, GroupKind.MIXED, GroupKind.ROLLED_BACK}
+)
+"""What a table of an engine without transactions, or a definition, takes part in."""
 
 
-def must_wait(instance: Instance, kind: GroupKind) -> bool:
-    """Whether the table lock holds back what a group changes."""
-    return instance.tables_are_locked and kind in _WAITING_KINDS
+# Statements
 
 
-def back_up(fleet: Fleet, instance: Instance) -> None:
-    """Take the table lock, later the binlog lock for a moment, then release both."""
-    if not instance.is_running or instance.tables_are_locked:
+def lock_tables(
+    fleet: Fleet, instance: Instance, session: int, granted: Callable[[], None]
+) -> None:
+    """LOCK TABLES FOR BACKUP; ``granted`` is called when the session has the lock."""
+    _ask(fleet, instance, Request(session, TABLES, granted))
+
+
+def lock_binlog(
+    fleet: Fleet, instance: Instance, session: int, granted: Callable[[], None]
+) -> None:
+    """LOCK BINLOG FOR BACKUP; ``granted`` is called when the session has the lock."""
+    _ask(fleet, instance, Request(session, BINLOG, granted))
+
+
+def unlock_binlog(fleet: Fleet, instance: Instance, session: int) -> None:
+    """UNLOCK BINLOG."""
+    _release(fleet, instance, BINLOG, session)
+
+
+def unlock_tables(fleet: Fleet, instance: Instance, session: int) -> None:
+    """UNLOCK TABLES."""
+    _release(fleet, instance, TABLES, session)
+
+
+def end_session(fleet: Fleet, instance: Instance, session: int) -> None:
+    """The session is gone: the server releases what it held, and forgets what it asked for."""
+    locks = instance.backup_locks
+    locks.requests = [request for request in locks.requests if request.session != session]
+    for lock in (BINLOG, TABLES):
+        _release(fleet, instance, lock, session)
+    _settle(fleet, instance)
+
+
+def end_all(fleet: Fleet, instance: Instance) -> None:
+    """KILL, or a shutdown: no session is left that holds a lock or asks for one."""
+    locks = instance.backup_locks
+    asking = [request.session for request in locks.requests]
+    for session in sorted({*asking, *locks.holders[BINLOG], *locks.holders[TABLES]}):
+        end_session(fleet, instance, session)
+        locks.sessions.pop(session, _nobody)()
+
+
+def lose_all(fleet: Fleet, instance: Instance) -> None:
+    """The server is gone, and its locks with it."""
+    locks = instance.backup_locks
+    locks.requests = []
+    locks.holders = {TABLES: [], BINLOG: []}
+    _settle(fleet, instance)
+    sessions, locks.sessions = locks.sessions, {}
+    for ended in sessions.values():
+        ended()
+
+
+def _nobody() -> None:
+    """No program of ours runs in the session."""
+
+
+# Who waits
+
+
+def stops_change(instance: Instance, kind: GroupKind) -> bool:
+    """Whether the table lock stops a change of that kind."""
+    return instance.backup_locks.stops_changes and kind in _BLOCKED_KINDS
+
+
+def change_waits(instance: Instance, kind: GroupKind, again: Callable[[], None]) -> bool:
+    """Whether the table lock stops a change; if so ``again`` is called after the unlock."""
+    if not stops_change(instance, kind):
+        return False
+    instance.backup_locks.waiting[TABLES].append(again)
+    return True
+
+
+def coordinates_wait(instance: Instance, again: Callable[[], None]) -> bool:
+    """Whether the binlog lock stops what moves a coordinate; if so ``again`` is called later."""
+    locks = instance.backup_locks
+    if not locks.stops_coordinates:
+        return False
+    locks.waiting[BINLOG].append(again)
+    return True
+
+
+def commits_ended(fleet: Fleet, instance: Instance) -> None:
+    """Groups have left the commit stage: a session may have waited for them."""
+    if instance.backup_locks.requests:
+        _settle(fleet, instance)
+
+
+# How a lock is given and taken back
+
+
+def _ask(fleet: Fleet, instance: Instance, request: Request) -> None:
+    instance.backup_locks.requests.append(request)
+    _settle(fleet, instance)
+
+
+def _settle(fleet: Fleet, instance: Instance) -> None:
+    """Give what can be given, then let go on who waits for nothing any more."""
+    locks = instance.backup_locks
+    for request in list(locks.requests):
+        if not _has_to_wait(instance, request.lock):
+            locks.requests.remove(request)
+            _grant(fleet, instance, request)
+    asked = {request.lock for request in locks.requests}
+    locks.stops_changes = bool(locks.holders[TABLES]) or TABLES in asked
+    # A backup-safe server holds commits back until the header is written.
+    locks.stops_coordinates = (
+        bool(locks.holders[BINLOG])
+        or BINLOG in asked
+        or (TABLES in asked and innodb_header.is_backup_safe(instance))
+    )
+    for lock, is_stopped in ((TABLES, locks.stops_changes), (BINLOG, locks.stops_coordinates)):
+        if not is_stopped and locks.waiting[lock]:
+            waiting, locks.waiting[lock] = locks.waiting[lock], []
+            for again in waiting:
+                fleet.clock.schedule(fleet.now, instance, again)
+
+
+def _has_to_wait(instance: Instance, lock: str) -> bool:
+    """Whether something is under way that the lock stops."""
+    if lock == BINLOG or innodb_header.is_backup_safe(instance):
+        return bool(instance.in_commit) or instance.rotation_is_due
+    return any(pending.logged.group.kind in _BLOCKED_KINDS for pending in instance.in_commit)
+
+
+def _grant(fleet: Fleet, instance: Instance, request: Request) -> None:
+    instance.backup_locks.take(request.lock, request.session)
+    _tell(instance, "lock", request.lock, request.session)
+    writes_header = request.lock == TABLES and innodb_header.is_backup_safe(instance)
+    if writes_header and fleet.hooks.on_header_flush(fleet, instance):
+        innodb_header.flush_coordinates(instance)
+    fleet.clock.schedule(fleet.now, instance, request.granted)
+
+
+def _release(fleet: Fleet, instance: Instance, lock: str, session: int) -> None:
+    locks = instance.backup_locks
+    if not locks.is_held(lock, session):
         return
-    # A change that waits for its commit stage still holds its tables.
-    commit.finish_all(fleet, instance)
-    instance.tables_are_locked = True
-    _tell(instance, "lock", "tables")
-    if instance.variables.get("have_backup_safe_binlog_info") and instance.log_bin:
-        instance.innodb.trx_sys = instance.binlog.position
-    fleet.schedule(fleet.now + _TABLES_LOCKED_US, instance, _finish, instance)
+    locks.release(lock, session)
+    _tell(instance, "unlock", lock, session)
+    _settle(fleet, instance)
 
 
-def _finish(fleet: Fleet, instance: Instance) -> None:
-    if not instance.is_running or not instance.tables_are_locked:
-        return
-    commit.finish_all(fleet, instance)
-    _tell(instance, "lock", "binlog")
-    instance.blocked_until = instance.journal.tick(_BINLOG_LOCKED_US)
-    _tell(instance, "unlock", "binlog")
-    _tell(instance, "unlock", "tables")
-    instance.tables_are_locked = False
-
-
-def _tell(instance: Instance, step: str, lock: str) -> None:
-    instance.journal.fact(RecordType.BACKUP_LOCK, {"step": step, "lock": lock, "session": _SESSION})
+def _tell(instance: Instance, step: str, lock: str, session: int) -> None:
+    body = {"step": step, "lock": lock, "session": session}
+    instance.journal.fact(RecordType.BACKUP_LOCK, body)

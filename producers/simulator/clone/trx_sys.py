@@ -1,7 +1,7 @@
 """The TRX_SYS page of InnoDB: where the binary log stood at the last commit (WL#9211, PHY).
 
 A server writes the coordinates into the page while it donates a clone; MySQL 8.0 leaves them as
-they are at other times. A backup-safe server (``have_backup_safe_binlog_info``) writes them always.
+they are at other times. For servers that write them always see ``innodb_header``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def note_commit(instance: Instance, pending: Pending) -> None:
     """An InnoDB transaction commits: its place goes into the page with it."""
-    if instance.donation is not None or instance.variables.get("have_backup_safe_binlog_info"):
+    if instance.donation is not None:
         instance.innodb.trx_sys = (pending.file.name, pending.logged.end)
 
 

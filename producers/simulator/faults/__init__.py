@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from producers.simulator.faults.backup_safe_binlog import (
+    BACKUP_SAFE_BINLOG_FAULTS,
+    BACKUP_SAFE_BINLOG_INJECTORS,
+)
 from producers.simulator.faults.catalogue import CATALOGUE
 from producers.simulator.faults.channel_faults import CHANNEL_INJECTORS
 from producers.simulator.faults.clone import CLONE_FAULTS, CLONE_INJECTORS
@@ -41,7 +45,13 @@ __all__ = [
 ]
 
 FAULTS: Final[Mapping[str, Fault]] = {
-    fault.name: fault for fault in (*CATALOGUE, *LOG_POSITION_LOCK_FAULTS, *CLONE_FAULTS)
+    fault.name: fault
+    for fault in (
+        *CATALOGUE,
+        *LOG_POSITION_LOCK_FAULTS,
+        *CLONE_FAULTS,
+        *BACKUP_SAFE_BINLOG_FAULTS,
+    )
 }
 """Every fault that can be injected, by name, in the order of their numbers."""
 
@@ -55,6 +65,7 @@ INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     **CLONE_INJECTORS,
     **LOG_POSITION_LOCK_INJECTORS,
     **GTID_PERSISTENCE_INJECTORS,
+    **BACKUP_SAFE_BINLOG_INJECTORS,
 }
 """How each fault is injected, by name."""
 

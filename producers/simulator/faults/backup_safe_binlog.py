@@ -1,0 +1,355 @@
+"""Faults of backup locks, of the InnoDB header, and of backups that trust what they must not."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from producers.simulator import administration, commit
+from producers.simulator.backup_safe_binlog import backup_locks
+from producers.simulator.backup_safe_binlog.backup_utility import (
+    HEADER,
+    Backup,
+    BackupUtility,
+    Options,
+)
+from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
+from producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
+from producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, HeaderUpdates
+from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup, declare
+from producers.simulator.faults.injector import Injector, is_pure_source
+from producers.simulator.model import GroupKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel, Instance, LoggedGroup, QueuedGroup
+
+_SESSION: Final = 9
+_HOLD_US: Final = 20_000
+_RETRY_US: Final = 100_000
+_LONG_US: Final = 400_000
+
+
+class _OnQuietServer(Injector):
+    """Something that begins on a source when nobody is between the stages of a commit there."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Begin when the fault is due."""
+        instance = next(i for i in fleet.instances.values() if is_pure_source(i))
+        fleet.clock.schedule(fleet.fault_at, instance, self._wait, fleet, instance)
+
+    def _wait(self, fleet: Fleet, instance: Instance) -> None:
+        if not instance.is_running or instance.in_commit or instance.rotation_is_due:
+            fleet.clock.schedule(fleet.now + 1_000, instance, self._wait, fleet, instance)
+            return
+        self.begin(fleet, instance)
+
+    def begin(self, fleet: Fleet, instance: Instance) -> None:
+        """Nothing is under way."""
+        raise NotImplementedError
+
+
+class _LockIgnored(_OnQuietServer):
+    """A session holds backup locks, and a group is committed all the same."""
+
+    locks: tuple[str, ...]
+    kind: GroupKind
+
+    def begin(self, fleet: Fleet, instance: Instance) -> None:
+        """Take the locks, write as if there were none, release them in reverse."""
+        self.mark(fleet, instance)
+        take = {TABLES: backup_locks.lock_tables, BINLOG: backup_locks.lock_binlog}
+        for lock in self.locks:
+            take[lock](fleet, instance, _SESSION, _nothing)
+        state = instance.backup_locks
+        stopped = state.stops_changes, state.stops_coordinates
+        state.stops_changes = state.stops_coordinates = False
+        fleet.write(instance, self.kind)
+        state.stops_changes, state.stops_coordinates = stopped
+        end = partial(backup_locks.end_session, fleet, instance, _SESSION)
+        fleet.clock.schedule(fleet.now + _HOLD_US, instance, end)
+
+
+class CommitUnderBinlogLock(_LockIgnored):
+    """A client commits under LOCK BINLOG FOR BACKUP."""
+
+    locks = (TABLES, BINLOG)
+    kind = GroupKind.INNODB
+
+
+class DdlUnderTableLock(_LockIgnored):
+    """A definition changes under LOCK TABLES FOR BACKUP."""
+
+    locks = (TABLES,)
+    kind = GroupKind.DDL
+
+
+class _ReplicaGoesOn(Injector):
+    """The binlog lock is taken where a thread of replication has passed the check already."""
+
+    def take_lock(self, fleet: Fleet, replica: Instance) -> None:
+        """Take the lock on a replica where nobody is between the stages of a commit."""
+        locks = replica.backup_locks
+        if not self.is_due(fleet) or replica.in_commit or replica.rotation_is_due or locks.requests:
+            return
+        self.mark(fleet, replica)
+        backup_locks.lock_binlog(fleet, replica, _SESSION, _nothing)
+        end = partial(backup_locks.end_session, fleet, replica, _SESSION)
+        fleet.clock.schedule(fleet.now + _HOLD_US, replica, end)
+
+
+class ApplierMovesUnderBinlogLock(_ReplicaGoesOn):
+    """The applier executes a group, and the position executed moves with it."""
+
+    def on_apply(self, fleet: Fleet, channel: Channel, queued: QueuedGroup) -> bool:
+        """Lock before a group that the applier has already begun."""
+        self.take_lock(fleet, channel.replica)
+        return True
+
+
+class ReceiverMovesUnderBinlogLock(_ReplicaGoesOn):
+    """The receiver queues a group, and the position read moves with it."""
+
+    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+        """Lock before a group that the receiver has already got."""
+        self.take_lock(fleet, channel.replica)
+        return True
+
+
+class _UnsafeBackup(_OnQuietServer):
+    """A backup of a server to which nothing but InnoDB transactions are written meanwhile.
+
+    Attributes:
+        options: Of the utility.
+    """
+
+    options = Options()
+
+    def begin(self, fleet: Fleet, instance: Instance) -> None:
+        """Run the utility."""
+        self.prepare(fleet, instance)
+        finished = partial(self._finished, fleet, instance)
+        BackupUtility(fleet, instance, self.options, finished).begin()
+
+    def prepare(self, fleet: Fleet, instance: Instance) -> None:
+        """What the server is like, and what it has done last."""
+        self.mark(fleet, instance)
+
+    def _finished(self, fleet: Fleet, instance: Instance, backup: Backup) -> None:
+        """The backup is complete."""
+
+
+class TableLockWithoutHeader(_UnsafeBackup):
+    """LOCK TABLES FOR BACKUP does not write the coordinates into the header."""
+
+    options = Options(lock_binlog=False)
+
+    def prepare(self, fleet: Fleet, instance: Instance) -> None:
+        """The last update is not one of InnoDB; clients pause."""
+        super().prepare(fleet, instance)
+        administration.set_variables(instance, **{VARIABLE: True})
+        _write_last(fleet, instance)
+
+    def on_header_flush(self, fleet: Fleet, instance: Instance) -> bool:
+        """Leave the header as it is."""
+        return not self.injected
+
+    def _finished(self, fleet: Fleet, instance: Instance, backup: Backup) -> None:
+        instance.writes = True
+
+
+class StaleHeaderTrusted(_UnsafeBackup):
+    """A utility does not ask for the variable."""
+
+    options = Options(lock_binlog=False, coordinates_from=HEADER)
+
+    def prepare(self, fleet: Fleet, instance: Instance) -> None:
+        """A server before 8.0; the last update is not one of InnoDB; clients pause."""
+        super().prepare(fleet, instance)
+        instance.header_updates = HeaderUpdates.INNODB_COMMITS
+        _write_last(fleet, instance)
+
+    def _finished(self, fleet: Fleet, instance: Instance, backup: Backup) -> None:
+        instance.writes = True
+
+
+class UnlockedInWrongOrder(_UnsafeBackup):
+    """UNLOCK TABLES comes first."""
+
+    options = Options(lock_binlog=True, unlocks=(TABLES, BINLOG))
+
+
+class LockLeftBehind(_UnsafeBackup):
+    """UNLOCK TABLES does not come; the server releases the lock with the session."""
+
+    options = Options(lock_binlog=True, unlocks=(BINLOG,))
+
+
+class LockedInWrongOrder(_OnQuietServer):
+    """LOCK BINLOG FOR BACKUP, then LOCK TABLES FOR BACKUP."""
+
+    def begin(self, fleet: Fleet, instance: Instance) -> None:
+        """Nobody holds a table now, so nobody waits for anybody."""
+        self.mark(fleet, instance)
+        backup_locks.lock_binlog(fleet, instance, _SESSION, _nothing)
+        backup_locks.lock_tables(fleet, instance, _SESSION, _nothing)
+        end = partial(backup_locks.end_session, fleet, instance, _SESSION)
+        fleet.clock.schedule(fleet.now + _HOLD_US, instance, end)
+
+
+class SnapshotFileWithoutLock(_UnsafeBackup):
+    """A node's last binary log file is copied while clients commit."""
+
+    options = Options(lock_binlog=False)
+
+    def prepare(self, fleet: Fleet, instance: Instance) -> None:
+        """A node whose header is right, and clients that write to InnoDB."""
+        fleet.kinds = (GroupKind.INNODB,)
+        administration.set_variables(instance, **{VARIABLE: True})
+        instance.galera = GaleraNode()
+        for step in range(12):
+            moment = fleet.now + step * _LONG_US // 8
+            fleet.schedule(moment, instance, _write_to_innodb, instance)
+
+    def _finished(self, fleet: Fleet, instance: Instance, backup: Backup) -> None:
+        """Once more, if nothing was committed in time."""
+        instance.galera = None
+        copy = backup.binlog_copy
+        assert copy is not None
+        if (copy.file.name, copy.position) != backup.coordinates:
+            self.mark(fleet, instance)
+            return
+        fleet.clock.schedule(fleet.now + _RETRY_US, instance, self._wait, fleet, instance)
+
+
+class ReplicaPositionWithoutLock(Injector):
+    """SHOW SLAVE STATUS is read while the applier runs; the copy of the redo ends later."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Begin when the fault is due."""
+        fleet.clock.schedule(fleet.fault_at, None, self._begin, fleet)
+
+    def _begin(self, fleet: Fleet) -> None:
+        fleet.kinds = (GroupKind.INNODB,)
+        replica = next(i for i in fleet.instances.values() if i.channels)
+        administration.set_variables(replica, **{VARIABLE: True})
+        for channel in replica.channels.values():
+            for step in range(12):
+                moment = fleet.now + step * _LONG_US // 8
+                fleet.schedule(moment, channel.source, _write_to_source, channel.source)
+        options = Options(slave_info=True, lock_binlog=False, finish_redo_us=_LONG_US)
+        BackupUtility(fleet, replica, options, partial(self._finished, fleet, replica)).begin()
+
+    def _finished(self, fleet: Fleet, replica: Instance, backup: Backup) -> None:
+        """Once more, if the applier stood still by chance."""
+        if backup.applied_since:
+            self.mark(fleet, replica)
+            return
+        fleet.clock.schedule(fleet.now + _RETRY_US, None, self._begin, fleet)
+
+
+def _nothing() -> None:
+    """The session does nothing with its lock."""
+
+
+def _write_last(fleet: Fleet, instance: Instance) -> None:
+    """An InnoDB transaction writes the header, then another engine changes and clients pause."""
+    instance.writes = False
+    fleet.write(instance, GroupKind.INNODB)
+    fleet.write(instance, GroupKind.NON_TRANSACTIONAL)
+    commit.finish_all(fleet, instance)
+
+
+def _write_to_innodb(fleet: Fleet, instance: Instance) -> None:
+    if instance.is_running:
+        fleet.write(instance, GroupKind.INNODB)
+
+
+def _write_to_source(fleet: Fleet, source: Instance) -> None:
+    """Write where clients do; what a source in the middle of a chain logs comes from there."""
+    while source.channels and not source.writes:
+        source = next(iter(source.channels.values())).source
+    _write_to_innodb(fleet, source)
+
+
+_GROUP: Final = FaultGroup.PROTOCOL
+_FREEZE: Final = "backup_locks_freeze_scope"
+_MATCH: Final = "backup_coordinates_match_data"
+_PROTOCOL: Final = "backup_lock_protocol"
+
+BACKUP_SAFE_BINLOG_FAULTS: Final[tuple[Fault, ...]] = (
+    declare(
+        91, _GROUP, "commit_under_binlog_lock",
+        "a group is committed under LOCK BINLOG FOR BACKUP",
+        _FREEZE,
+    ),
+    declare(
+        92, _GROUP, "ddl_under_table_lock",
+        "a DDL statement is executed under LOCK TABLES FOR BACKUP",
+        _FREEZE,
+    ),
+    declare(
+        93, _GROUP, "applier_moves_under_binlog_lock",
+        "an applier executes a group under LOCK BINLOG FOR BACKUP",
+        _FREEZE,
+        base=BaseHistory.REPLICA,
+    ),
+    declare(
+        94, _GROUP, "receiver_moves_under_binlog_lock",
+        "a receiver queues a group under LOCK BINLOG FOR BACKUP",
+        _FREEZE,
+        base=BaseHistory.REPLICA,
+    ),
+    declare(
+        95, _GROUP, "table_lock_without_header",
+        "LOCK TABLES FOR BACKUP leaves the InnoDB header stale on a backup-safe server",
+        _MATCH, "trx_sys_coords_fresh_under_lock",
+    ),
+    declare(
+        96, _GROUP, "stale_header_trusted",
+        "a backup takes its coordinates from the header of a server that is not backup-safe",
+        _MATCH,
+    ),
+    declare(
+        97, _GROUP, "replica_position_without_binlog_lock",
+        "a backup reads SHOW SLAVE STATUS without the binlog lock while the applier runs",
+        "backup_replica_coordinates_match_data",
+        base=BaseHistory.REPLICA,
+    ),
+    declare(
+        98, _GROUP, "snapshot_file_without_binlog_lock",
+        "a snapshot copies the last binary log file without the binlog lock while clients commit",
+        "backup_binlog_copy_matches_data",
+    ),
+    declare(
+        99, _GROUP, "backup_unlocked_in_wrong_order",
+        "a backup executes UNLOCK TABLES before UNLOCK BINLOG",
+        _PROTOCOL,
+    ),
+    declare(
+        100, _GROUP, "backup_lock_left_behind",
+        "a backup ends without UNLOCK TABLES",
+        _PROTOCOL,
+    ),
+    declare(
+        101, _GROUP, "backup_locked_in_wrong_order",
+        "a session takes LOCK TABLES FOR BACKUP under LOCK BINLOG FOR BACKUP",
+        _PROTOCOL,
+    ),
+)  # fmt: skip
+
+BACKUP_SAFE_BINLOG_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
+    "commit_under_binlog_lock": CommitUnderBinlogLock,
+    "ddl_under_table_lock": DdlUnderTableLock,
+    "applier_moves_under_binlog_lock": ApplierMovesUnderBinlogLock,
+    "receiver_moves_under_binlog_lock": ReceiverMovesUnderBinlogLock,
+    "table_lock_without_header": TableLockWithoutHeader,
+    "stale_header_trusted": StaleHeaderTrusted,
+    "replica_position_without_binlog_lock": ReplicaPositionWithoutLock,
+    "snapshot_file_without_binlog_lock": SnapshotFileWithoutLock,
+    "backup_unlocked_in_wrong_order": UnlockedInWrongOrder,
+    "backup_lock_left_behind": LockLeftBehind,
+    "backup_locked_in_wrong_order": LockedInWrongOrder,
+}

@@ -1,0 +1,356 @@
+"""Percona's backup locks in the simulator: who waits for what, and what the InnoDB header says."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from coordinates.innodb import lsn_offset_is_legal
+from coordinates.journal import QueryVerb, RecordType, Stream
+from producers.simulator import administration, commit
+from producers.simulator.backup_safe_binlog import backup_locks, innodb_header
+from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
+from producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, HeaderUpdates
+from producers.simulator.engine import Fleet, simulate
+from producers.simulator.model import GroupKind, Instance
+from producers.simulator.scenario import Scenario
+from tests.support.backup_fleets import (
+    MILLISECOND,
+    journal,
+    lock_steps,
+    logged,
+    pass_time,
+    quiet_fleet,
+    replica,
+    server,
+)
+from tests.support.simulated_journal import records
+
+SESSION = 7
+
+
+def nothing() -> None:
+    """The session does nothing with its lock."""
+
+
+# LOCK TABLES FOR BACKUP
+
+
+def test_the_table_lock_stops_what_innodb_cannot_take_back() -> None:
+    """DDL and non-transactional changes wait for the unlock; nothing else does."""
+    fleet = quiet_fleet()
+    source = server(fleet)
+    backup_locks.lock_tables(fleet, source, SESSION, nothing)
+    kinds = (
+        GroupKind.DDL,
+        GroupKind.NON_TRANSACTIONAL,
+        GroupKind.MIXED,
+        GroupKind.ROLLED_BACK,
+        GroupKind.INNODB,
+        GroupKind.EMPTY,
+        GroupKind.COMPRESSED,
+    )
+    for kind in kinds:
+        fleet.write(source, kind)
+    pass_time(fleet, 50)
+    assert list(kinds[4:]) == logged(source)
+    backup_locks.unlock_tables(fleet, source, SESSION)
+    pass_time(fleet, 50)
+    assert [*kinds[4:], *kinds[:4]] == logged(source)
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_an_applier_waits_for_the_table_lock_as_a_client_does(workers: int, in_order: bool) -> None:
+    """What comes behind a DDL waits with it, unless workers may commit in another order."""
+    fleet = quiet_fleet(applier_workers=workers, preserve_commit_order=in_order)
+    source, copy = server(fleet), replica(fleet)
+    pass_time(fleet, 100)
+    backup_locks.lock_tables(fleet, copy, SESSION, nothing)
+    for kind in (GroupKind.INNODB, GroupKind.DDL, GroupKind.INNODB):
+        fleet.write(source, kind)
+    pass_time(fleet, 300)
+    expected = [GroupKind.INNODB] * (2 if workers and not in_order else 1)
+    assert expected == logged(copy)
+    backup_locks.unlock_tables(fleet, copy, SESSION)
+    pass_time(fleet, 300)
+    assert copy.executed == source.executed
+    assert sorted(k.name for k in logged(copy)) == ["DDL", "INNODB", "INNODB"]
+
+
+def test_the_table_lock_waits_for_a_change_that_is_under_way() -> None:
+    """A change between flush and commit stage holds its table still; who comes later is behind."""
+    fleet = quiet_fleet("single")
+    source = server(fleet)
+    fleet.commit_stage_us = (9_000, 9_001)
+    got: list[int] = []
+    fleet.write(source, GroupKind.NON_TRANSACTIONAL)
+    backup_locks.lock_tables(fleet, source, SESSION, lambda: got.append(fleet.now))
+    fleet.write(source, GroupKind.NON_TRANSACTIONAL)
+    asked = fleet.now
+    pass_time(fleet, 8)
+    assert not got
+    pass_time(fleet, 40)
+    assert [asked + 9_000] == got
+    assert logged(source) == [GroupKind.NON_TRANSACTIONAL]
+
+
+def test_two_sessions_share_a_lock() -> None:
+    """Backup locks conflict with changes, not with each other: the last unlock lets go."""
+    fleet = quiet_fleet("single")
+    source = server(fleet)
+    for session in (1, 2):
+        backup_locks.lock_tables(fleet, source, session, nothing)
+    fleet.write(source, GroupKind.DDL)
+    backup_locks.unlock_tables(fleet, source, 1)
+    backup_locks.unlock_tables(fleet, source, 1)
+    pass_time(fleet, 20)
+    assert not logged(source)
+    backup_locks.unlock_tables(fleet, source, 2)
+    pass_time(fleet, 20)
+    assert logged(source) == [GroupKind.DDL]
+    assert lock_steps(source)[-2:] == ["unlock tables", "unlock tables"]
+
+
+# LOCK BINLOG FOR BACKUP
+
+
+def test_commits_wait_for_the_binlog_lock_and_come_in_the_order_of_arrival() -> None:
+    """The coordinates stand still, whoever writes; then all of it is logged, first come first."""
+    fleet = quiet_fleet("single")
+    source = server(fleet)
+    backup_locks.lock_binlog(fleet, source, SESSION, nothing)
+    position, executed = source.binlog.position, source.executed.copy()
+    kinds = [GroupKind.INNODB, GroupKind.NON_TRANSACTIONAL, GroupKind.EMPTY, GroupKind.DDL]
+    for kind in kinds:
+        fleet.write(source, kind)
+    administration.flush_binary_logs(fleet, source)
+    pass_time(fleet, 1_000)
+    assert position == source.binlog.position
+    assert executed == source.executed
+    backup_locks.unlock_binlog(fleet, source, SESSION)
+    pass_time(fleet, 50)
+    assert kinds == logged(source)
+    assert len(source.binlog.files) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize("by_gtid", [True, False])
+def test_positions_of_a_replica_stand_still_under_the_binlog_lock(
+    workers: int, by_gtid: bool
+) -> None:
+    """Neither receiver nor applier moves, not even by a new connection; then both catch up."""
+    fleet = quiet_fleet(applier_workers=workers, auto_position=by_gtid)
+    source, copy = server(fleet), replica(fleet)
+    (channel,) = copy.channels.values()
+    pass_time(fleet, 100)
+    for _ in range(4):
+        fleet.write(source)
+    fleet.run(fleet.now + 3 * MILLISECOND)
+    granted: list[tuple[object, ...]] = []
+
+    def state() -> tuple[object, ...]:
+        return (
+            copy.binlog.position,
+            channel.read,
+            channel.executed,
+            copy.executed.text(),
+            [file.end for file in channel.relay_files],
+        )
+
+    backup_locks.lock_binlog(fleet, copy, SESSION, lambda: granted.append(state()))
+    for _ in range(4):
+        fleet.write(source)
+    administration.reconnect(fleet, channel)
+    pass_time(fleet, 400)
+    assert granted == [state()]
+    assert channel.read[1] < source.binlog.position[1]
+    backup_locks.unlock_binlog(fleet, copy, SESSION)
+    pass_time(fleet, 400)
+    assert copy.executed == source.executed
+    assert channel.executed == channel.read == source.binlog.position
+
+
+def test_the_binlog_lock_waits_for_commits_under_way_and_for_their_rotation() -> None:
+    """A group between its stages ends first, and a rotation that it makes due."""
+    fleet = quiet_fleet("single", max_binlog_size=4_096)
+    source = server(fleet)
+    fleet.commit_stage_us = (5_000, 5_001)
+    fleet.write(source, rows_length=5_000)
+    seen: list[tuple[str, int]] = []
+    backup_locks.lock_binlog(fleet, source, SESSION, lambda: seen.append(source.binlog.position))
+    pass_time(fleet, 20)
+    assert seen == [source.binlog.position]
+    assert source.binlog.active.number == 2
+    assert not source.in_commit
+
+
+# Sessions that go away
+
+
+@pytest.mark.parametrize("lock", [TABLES, BINLOG])
+def test_a_killed_session_releases_what_it_holds(lock: str) -> None:
+    """The server unlocks for it, and who waited goes on."""
+    fleet = quiet_fleet("single")
+    source = server(fleet)
+    take = {TABLES: backup_locks.lock_tables, BINLOG: backup_locks.lock_binlog}[lock]
+    take(fleet, source, SESSION, nothing)
+    fleet.write(source, GroupKind.DDL)
+    backup_locks.end_all(fleet, source)
+    pass_time(fleet, 20)
+    assert logged(source) == [GroupKind.DDL]
+    assert lock_steps(source) == [f"lock {lock}", f"unlock {lock}"]
+
+
+def test_a_session_killed_while_it_waits_never_gets_the_lock() -> None:
+    """Its request is forgotten; nobody waits behind it any more."""
+    fleet = quiet_fleet("single")
+    source = server(fleet)
+    fleet.commit_stage_us = (5_000, 5_001)
+    fleet.write(source)
+    got: list[int] = []
+    backup_locks.lock_binlog(fleet, source, SESSION, partial(got.append, 1))
+    backup_locks.end_session(fleet, source, SESSION)
+    fleet.write(source)
+    assert len(logged(source)) == 2
+    pass_time(fleet, 20)
+    assert not got
+    assert not lock_steps(source)
+
+
+@pytest.mark.parametrize("stop", [administration.shut_down, administration.crash])
+def test_no_lock_outlives_its_server(stop: object) -> None:
+    """After a restart nobody holds anything, and clients and replication work."""
+    fleet = quiet_fleet()
+    source, copy = server(fleet), replica(fleet)
+    pass_time(fleet, 100)
+    for lock in (backup_locks.lock_tables, backup_locks.lock_binlog):
+        lock(fleet, copy, SESSION, nothing)
+    fleet.write(source)
+    pass_time(fleet, 50)
+    stop(fleet, copy)  # type: ignore[operator]
+    pass_time(fleet, 2_000)
+    fleet.write(source)
+    pass_time(fleet, 500)
+    assert not any(copy.backup_locks.holders.values())
+    assert copy.executed == source.executed
+
+
+# Coordinates in the InnoDB header
+
+
+def write_and_finish(fleet: Fleet, instance: Instance, kind: GroupKind) -> None:
+    """One group, all stages."""
+    fleet.write(instance, kind)
+    commit.finish_all(fleet, instance)
+
+
+def test_the_header_is_stale_after_a_non_transactional_update() -> None:
+    """It names the last InnoDB commit, whatever was logged behind it, until the next one."""
+    fleet = quiet_fleet("single")
+    source = server(fleet)
+    source.header_updates = HeaderUpdates.INNODB_COMMITS
+    write_and_finish(fleet, source, GroupKind.INNODB)
+    written = source.binlog.position
+    assert written == source.innodb.trx_sys
+    write_and_finish(fleet, source, GroupKind.NON_TRANSACTIONAL)
+    backup_locks.lock_tables(fleet, source, SESSION, nothing)
+    assert written == source.innodb.trx_sys != source.binlog.position
+    backup_locks.unlock_tables(fleet, source, SESSION)
+    write_and_finish(fleet, source, GroupKind.INNODB)
+    assert source.binlog.position == source.innodb.trx_sys
+
+
+def test_mysql_8_writes_no_header_at_commits() -> None:
+    """Only a clone does; so a stale header says nothing there."""
+    fleet = quiet_fleet("single")
+    write_and_finish(fleet, server(fleet), GroupKind.INNODB)
+    assert server(fleet).innodb.trx_sys == ("", 0)
+
+
+def test_fix_1_writes_the_header_at_each_update() -> None:
+    """Whatever the storage engine: fresh at all times, at the price of redo for each update."""
+    fleet = quiet_fleet("single")
+    source = server(fleet)
+    source.header_updates = HeaderUpdates.EVERY_UPDATE
+    for kind in (GroupKind.INNODB, GroupKind.NON_TRANSACTIONAL, GroupKind.DDL, GroupKind.EMPTY):
+        before = source.innodb.lsn
+        write_and_finish(fleet, source, kind)
+        assert source.binlog.position == source.innodb.trx_sys
+        assert before < source.innodb.lsn
+
+
+def test_fix_2_writes_and_redo_logs_the_header_with_the_table_lock() -> None:
+    """The lock makes the header fresh, and its redo is flushed and counts in the LSN."""
+    fleet = quiet_fleet("single")
+    source = server(fleet)
+    administration.set_variables(source, **{innodb_header.VARIABLE: True})
+    write_and_finish(fleet, source, GroupKind.NON_TRANSACTIONAL)
+    before = source.innodb.lsn
+    backup_locks.lock_tables(fleet, source, SESSION, nothing)
+    assert source.binlog.position == source.innodb.trx_sys
+    assert before < source.innodb.lsn == source.innodb.flushed
+    assert lsn_offset_is_legal(source.innodb.lsn)
+
+
+def test_commits_wait_while_the_header_is_written() -> None:
+    """On a backup-safe server the lock waits for all groups between the stages, InnoDB's too."""
+    fleet = quiet_fleet("single")
+    source = server(fleet)
+    administration.set_variables(source, **{innodb_header.VARIABLE: True})
+    fleet.commit_stage_us = (5_000, 5_001)
+    fleet.write(source)
+    backup_locks.lock_tables(fleet, source, SESSION, nothing)
+    fleet.write(source)
+    assert len(logged(source)) == 1
+    pass_time(fleet, 20)
+    assert len(logged(source)) == 2
+    position = source.binlog.active.groups()[0].end
+    steps = [r for r in journal(source) if r.is_fact(RecordType.BACKUP_LOCK) or r.gtid]
+    assert [bool(r.gtid) for r in steps] == [True, False, True]
+    assert source.innodb.trx_sys[1] > position
+
+
+def test_a_galera_node_keeps_its_xid_fresh_whatever_the_engine() -> None:
+    """TOI operations write it too; a group without changes is no write set."""
+    fleet = quiet_fleet("single")
+    source = server(fleet)
+    source.galera = GaleraNode()
+    for number, kind in enumerate(
+        (GroupKind.INNODB, GroupKind.NON_TRANSACTIONAL, GroupKind.DDL), 1
+    ):
+        write_and_finish(fleet, source, kind)
+        assert (number, number) == (source.galera.seqno, source.galera.header_seqno)
+    write_and_finish(fleet, source, GroupKind.EMPTY)
+    assert source.galera.seqno == 3
+
+
+# Whole histories
+
+
+@pytest.mark.parametrize(
+    "trap", ["stale_innodb_header", "binlog_lock_held_long", "galera_snapshot"]
+)
+def test_whole_histories_keep_what_the_locks_promise(trap: str) -> None:
+    """No DDL and no non-transactional group under the table lock, nothing under the binlog lock."""
+    waited = 0
+    for seed in range(4):
+        for block in simulate(Scenario(seed=seed, traps=(trap,))).journals.values():
+            held: set[str] = set()
+            told = records(block)
+            for record in told:
+                if record.is_fact(RecordType.BACKUP_LOCK):
+                    change = held.add if record.body["step"] == "lock" else held.discard
+                    change(record.body["lock"])
+                    waited += record.body["lock"] == BINLOG
+                elif record.stream is not Stream.SERVER and record.gtid:
+                    assert BINLOG not in held
+                elif record.stream is Stream.BINLOG and TABLES in held:
+                    before = told[record.index - 1]
+                    is_ddl = record.query is QueryVerb.STATEMENT and before.gtid is not None
+                    is_rows = record.query is QueryVerb.COMMIT and before.query is QueryVerb.NONE
+                    assert not is_ddl
+                    assert not is_rows
+            assert not held
+    assert waited > 0

@@ -1,0 +1,274 @@
+"""Cases just inside and just outside the boundaries of the rules about backup locks."""
+
+from __future__ import annotations
+
+from tests.support.journals import UUID_C, Journal
+from tests.support.rule_cases import apply, case, replica, source
+
+SESSION = {"session": 7}
+SERIAL = {"replica_parallel_workers": 0}
+
+
+def lock(journal: Journal, *locks: str) -> Journal:
+    """Locks of one session, in order."""
+    for name in locks:
+        journal.record("backup_lock", step="lock", lock=name, **SESSION)
+    return journal
+
+
+def unlock(journal: Journal, *locks: str) -> Journal:
+    """Unlocks of the session, in order."""
+    for name in locks:
+        journal.record("backup_lock", step="unlock", lock=name, **SESSION)
+    return journal
+
+
+def image(journal: Journal, **fields: object) -> Journal:
+    """What a backup of everything logged so far says, and its end."""
+    told = {
+        "binlog_file": journal.binlog.file,
+        "binlog_position": journal.binlog.end,
+        "coordinates_from": "source_status",
+        "gtid_executed": str(journal.used).replace("\n", ""),
+        **fields,
+    }
+    journal.record("backup", step="image", backup_id="b1", **SESSION, **told)
+    journal.record("backup", step="end", backup_id="b1", **SESSION)
+    return journal
+
+
+# What the locks freeze
+
+
+@case()
+def backup_locks_freeze_scope(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("backup_lock", step="lock", lock="tables")
+    journal.groups(1)
+    journal.record("statement", engine="MyISAM" if breaks else "InnoDB", type="dml")
+    journal.record("backup_lock", step="unlock", lock="tables")
+    journal.record("statement", engine="MyISAM", type="dml")
+    return journal
+
+
+@case()
+def backup_locks_freeze_scope__logged_ddl(breaks: bool) -> Journal:
+    journal = lock(source(), "tables")
+    for form in ("rows", "empty", "payload", "xa_prepare", "xa_commit", "statement"):
+        journal.binlog.group(form=form)
+    if not breaks:
+        unlock(journal, "tables")
+    journal.binlog.group(form="ddl_preamble")
+    return journal
+
+
+@case()
+def backup_locks_freeze_scope__logged_rows(breaks: bool) -> Journal:
+    journal = lock(source(), "tables")
+    if not breaks:
+        unlock(journal, "tables")
+    journal.binlog.group(form="myisam")
+    return journal
+
+
+@case()
+def backup_locks_freeze_scope__binlog(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("backup_lock", step="lock", lock="binlog")
+    if not breaks:
+        journal.record("backup_lock", step="unlock", lock="binlog")
+    return journal.groups(1)
+
+
+@case()
+def backup_locks_freeze_scope__another_session(breaks: bool) -> Journal:
+    journal = source()
+    for session in (1, 2):
+        journal.record("backup_lock", step="lock", lock="binlog", session=session)
+    for session in (1,) if breaks else (1, 2):
+        journal.record("backup_lock", step="unlock", lock="binlog", session=session)
+    return journal.groups(1)
+
+
+@case()
+def backup_locks_freeze_scope__received(breaks: bool) -> Journal:
+    journal, relay, waiting = replica()
+    lock(journal, "binlog")
+    if not breaks:
+        unlock(journal, "binlog")
+    relay.copy(waiting[0])
+    return journal
+
+
+@case()
+def backup_locks_freeze_scope__executed(breaks: bool) -> Journal:
+    journal, _, _ = replica()
+    lock(journal, "binlog")
+    reason = "xid" if breaks else "applier_stop"
+    row = {"Master_log_name": "binlog.000001", "Master_log_pos": 457}
+    journal.record("info_write", table="slave_relay_log_info", channel="", reason=reason, row=row)
+    return journal
+
+
+@case()
+def backup_locks_freeze_scope__rows(breaks: bool) -> Journal:
+    """Two rows under the lock; the first one's statements may have begun before it."""
+    journal, _, _ = replica()
+    asked = journal.ts
+    lock(journal, "binlog")
+    for position in (157, 457):
+        status = journal.replica_status(Exec_Source_Log_Pos=position)
+        journal.row(replica_status=status, requested_at=journal.ts if breaks else asked)
+    return journal
+
+
+# The header
+
+
+@case()
+def trx_sys_coords_fresh_under_lock(breaks: bool) -> Journal:
+    journal = source(have_backup_safe_binlog_info=True)
+    journal.record("backup_lock", step="lock", lock="tables")
+    end = journal.binlog.end - (300 if breaks else 0)
+    journal.row(trx_sys={"binary_log_file": "binlog.000001", "binary_log_position": end})
+    return journal
+
+
+@case("backup_coordinates_match_data")
+def trx_sys_coords_fresh_under_lock__backup(breaks: bool) -> Journal:
+    journal = source(have_backup_safe_binlog_info=True)
+    before = journal.binlog.end
+    journal.binlog.group(form="myisam")
+    unlock(lock(journal, "tables"), "tables")
+    at = before if breaks else journal.binlog.end
+    return image(journal, coordinates_from="innodb_header", binlog_position=at)
+
+
+# Order and release
+
+
+@case()
+def backup_lock_protocol(breaks: bool) -> Journal:
+    locks = ("tables", "binlog")
+    journal = lock(source(), *(reversed(locks) if breaks else locks))
+    return unlock(journal, "binlog", "tables")
+
+
+@case()
+def backup_lock_protocol__unlock(breaks: bool) -> Journal:
+    locks = ("binlog", "tables")
+    return unlock(lock(source(), "tables", "binlog"), *(reversed(locks) if breaks else locks))
+
+
+@case()
+def backup_lock_protocol__left_behind(breaks: bool) -> Journal:
+    journal = unlock(lock(source(), "tables", "binlog"), "binlog")
+    return image(journal if breaks else unlock(journal, "tables"))
+
+
+@case()
+def backup_lock_protocol__killed(breaks: bool) -> Journal:
+    journal = lock(source(), "tables")
+    error = {} if breaks else {"error": "Lost connection to MySQL server during query"}
+    journal.record("backup", step="end", backup_id="b1", **SESSION, **error)
+    return journal
+
+
+# What a backup says of itself
+
+
+@case()
+def backup_coordinates_match_data(breaks: bool) -> Journal:
+    journal = source()
+    before, held = journal.binlog.end, str(journal.used)
+    journal.groups(1)
+    return (
+        image(journal, gtid_executed=held)
+        if breaks
+        else image(journal, gtid_executed=held, binlog_position=before)
+    )
+
+
+@case()
+def backup_coordinates_match_data__beyond(breaks: bool) -> Journal:
+    journal = source()
+    before = journal.binlog.end
+    journal.groups(1)
+    return image(journal, **({"binlog_position": before} if breaks else {}))
+
+
+@case()
+def backup_coordinates_match_data__inside(breaks: bool) -> Journal:
+    journal = source()
+    return image(journal, binlog_position=journal.binlog.end - (31 if breaks else 0))
+
+
+@case()
+def backup_coordinates_match_data__not_reached(breaks: bool) -> Journal:
+    journal = source()
+    return image(journal, binlog_position=journal.binlog.end + breaks)
+
+
+@case()
+def backup_coordinates_match_data__without_changes(breaks: bool) -> Journal:
+    journal = source()
+    if not breaks:
+        lock(journal, "tables")
+    held = str(journal.used)
+    journal.binlog.group(form="empty")
+    if not breaks:
+        unlock(journal, "tables")
+    return image(journal, gtid_executed=held)
+
+
+def replica_image(data: int, position: int, **settings: object) -> Journal:
+    """A replica with four groups: its backup's data hold some, its position is behind some."""
+    journal, relay, waiting = replica(2, **settings)
+    for group in waiting[:2]:
+        apply(journal, relay, group)
+    last = [record for record in journal.records if record.get("type") == "XID"]
+    own = [record["log_pos"] for record in last if record["kind"] == "binlog"]
+    copied = [record["log_pos"] for record in last if record["kind"] == "relay"]
+    channel = {"exec_source_log_file": "binlog.000001", "exec_source_log_pos": copied[position - 1]}
+    return image(
+        journal,
+        binlog_position=own[data - 1],
+        gtid_executed=f"{UUID_C}:1-{data}",
+        channels=[{"channel": "", **channel}],
+    )
+
+
+@case()
+def backup_replica_coordinates_match_data(breaks: bool) -> Journal:
+    return replica_image(data=4, position=3 if breaks else 4, **SERIAL)
+
+
+@case()
+def backup_replica_coordinates_match_data__low_water_mark(breaks: bool) -> Journal:
+    return replica_image(data=4, position=3, replica_parallel_workers=0 if breaks else 4)
+
+
+@case()
+def backup_replica_coordinates_match_data__missing(breaks: bool) -> Journal:
+    return replica_image(data=3, position=4 if breaks else 3)
+
+
+@case()
+def backup_binlog_copy_matches_data(breaks: bool) -> Journal:
+    journal = source()
+    end, held = journal.binlog.end, str(journal.used)
+    journal.groups(1)
+    copied = journal.binlog.end if breaks else end
+    return image(
+        journal,
+        binlog_position=end,
+        gtid_executed=held,
+        binlog_copy={"file": "binlog.000001", "position": copied},
+    )
+
+
+@case()
+def backup_binlog_copy_matches_data__torn(breaks: bool) -> Journal:
+    journal = source()
+    end = journal.binlog.end - (31 if breaks else 0)
+    return image(journal, binlog_copy={"file": "binlog.000001", "position": end})
