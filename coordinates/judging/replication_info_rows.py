@@ -42,6 +42,9 @@ def judge_stored_read(channel: ChannelOfRow) -> None:
     if stored is None or relay is None or relay.source_base != stored.base_name:
         channel.undecided(rule, NOT_READ if stored is None else NO_RELAY)
         return
+    if relay.source_high[0] < 1:
+        channel.undecided(rule, NO_RELAY)  # a new lineage that has received nothing yet
+        return
     if (stored.file_number, stored.position) <= relay.source_high:
         channel.holds(rule)
         return

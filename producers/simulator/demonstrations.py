@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from producers.simulator.backup_safe_binlog import demonstration as backup_safe_binlog
 from producers.simulator.log_position_lock import demonstration as log_position_lock
 
 if TYPE_CHECKING:
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from producers.simulator.scenario import Scenario
 
 DEMONSTRATIONS: dict[str, Demonstration] = {
-    demonstration.name: demonstration for demonstration in (log_position_lock.DEMONSTRATION,)
+    demonstration.name: demonstration
+    for demonstration in (log_position_lock.DEMONSTRATION, backup_safe_binlog.DEMONSTRATION)
 }
 """All demonstrations, in the order in which they are listed."""
 

@@ -97,6 +97,9 @@ class Backup:
         gtids: Of the groups whose changes the copy holds.
         applied_since: Whether a channel executed on between the reading of its position and the
             end of the redo copy.
+        tables_locked_at: End of the binary log when the table lock was taken.
+        redo_ended_at: End of the binary log when the copy of the redo ended.
+        waiting: How many statements and threads waited for each lock before it was released.
     """
 
     coordinates: tuple[str, int] = ("", 0)
@@ -106,6 +109,9 @@ class Backup:
     lsn: int = 0
     gtids: GtidIntervals | None = None
     applied_since: bool = False
+    tables_locked_at: tuple[str, int] = ("", 0)
+    redo_ended_at: tuple[str, int] = ("", 0)
+    waiting: dict[str, int] = field(default_factory=dict)
 
 
 class BackupUtility:
@@ -135,7 +141,6 @@ class BackupUtility:
         self._rng = Random(f"backup {fleet.scenario.seed} {self.backup_id}")
         self._is_connected = False
         self._copy_began_at = 0
-        self._tables_locked_at = ("", 0)
         self._locks_binlog = True
         self.backup = Backup()
 
@@ -167,7 +172,7 @@ class BackupUtility:
 
     def copy_tables(self) -> None:
         """Nobody changes a table of another engine, or a definition: copy them."""
-        self._tables_locked_at = self._instance.binlog.position
+        self.backup.tables_locked_at = self._instance.binlog.position
         after = self.lock_binlog if self._locks_binlog else self.read_coordinates
         self._then(_COPY_TABLES_US, after)
 
@@ -193,6 +198,7 @@ class BackupUtility:
         """The copy of the redo ends here: what has been committed up to now is in the backup."""
         instance, backup = self._instance, self.backup
         backup.lsn = instance.innodb.flushed
+        backup.redo_ended_at = instance.binlog.position
         backup.gtids = self._copied_gtids()
         backup.applied_since = backup.replica_positions != self._positions()
         if backup.coordinates_from == HEADER:
@@ -212,6 +218,8 @@ class BackupUtility:
     def unlock(self) -> None:
         """UNLOCK BINLOG, UNLOCK TABLES; the backup is complete."""
         fleet, instance = self._fleet, self._instance
+        waiting = instance.backup_locks.waiting
+        self.backup.waiting = {lock: len(those) for lock, those in waiting.items()}
         statements = {
             BINLOG: backup_locks.unlock_binlog,
             TABLES: backup_locks.unlock_tables,
@@ -266,7 +274,7 @@ class BackupUtility:
             for logged in reversed(file.groups()):
                 group = logged.group
                 is_copied = group.sid is not None and (group.sid, group.gno) in copied
-                if (file.name, logged.end) <= self._tables_locked_at:
+                if (file.name, logged.end) <= self.backup.tables_locked_at:
                     return copied
                 if is_copied and group.kind is not GroupKind.EMPTY:
                     return copied

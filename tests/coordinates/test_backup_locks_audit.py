@@ -1,0 +1,95 @@
+"""Backups in the audit: what is missing is UNDECIDED, and state between blocks loses nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from coordinates.audit import InstanceAudit
+from coordinates.json_lines import blocks_from_lines
+from coordinates.verdict import ObservationCode
+from tests.support import rule_cases_of_backup_locks as backups
+from tests.support.journals import UUID_C, Journal, audit
+from tests.support.rule_cases import CASES, replica, source
+
+OF_BACKUPS = [name for name, case in CASES.items() if case.build.__module__ == backups.__name__]
+
+
+def without_gtids() -> Journal:
+    journal = source()
+    return backups.image(journal, gtid_executed=None)
+
+
+def unreadable_gtids() -> Journal:
+    return backups.image(source(), gtid_executed="no set")
+
+
+def of_an_old_place() -> Journal:
+    return backups.image(source(300), binlog_position=457)
+
+
+def of_another_file() -> Journal:
+    return backups.image(source(), binlog_file="other.000001")
+
+
+def of_an_unknown_lock() -> Journal:
+    journal = source(have_backup_safe_binlog_info=True)
+    return backups.image(journal, coordinates_from="innodb_header")
+
+
+def of_an_unseen_channel() -> Journal:
+    journal, _, _ = replica()
+    place = {"exec_source_log_file": "binlog.000001", "exec_source_log_pos": 157}
+    channels = [{"channel": "other", **place}]
+    gtids = f"{UUID_C}:1-3"
+    return backups.image(journal, gtid_executed=gtids, channels=channels)
+
+
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        (without_gtids, "the GTIDs of the data up to"),
+        (unreadable_gtids, "the GTIDs of the data cannot be read"),
+        (of_an_old_place, "older than the events remembered"),
+        (of_another_file, "does not show the file of other.000001"),
+        (of_an_unknown_lock, "where the table lock was taken is not known"),
+        (of_an_unseen_channel, "does not show what channel 'other' received"),
+    ],
+)
+def test_a_backup_that_cannot_be_judged_is_undecided(
+    build: Callable[[], Journal], reason: str
+) -> None:
+    """No finding, and an observation that says why; the fleet is not called consistent by it."""
+    result = audit(build())
+    assert [] == result.findings
+    told = [o for o in result.observations if o.code is ObservationCode.BACKUP_UNDECIDED]
+    assert [True for one in told if reason in one.text]
+    assert all(one.is_undecided for one in told)
+
+
+@pytest.mark.parametrize("name", OF_BACKUPS)
+def test_state_that_is_written_and_read_at_every_record_finds_the_same(name: str) -> None:
+    """A lock, a session or a half-read group is in the state bytes."""
+    journal = CASES[name].build(breaks=True)
+    expected = [(f.invariant, f.at) for f in audit(journal).findings]
+    found = []
+    present = InstanceAudit(journal.instance)
+    for block in blocks_from_lines(map(json.dumps, journal.records), block_size=1):
+        present = InstanceAudit.from_bytes(present.to_bytes())
+        found += [(f.invariant, f.at) for f in present.absorb(block).findings]
+    present = InstanceAudit.from_bytes(present.to_bytes())
+    found += [(f.invariant, f.at) for f in present.finish().findings]
+    assert expected == found
+
+
+def test_a_channel_that_has_received_nothing_anew_leaves_its_row_undecided() -> None:
+    """Behind a relay log recovery the relay log shows no place of the source yet."""
+    journal, _, _ = replica()
+    journal.record("channel", channel="", action="relay_log_recovery")
+    status = journal.replica_status(Read_Source_Log_Pos=157, Exec_Source_Log_Pos=157)
+    stored = [{"Channel_name": "", "Master_log_name": "binlog.000001", "Master_log_pos": 457}]
+    journal.row(replica_status=status, slave_master_info=stored)
+    result = audit(journal)
+    assert "master_info_not_ahead_of_relay" not in result.broken
