@@ -408,6 +408,7 @@ class InstanceAudit(InstanceState):
 
     def _reset(self, body: dict[str, Any], ts: int) -> None:
         self.collections.progress("The binary log was reset")
+        self.backup_locks.log_began_anew()
         self.history.begin_binlog_lineage()
         self.binlog.begin_lineage("reset")
         self.persistence.reset()

@@ -207,6 +207,12 @@ class BackupLockProtocol(StepJudge):
         for lock in list(self._locks):
             self._settle(lock)
 
+    def log_began_anew(self) -> None:
+        """RESET: where locks were taken is a place of another log."""
+        self._locks = dict.fromkeys(self._locks)
+        for session in self._sessions.values():
+            session.tables_at = None
+
     def session(self, name: str) -> LockSession | None:
         """What is known of a session whose backup has not ended."""
         return self._sessions.get(name)

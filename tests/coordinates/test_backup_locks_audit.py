@@ -11,7 +11,7 @@ from coordinates.audit import InstanceAudit
 from coordinates.json_lines import blocks_from_lines
 from coordinates.verdict import ObservationCode
 from tests.support import rule_cases_of_backup_locks as backups
-from tests.support.journals import UUID_C, Journal, audit
+from tests.support.journals import UUID_C, Gtids, Journal, audit
 from tests.support.rule_cases import CASES, replica, source
 
 OF_BACKUPS = [name for name, case in CASES.items() if case.build.__module__ == backups.__name__]
@@ -39,6 +39,16 @@ def of_an_unknown_lock() -> Journal:
     return backups.image(journal, coordinates_from="innodb_header")
 
 
+def of_a_log_that_was_reset() -> Journal:
+    journal = backups.lock(source(have_backup_safe_binlog_info=True), "tables")
+    journal.record("binlog_reset")
+    journal.binlog.gtids = Gtids()
+    journal.used = Gtids()
+    journal.binlog.open(1, "")
+    backups.unlock(journal.groups(1), "tables")
+    return backups.image(journal, coordinates_from="innodb_header")
+
+
 def of_an_unseen_channel() -> Journal:
     journal, _, _ = replica()
     place = {"exec_source_log_file": "binlog.000001", "exec_source_log_pos": 157}
@@ -55,6 +65,7 @@ def of_an_unseen_channel() -> Journal:
         (of_an_old_place, "older than the events remembered"),
         (of_another_file, "does not show the file of other.000001"),
         (of_an_unknown_lock, "where the table lock was taken is not known"),
+        (of_a_log_that_was_reset, "where the table lock was taken is not known"),
         (of_an_unseen_channel, "does not show what channel 'other' received"),
     ],
 )

@@ -184,6 +184,17 @@ def test_case_3_the_log_file_of_a_snapshot(locks: bool) -> None:
     assert locks is bool(not believed.minus(backup.gtids))
 
 
+def test_a_node_without_gtids_sends_no_log_file() -> None:
+    """There is nothing that a joiner could read from it, and no reason for the lock."""
+    fleet = busy_fleet("single", gtid_mode="OFF", auto_position=False)
+    node = server(fleet)
+    administration.set_variables(node, **{VARIABLE: True})
+    node.galera = GaleraNode()
+    backup = run_backup(fleet, node)
+    assert backup.binlog_copy is None
+    assert lock_steps(node) == ["lock tables", "unlock tables"]
+
+
 # The decision
 
 

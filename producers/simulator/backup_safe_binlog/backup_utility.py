@@ -65,13 +65,18 @@ def needs_binlog_lock(instance: Instance, *, slave_info: bool) -> bool:
     place does not say that all groups before it are in the copy (WL#9211 has the same reason).
     """
     is_case_2 = slave_info
-    is_case_3 = instance.galera is not None and instance.gtid_mode == "ON"
+    is_case_3 = sends_log_file(instance)
     return (
         is_case_2
         or is_case_3
         or not innodb_header.is_backup_safe(instance)
         or not _commits_are_ordered(instance)
     )
+
+
+def sends_log_file(instance: Instance) -> bool:
+    """Whether a snapshot has to take the last binary log file along: that of a node with GTIDs."""
+    return instance.galera is not None and instance.gtid_mode == "ON"
 
 
 def _commits_are_ordered(instance: Instance) -> bool:
@@ -142,6 +147,7 @@ class BackupUtility:
         self._is_connected = False
         self._copy_began_at = 0
         self._locks_binlog = True
+        self._sends_log_file = False
         self.backup = Backup()
 
     def begin(self) -> None:
@@ -161,6 +167,7 @@ class BackupUtility:
         wanted = self._options.lock_binlog
         needed = needs_binlog_lock(self._instance, slave_info=self._options.slave_info)
         self._locks_binlog = needed if wanted is None else wanted
+        self._sends_log_file = sends_log_file(self._instance)
         usual = SOURCE_STATUS if self._locks_binlog else HEADER
         self.backup.coordinates_from = self._options.coordinates_from or usual
 
@@ -203,10 +210,10 @@ class BackupUtility:
         backup.applied_since = backup.replica_positions != self._positions()
         if backup.coordinates_from == HEADER:
             backup.coordinates = instance.innodb.trx_sys
-        if instance.galera is None:
+        if self._sends_log_file:
+            self._then(_FINISH_REDO_US, self.copy_last_binlog_file)
+        else:
             self.unlock()
-            return
-        self._then(_FINISH_REDO_US, self.copy_last_binlog_file)
 
     def copy_last_binlog_file(self) -> None:
         """Case 3: the last file of the binary log goes into the snapshot."""
