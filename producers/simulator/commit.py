@@ -19,8 +19,6 @@ from producers.simulator.replication_info import crash_points
 from producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Channel, Group, Instance, QueuedGroup
     from producers.simulator.online_backup.backup_synchronization import Thread
@@ -95,11 +93,9 @@ def _run(
     thread: Thread | None = None,
 ) -> LoggedGroup | None:
     """The critical sequence of a thread, up to the commit stage."""
-    again = partial(_run, fleet, instance, group, channel, queued, thread=thread)
-    roles = {"is_client": channel is None, "is_in_zone": thread is not None}
-    if _has_to_wait(fleet, instance, group, again, **roles):
-        return None
     if channel is None:
+        if _has_to_wait(fleet, instance, group, is_in_zone=thread is not None):
+            return None
         assign_gtid(instance, group)
     changed = fleet.hooks.on_commit(fleet, instance, group)
     if changed is None:
@@ -144,26 +140,12 @@ def _run(
     return logged
 
 
-def _has_to_wait(
-    fleet: Fleet,
-    instance: Instance,
-    group: Group,
-    again: Callable[[], object],
-    *,
-    is_client: bool,
-    is_in_zone: bool,
-) -> bool:
-    """Whether a thread waits for the end of a lock; ``again`` is called then."""
-
-    def later() -> None:
-        if instance.is_running:
-            again()
-
-    # An applier without a zone has waited before it took the group.
-    if (is_client or is_in_zone) and backup_locks.coordinates_wait(instance, later):
+def _has_to_wait(fleet: Fleet, instance: Instance, group: Group, *, is_in_zone: bool) -> bool:
+    """Whether a client waits for the end of a lock; it begins its commit again then."""
+    later = partial(_try_again, fleet, instance, group)
+    # Who is in the critical zone has waited for the binlog lock in front of it.
+    if not is_in_zone and backup_locks.coordinates_wait(instance, later):
         return True
-    if not is_client:
-        return False
     if commit_order.must_wait(instance, group):
         fleet.clock.schedule(fleet.now + commit_order.WAIT_US, instance, later)
         return True

@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from coordinates.journal import RecordType
+from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.model import GroupKind
 from producers.simulator.online_backup.critical_zone import CriticalZone
 from producers.simulator.online_backup.tables import BACKED_UP, table_of
@@ -174,9 +175,9 @@ def _end_statement(
 ) -> None:
     if instance.backup_synchronization is not synchronization or not instance.is_running:
         return  # the connection was lost with the server, nothing was logged
-    synchronization.execute(
-        thread, run, partial(_end_statement, instance, synchronization, thread, run)
-    )
+    again = partial(_end_statement, instance, synchronization, thread, run)
+    if not backup_locks.coordinates_wait(instance, again):
+        synchronization.execute(thread, run, again)
 
 
 def apply(
