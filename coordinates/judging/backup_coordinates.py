@@ -37,7 +37,7 @@ def judge_backup(body: Mapping[str, Any], audit: InstanceAudit) -> None:
     backup = _Backup(body, audit)
     place = _coordinates(body.get("binlog_file"), body.get("binlog_position"))
     if place is not None:
-        backup.judge_place(BACKUP_COORDINATES_MATCH_DATA, place, "coordinates")
+        backup.judge_place(BACKUP_COORDINATES_MATCH_DATA, place, "its coordinates")
         backup.judge_header(place)
     for position in body.get("channels", ()):
         backup.judge_channel(position)
@@ -45,7 +45,9 @@ def judge_backup(body: Mapping[str, Any], audit: InstanceAudit) -> None:
     if copy is not None:
         end = _coordinates(copy["file"], copy["position"])
         assert end is not None
-        backup.judge_place(BACKUP_BINLOG_COPY_MATCHES_DATA, end, "copy of the last log file")
+        backup.judge_place(
+            BACKUP_BINLOG_COPY_MATCHES_DATA, end, "the end of its copy of the last log file"
+        )
 
 
 def _coordinates(file: str | None, position: int | None) -> LogCoordinates | None:
@@ -97,7 +99,7 @@ class _Backup:
         if (number, offset) > (binlog.file_number, binlog.end):
             self._broken(
                 rule,
-                f"The {what} of backup {self._id} say {place}, but the log ends at "
+                f"Backup {self._id} reports {place} as {what}, but the log ends at "
                 f"{binlog.file_name}:{binlog.end}.",
                 observed=place,
                 expected=f"at most {binlog.file_name}:{binlog.end}",
@@ -118,7 +120,7 @@ class _Backup:
         if mark not in (Mark.GROUP, Mark.HEADER, Mark.FILE):
             self._broken(
                 rule,
-                f"The {what} of backup {self._id} say {place}, which lies inside "
+                f"Backup {self._id} reports {place} as {what}, which lies inside "
                 + ("an event." if mark is None else "a group."),
                 observed=place,
                 expected="the end of a group",
@@ -164,7 +166,7 @@ class _Backup:
             return
         self._broken(
             rule,
-            f"The {what} of backup {self._id} say {place}, but {' and '.join(halves)}.",
+            f"Backup {self._id} reports {place} as {what}, but {' and '.join(halves)}.",
             observed=place,
             expected=f"the place in the {log} that the copied data have reached",
             witness=(beyond or missing).first(10),
@@ -221,7 +223,7 @@ class _Backup:
             place,
             beyond=beyond - self._empty,
             missing=missing - self._empty,
-            what=f"positions of channel {name!r}",
+            what=f"the position of channel {name!r}",
             log="source's log",
             channel=name,
         )
