@@ -160,7 +160,7 @@ def judge_purged(said: ChannelSaid, case: Case) -> Answer:
         return Waiting(NOT_REACHED)
     before = source.state_until(ts)
     if before is None or before.row_ts is None:
-        return []
+        return _judge_purged_by_next_row(said, case)
     if before.purged is None:
         return Undecided("gtid_purged of the source is not known")
     fresh = before.purged - source.assigned - said.has - case.memory.reported
@@ -180,6 +180,23 @@ def judge_purged(said: ChannelSaid, case: Case) -> Answer:
             witness=brief(fresh),
         )
     ]
+
+
+def _judge_purged_by_next_row(said: ChannelSaid, case: Case) -> Answer:
+    """No row told what was purged by then: no more than what the next row of the source shows."""
+    source, ts = case.source, said.place.ts
+    assert said.has is not None
+    for state in source.states_from(ts):
+        if state.row_ts is None or state.row_ts < ts:
+            continue
+        if state.purged is None:
+            return Undecided("gtid_purged of the source is not known")
+        if state.purged - source.assigned <= said.has:
+            return []
+        return Undecided("no row of the source before the replica's shows its gtid_purged")
+    if source.was_lost_before_answer(ts):
+        return Undecided("the source's journal broke off before a row showed its gtid_purged")
+    return Waiting("no row of the source shows its gtid_purged")
 
 
 def judge_server_id(said: ChannelSaid, case: Case) -> Answer:

@@ -58,6 +58,9 @@ class Speaker:
     def contradiction(self, found: Contradiction, origins: Origins) -> None:
         """Logs of one time give one GTID to two transactions."""
         sid, gno, _ = next(iter(found.gtids))
+        if found.first == found.second:
+            self._contradicts_itself(found, origins)
+            return
         other = found.first if found.shown_by == found.second else found.second
         mine = origins.origins_in(found.shown_by, sid, gno, found.ts)
         theirs = origins.origins_in(other, sid, gno, found.ts)
@@ -73,6 +76,23 @@ class Speaker:
             witness=brief(found.gtids),
         )
         self.broken(problem, found.shown_by, None, found.place)
+
+    def _contradicts_itself(self, found: Contradiction, origins: Origins) -> None:
+        """Two logs of one instance, as its relay log and its binary log."""
+        sid, gno, _ = next(iter(found.gtids))
+        own = origins.origins_in(found.first, sid, gno, found.ts)
+        problem = Problem(
+            GTID_ORIGIN_AGREEMENT,
+            at=f"{sid}:{gno} in its own logs",
+            sentence=f"{brief(found.gtids, 3)} is one transaction in one log of instance"
+            f" {found.first} and another in another log of it.",
+            observed="; ".join(str(origin) for origin in own),
+            observed_in=f"logs of instance {found.first}, {sid}:{gno}",
+            expected="one origin",
+            expected_in="every log that holds it",
+            witness=brief(found.gtids),
+        )
+        self.broken(problem, found.first, None, found.place)
 
     def broken(self, problem: Problem, instance_id: str, channel: str | None, place: Place) -> None:
         """A rule is broken."""

@@ -264,7 +264,8 @@ PURGED_NOT_NEEDED = register(
         ),
         undecided_when=(
             "the source is not observed, gtid_purged or the channel's retrieved set is not known,"
-            " or the channel does not use auto-positioning"
+            " no row of the source comes before the replica's and what the next one shows goes"
+            " beyond the replica, or the channel does not use auto-positioning"
         ),
         sources=("WL#9211, note to F-2", "Flink CDC issue 1944", "MySQL manual: gtid_purged"),
         remedy=(

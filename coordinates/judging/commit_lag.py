@@ -108,7 +108,7 @@ def _judge_settled(row: Row, missing: GtidSet) -> None:
     for gtids in due:
         lost = lost | (gtids & missing)
     lost = lost - history.lost
-    in_flight = lost & _behind_last_executed(row)
+    in_flight = lost & _behind_last_executed(row) if lost else GtidSet.EMPTY
     lost = lost - in_flight
     if lost:
         history.lost = history.lost | lost

@@ -76,6 +76,8 @@ def config(json: Json = False) -> None:
     width = max(map(len, values))
     for name, value in values.items():
         shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        if value is None:
+            shown = "off"
         about = Settings.model_fields[name].description
         terminal.show(f"{name:<{width}}  {shown or '-'}  ({loaded.origins[name]}): {about}")
 

@@ -26,8 +26,8 @@ COMPARISONS = (
 )
 
 
-def fleet_of_two(*, groups: int = 3) -> tuple[Journal, Journal]:
-    """A source that has logged some groups, and a replica that follows it."""
+def fleet_of_two(*, groups: int = 3, has_row: bool = True) -> tuple[Journal, Journal]:
+    """A source that has logged some groups (and told so), and a replica that follows it."""
     clock = Clock()
     source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
     for journal in (source, replica):
@@ -35,7 +35,8 @@ def fleet_of_two(*, groups: int = 3) -> tuple[Journal, Journal]:
         journal.open_file()
     replica.follow(source)
     source.log(*(f"{A}:{n + 1}" for n in range(groups)))
-    source.status(f"{A}:1-{groups}")
+    if has_row:
+        source.status(f"{A}:1-{groups}")
     return source, replica
 
 
@@ -554,6 +555,32 @@ class TestPurgedNotNeeded:
         source.status(f"{A}:1-3", purged=f"{A}:1-2")
         assert names(audit(source, replica)) == []
 
+    def test_a_purge_that_a_first_row_shows_may_be_of_before_or_behind(self):
+        """What the replica lacks of it may have been purged too early, or was executed by then."""
+        source, replica = fleet_of_two(has_row=False)
+        replica.status(f"{A}:1", replica.says(source))
+        source.status(f"{A}:1-3", purged=f"{A}:1-2")
+        output = audit(source, replica)
+        assert names(output) == []
+        [doubt] = [o for o in output.observations if "purged_not_needed" in o.text]
+        assert doubt.is_undecided
+        assert "no row of the source before the replica's" in doubt.text
+
+    def test_what_the_first_row_shows_bounds_what_was_purged_before(self):
+        """A replica that has all of it needs none of it, whenever it was purged."""
+        source, replica = fleet_of_two(has_row=False)
+        replica.status(f"{A}:1-2", replica.says(source))
+        source.status(f"{A}:1-3", purged=f"{A}:1-2")
+        assert [] == [o for o in audit(source, replica).observations if "purged" in o.text]
+
+    def test_a_source_without_any_row_leaves_it_undecided(self):
+        """Nobody knows what it has purged."""
+        source, replica = fleet_of_two(has_row=False)
+        replica.status(f"{A}:1", replica.says(source))
+        source.time()
+        texts = [o.text for o in audit(source, replica).observations if o.is_undecided]
+        assert any("no row of the source shows its gtid_purged" in text for text in texts)
+
     def test_without_auto_position_nothing_is_asked_by_set(self):
         """Such a channel needs coordinates, not sets."""
         source, replica = fleet_of_two()
@@ -686,6 +713,20 @@ class TestGtidOriginAgreement:
         assert finding.collection_id == "c1"
         assert f"original_commit_timestamp {commit_ts}" in finding.observed
         assert "server_id 1, original_commit_timestamp 1000" in finding.expected
+
+    def test_two_logs_of_one_instance_are_told_as_such(self):
+        """Nobody is said to contradict itself as if it were two."""
+        source, replica = fleet_of_two()
+        replica.receive(source, (1, f"{A}:1"))
+        replica.commit_times = {f"{A}:1": 1001}
+        replica.log(f"{A}:1", server_id=1)
+        replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
+        source.status(f"{A}:1-3")
+        own = [f for f in audit(source, replica).findings if f.at == f"{A}:1 in its own logs"]
+        assert [("r", "one origin")] == [(f.instance_id, f.expected) for f in own]
+        assert "in one log of instance r and another in another log of it" in own[0].sentence
+        assert "original_commit_timestamp 1000" in own[0].observed
+        assert "original_commit_timestamp 1001" in own[0].observed
 
     def test_unknown_origins_are_skipped(self):
         """-1 agrees with everything."""

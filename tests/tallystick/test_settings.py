@@ -51,6 +51,7 @@ def test_config_shows_value_and_origin(tallystick, monkeypatch):
     assert {"value": ".tallystick", "origin": "default"} == shown["directory"]
     lines = tallystick("config").out.splitlines()
     assert any(line.startswith("keep_runs") and "(environment)" in line for line in lines)
+    assert any(line.split()[:3] == ["metrics_port", "off", "(default):"] for line in lines)
 
 
 @pytest.mark.parametrize(

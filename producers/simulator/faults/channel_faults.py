@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from coordinates.binlog import EventType, log_pos_field, parse_log_file_name
@@ -257,21 +258,23 @@ class AppliedGtidMissing(ChannelRowFault):
 
 
 class RetrievedInflated(ChannelRowFault):
-    """F50: Ret_c holds the GTID that the source will send next."""
+    """F50: Ret_c holds the GTID that the source will send after the next one."""
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Let the network be slow."""
         clog_receivers(self, fleet)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Add the next GTID of the source to Ret_c."""
+        """Add the GTID behind the next one of the source to Ret_c."""
         status = row.status(channel)
         if status is None:
             return False
         retrieved = GtidSet.parse(status["Retrieved_Gtid_Set"])
         unread = (gtid_of(logged) for _, logged in unread_groups(channel))
         unread = (gtid for gtid in unread if gtid and gtid.isdisjoint(retrieved))
-        following = next(unread, None)
+        # The first of them may be arriving, or was when the connection broke: a part of it is in
+        # the relay log, and a server may count it already.
+        following = next(islice(unread, 1, None), None)
         if following is None:
             return False
         status["Retrieved_Gtid_Set"] = server_text(retrieved | following)

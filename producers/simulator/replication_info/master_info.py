@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from producers.simulator.replication_info.rpl_info_fields import NUMBER_OF_LINES, RplInfoFields
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from producers.simulator.model import Channel
     from producers.simulator.replication_info.rpl_info_fields import Columns
     from producers.simulator.replication_info.rpl_info_handler import RplInfoHandler, Written
@@ -53,6 +55,7 @@ COLUMNS: Final[Columns] = (
     ("Source_connection_auto_failover", int),
     ("Gtid_only", int),
 )
+_ABSENT: Final[Mapping[str, Any]] = dict.fromkeys(name for name, _ in COLUMNS)
 PASSWORD: Final = "User_password"  # noqa: S105 - the name of a column
 """The one column that never leaves the server."""
 
@@ -76,7 +79,8 @@ class MasterInfo:
         return RplInfoFields(
             COLUMNS,
             {
-                **{name: self.connection.get(name) for name, _ in COLUMNS},
+                **_ABSENT,
+                **self.connection,
                 NUMBER_OF_LINES: len(COLUMNS),
                 "Master_log_name": channel.read[0],
                 "Master_log_pos": channel.read[1],
