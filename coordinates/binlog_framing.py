@@ -6,7 +6,9 @@ files hold together.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from coordinates.binlog import EventType, parse_log_file_name
 from coordinates.errors import CoordinateError
@@ -22,9 +24,15 @@ from coordinates.journal import ABSENT, FLAG_ARTIFICIAL
 from coordinates.log_reader import LogReader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
     from coordinates.log_events import Event
     from coordinates.reporter import Reporter
     from coordinates.server import Server
+
+    Array = npt.NDArray[Any]
 
 FIRST_POSITION = 4
 FILE_HEAD = (EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS)
@@ -187,3 +195,60 @@ class BinlogFileReader(LogReader):
             expected_in=f"gtid_mode={mode}",
             witness=at,
         )
+
+    # Whole columns
+
+    def _fits_the_file(self, run: Mapping[str, Array], openers: Array) -> bool:
+        """Whether a run of events breaks none of these rules; ``openers`` indexes its groups'."""
+        if self.is_closed or self.must_open_file or self.file_events < len(FILE_HEAD):
+            return False
+        fields = run["log_pos"]
+        wrong = fields != (run["end"] & FIELD_MASK)
+        if wrong.any():
+            is_artificial = (run["flags"][wrong] & FLAG_ARTIFICIAL) != 0
+            if not ((fields[wrong] <= 0) | is_artificial).all():
+                return False
+        if not len(openers):
+            return True
+        numbers = run["sequence_number"][openers]
+        parents = run["last_committed"][openers]
+        first = self.last_sequence_number + 1
+        if self.last_sequence_number == ABSENT or not (
+            np.array_equal(numbers, np.arange(first, first + len(openers)))
+            and (parents >= 0).all()
+            and (parents < numbers).all()
+        ):
+            return False
+        anonymous = run["type"][openers] == _ANONYMOUS_GTID
+        named = ~anonymous
+        if (run["gno"][openers][named] < 1).any() or (run["sid"][openers][named] < 0).any():
+            return False
+        mode = self.server.gtid_mode
+        return not ((mode == "ON" and anonymous.any()) or (mode == "OFF" and named.any()))
+
+    def _count_in_file(self, run: Mapping[str, Array], openers: Array) -> None:
+        """A run that fits the file was read."""
+        if len(openers):
+            self.last_sequence_number = int(run["sequence_number"][openers[-1]])
+        self.file_events += len(run["start"])
+
+    # State
+
+    def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Document and arrays for the state bytes."""
+        document, arrays = super().dump(prefix)
+        document |= {
+            "file_events": self.file_events,
+            "is_closed": self.is_closed,
+            "must_open_file": self.must_open_file,
+            "last_sequence_number": self.last_sequence_number,
+        }
+        return document, arrays
+
+    def load(self, document: dict[str, Any], arrays: dict[str, Array], prefix: str) -> None:
+        """Inverse of ``dump``."""
+        super().load(document, arrays, prefix)
+        self.file_events = document["file_events"]
+        self.is_closed = document["is_closed"]
+        self.must_open_file = document["must_open_file"]
+        self.last_sequence_number = document["last_sequence_number"]

@@ -19,7 +19,7 @@ from coordinates.invariants.log_stream import (
     PREVIOUS_GTIDS_CONTINUITY,
 )
 from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
-from coordinates.journal import ABSENT, FLAG_ARTIFICIAL
+from coordinates.journal import ABSENT
 from coordinates.log_events import EventClass
 from coordinates.log_groups import GroupState
 from coordinates.own_gnos import OwnGnos
@@ -331,42 +331,8 @@ class BinlogReader(BinlogFileReader):
     # Whole columns
 
     def _run_is_regular(self, run: dict[str, Array], scan: GroupScan) -> bool:
-        if (
-            self.is_closed
-            or self.must_open_file
-            or self.file_events < len(FILE_HEAD)
-            or self.own_gnos
-        ):
+        if self.own_gnos or not self._fits_the_file(run, scan.openers):
             return False
-        fields = run["log_pos"]
-        wrong = fields != (run["end"] & FIELD_MASK)
-        if wrong.any() and not ((fields[wrong] <= 0) | self._artificial(run, wrong)).all():
-            return False
-        openers = scan.openers
-        numbers = run["sequence_number"][openers]
-        parents = run["last_committed"][openers]
-        if len(openers):
-            first = self.last_sequence_number + 1
-            if self.last_sequence_number == ABSENT or not (
-                np.array_equal(numbers, np.arange(first, first + len(openers)))
-                and (parents >= 0).all()
-                and (parents < numbers).all()
-            ):
-                return False
-        anonymous = run["type"][openers] == EventType.ANONYMOUS_GTID
-        if (run["gno"][openers][~anonymous] < 1).any() or (
-            run["sid"][openers][~anonymous] < 0
-        ).any():
-            return False
-        mode = self.server.gtid_mode
-        if (mode == "ON" and anonymous.any()) or (mode == "OFF" and not anonymous.all()):
-            return False
-        return self._gtids_are_new(scan)
-
-    def _artificial(self, run: dict[str, Array], wrong: Array) -> Array:
-        return np.asarray((run["flags"][wrong] & FLAG_ARTIFICIAL) != 0)
-
-    def _gtids_are_new(self, scan: GroupScan) -> bool:
         for number, gnos in _by_sid(scan):
             if self.logged.contains_any(self.sids[number], gnos):
                 return False
@@ -377,9 +343,7 @@ class BinlogReader(BinlogFileReader):
 
     def _take_run(self, run: dict[str, Array], scan: GroupScan, mapping: Array) -> None:
         self.tell()
-        if len(scan.openers):
-            self.last_sequence_number = int(run["sequence_number"][scan.openers[-1]])
-        self.file_events += len(run["start"])
+        self._count_in_file(run, scan.openers)
         for number, gnos in _by_sid(scan):
             sid = self.sids[number]
             for gtids in (self.logged, self.grouped, self.file_set):
@@ -527,10 +491,6 @@ class BinlogReader(BinlogFileReader):
             "table_only": str(self.table_only),
             "xid_groups": self.xid_groups,
             "dense_watch": self.own_gnos.dump(),
-            "file_events": self.file_events,
-            "is_closed": self.is_closed,
-            "must_open_file": self.must_open_file,
-            "last_sequence_number": self.last_sequence_number,
             "base_has_past": self.base_has_past,
         }
         return document, arrays
@@ -547,10 +507,6 @@ class BinlogReader(BinlogFileReader):
         self.table_only = GtidSet.parse(document["table_only"])
         self.xid_groups = [(sid, gno) for sid, gno in document["xid_groups"]]
         self.own_gnos.load(document["dense_watch"])
-        self.file_events = document["file_events"]
-        self.is_closed = document["is_closed"]
-        self.must_open_file = document["must_open_file"]
-        self.last_sequence_number = document["last_sequence_number"]
         self.base_has_past = document["base_has_past"]
 
     # Questions of the judges

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.execution_engine.pandas_execution_engine import PandasExecutionEngine
 from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
 from expectations.judgement import Tally, broken, encode_judgement, read_cell, undecided
+from expectations.metrics._table import quoted, whole_table
 
 METRIC_NAME = "tallystick.row_key.tally"
 
@@ -34,9 +34,7 @@ class RowKeyTally(TableMetricProvider):
         metrics: dict[str, Any],
         runtime_configuration: dict[str, Any],
     ) -> dict[str, Any]:
-        frame, _, _ = execution_engine.get_compute_domain(
-            domain_kwargs=metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE
-        )
+        frame = whole_table(execution_engine, metric_domain_kwargs)
         series = [frame[name].array for name in metric_value_kwargs["key_columns"]]
         keys = Counter(tuple(_text(part) for part in row) for row in zip(*series, strict=True))
         return _tally(keys.items(), metric_value_kwargs).to_dict()
@@ -52,11 +50,9 @@ class RowKeyTally(TableMetricProvider):
     ) -> dict[str, Any]:
         from pyspark.sql import functions as F  # noqa: N812  # the name that everyone gives it
 
-        frame, _, _ = execution_engine.get_compute_domain(
-            domain_kwargs=metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE
-        )
+        frame = whole_table(execution_engine, metric_domain_kwargs)
         names = metric_value_kwargs["key_columns"]
-        counted = frame.groupBy(*(F.col(_quoted(n)).cast("string") for n in names)).count()
+        counted = frame.groupBy(*(F.col(quoted(n)).cast("string") for n in names)).count()
         required = [
             position
             for position, name in enumerate(names)
@@ -64,7 +60,7 @@ class RowKeyTally(TableMetricProvider):
         ]
         is_doubtful = F.col("count") > 1
         for position in required:
-            is_doubtful |= F.col(_quoted(counted.columns[position])).isNull()
+            is_doubtful |= F.col(quoted(counted.columns[position])).isNull()
         # What is in order is only counted; what is not is listed.
         single = counted.filter(~is_doubtful).count()
         doubtful = counted.filter(is_doubtful).collect()
@@ -100,7 +96,3 @@ def _text(part: Any) -> str | None:
     if isinstance(part, str):
         return part
     return None if read_cell(part, int) is None else str(part)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -19,6 +19,7 @@ from great_expectations.expectations.metrics.table_metric_provider import TableM
 
 from expectations.judgement import RowRule, Tally, encode_judgement, judge_cells
 from expectations.judges import RULES
+from expectations.metrics._table import quoted, whole_table
 
 METRIC_NAME = "tallystick.row_rule.tally"
 VALUE_KEYS = (
@@ -47,9 +48,7 @@ class RowRuleTally(TableMetricProvider):
         metrics: dict[str, Any],
         runtime_configuration: dict[str, Any],
     ) -> dict[str, Any]:
-        frame, _, _ = execution_engine.get_compute_domain(
-            domain_kwargs=metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE
-        )
+        frame = whole_table(execution_engine, metric_domain_kwargs)
         keys, cells = _columns(metric_value_kwargs)
         judge = _encoder(metric_value_kwargs)
         series = [frame[name].array for name in (*keys, *cells)]
@@ -122,7 +121,7 @@ def _spark_aggregate(
     judge.__annotations__ = {"columns": pd.Series, "return": pd.Series}
     # As text, because a column of integers with a NULL reaches pandas as floats.
     as_udf: Any = pandas_udf
-    judged = as_udf(judge, "string")(*(F.col(_quoted(name)).cast("string") for name in names))
+    judged = as_udf(judge, "string")(*(F.col(quoted(name)).cast("string") for name in names))
     letter = F.substring(judged, 1, 1)
     counts = [F.count(F.when(letter == value, 1)).alias(value) for value in "HBUN"]
     first = [
@@ -132,7 +131,3 @@ def _spark_aggregate(
         for value, name in (("B", "broken_rows"), ("U", "undecided_rows"))
     ]
     return F.to_json(F.struct(*counts, *first))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
