@@ -177,10 +177,11 @@ class BackupLockProtocol(StepJudge):
                     "UNLOCK BINLOG, then UNLOCK TABLES",
                     "whiteboard: no coordinate without the table lock",
                 )
-        elif not name:
-            for other in self._sessions.values():
-                if lock in other.held:
-                    other.held.remove(lock)
+        else:
+            # A lock whose session nobody told may be any session's, as in state of before.
+            for other, known in self._sessions.items():
+                if lock in known.held and not (name and other):
+                    known.held.remove(lock)
         self._settle(lock)
 
     def _settle(self, lock: str) -> None:
