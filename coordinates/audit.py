@@ -79,7 +79,7 @@ class InstanceAudit(InstanceState):
             RecordType.GTID_PERSISTER: self.persistence.step,
             RecordType.HEARTBEAT: self._heartbeat,
             RecordType.GAP: self._gap,
-            RecordType.STATEMENT: self.backup_locks.statement,
+            RecordType.STATEMENT: self._statement_executed,
             RecordType.BACKUP: self._backed_up,
         }
 
@@ -198,6 +198,7 @@ class InstanceAudit(InstanceState):
         """What backups held is gone with the server, or not known any more."""
         self.zones.interrupted(records_lost=records_lost)
         self.engine_locks.interrupted()
+        self.metadata_lock.interrupted()
         self.backup_locks.interrupted()
 
     # Reading
@@ -270,11 +271,17 @@ class InstanceAudit(InstanceState):
 
     def _binlog_grows(self, block: Block, index: int) -> None:
         """Judge what forbids that; the first event of several is at ``index``."""
+        if not (self.collections.is_open or self.engine_locks.freezes_binlog):
+            return
+        self.reporter.look_at(
+            block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
+        )
         if self.collections.is_open:
-            self.reporter.look_at(
-                block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
-            )
             self.collections.progress("A binary log event was written")
+        if self.engine_locks.freezes_binlog:
+            file = int(block.columns["file"][index])
+            name = block.files[file] if file >= 0 else ""
+            self.engine_locks.binlog_grew(f"{name}:{int(block.columns['start'][index])}")
 
     def _read_under_locks(self, block: Block, first: int, last: int) -> None:
         """Judge events that are written while a backup holds its locks."""
@@ -458,6 +465,12 @@ class InstanceAudit(InstanceState):
 
     def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
         self.backup_locks.step(body, ts, self.end_of_binlog(), self.history)
+        self.metadata_lock.lock(body)
+
+    def _statement_executed(self, body: dict[str, Any], ts: int) -> None:
+        self.backup_locks.statement(body, ts)
+        self.engine_locks.statement(body, ts)
+        self.metadata_lock.statement(body, ts)
 
     def _backed_up(self, body: dict[str, Any], ts: int) -> None:
         """An image made with backup locks says where its coordinates are from."""

@@ -19,6 +19,7 @@ from coordinates.judging.collection_protocol import CollectionProtocol
 from coordinates.judging.critical_zone import CriticalZoneProtocol
 from coordinates.judging.engine_locks import EngineLockProtocol
 from coordinates.judging.gtid_persister import GtidPersistence
+from coordinates.judging.metadata_lock import MetadataLockProtocol
 from coordinates.log_status import ServerState, read_log_status
 from coordinates.packing import pack, unpack
 from coordinates.relay_reader import RelayReader
@@ -71,6 +72,7 @@ class InstanceState:
         collections: Collections of log_status that are open.
         zones: The critical zone of online backups.
         engine_locks: The locks of engines at a validity point.
+        metadata_lock: The lock of a backup against DDL.
         backup_locks: LOCK TABLES FOR BACKUP, LOCK BINLOG FOR BACKUP.
         clones: Clones, as donor and as recipient.
         clone_tables: What clone_status and clone_progress say of them.
@@ -94,6 +96,7 @@ class InstanceState:
         self.collections = CollectionProtocol(self.reporter)
         self.zones = CriticalZoneProtocol(self.reporter)
         self.engine_locks = EngineLockProtocol(self.reporter)
+        self.metadata_lock = MetadataLockProtocol(self.reporter)
         self.backup_locks = BackupLockProtocol(self.reporter)
         self.clones = CloneProtocol(self.reporter)
         self.clone_tables = CloneTables(self.reporter)
@@ -178,6 +181,7 @@ class InstanceState:
                 "backups": {
                     **self.zones.dump(),
                     **self.engine_locks.dump(),
+                    **self.metadata_lock.dump(),
                     **self.backup_locks.dump(),
                 },
                 "clones": self.clones.dump(),
@@ -209,7 +213,12 @@ class InstanceState:
         for number, (name, relay) in enumerate(document["relays"]):
             audit.relay(name).load(relay, arrays, f"relay{number}")
         audit.collections.load(document["collections"])
-        for protocol in (audit.zones, audit.engine_locks, audit.backup_locks):
+        for protocol in (
+            audit.zones,
+            audit.engine_locks,
+            audit.metadata_lock,
+            audit.backup_locks,
+        ):
             protocol.load(document["backups"])
         audit.clones.load(document["clones"])
         audit.clone_tables.load(document.get("clone_tables", {}))

@@ -126,7 +126,12 @@ def _run(
     if fleet.scenario.profile == "wl9452":
         finish_all(fleet, instance)
         return logged
-    waits = channel is None and _is_semi_sync(instance)
+    _schedule_commit_stage(fleet, instance, pending)
+    return logged
+
+
+def _schedule_commit_stage(fleet: Fleet, instance: Instance, pending: Pending) -> None:
+    waits = pending.channel is None and _is_semi_sync(instance)
     least, most = _SEMI_SYNC_US if waits else fleet.commit_stage_us
     fleet.clock.schedule(
         fleet.now + fleet.rng.randrange(least, most),
@@ -137,7 +142,6 @@ def _run(
         pending,
         instance.commit_generation,
     )
-    return logged
 
 
 def _has_to_wait(fleet: Fleet, instance: Instance, group: Group, *, is_in_zone: bool) -> bool:

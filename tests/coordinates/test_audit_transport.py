@@ -321,3 +321,48 @@ def test_a_zone_that_was_seen_in_part_is_not_judged_by_the_rest(steps: list[str]
         word, _, ticket = step.partition(" ")
         journal.record("zone", step=word, **({"ticket": ticket} if ticket else {}))
     assert [] == audit(journal).broken
+
+
+SEQUENCES = {
+    "no tables of the backup": (
+        {"step": "close"},
+        {"step": "write_binlog", "thread": 5, "tables": ["shop.a"]},
+        {"step": "validity_point"},
+    ),
+    "no tables of the thread": (
+        {"step": "close", "tables": ["shop.a"]},
+        {"step": "write_binlog", "thread": 5},
+        {"step": "validity_point"},
+    ),
+    "the closing was lost": (
+        None,
+        {"step": "write_binlog", "thread": 5, "tables": ["shop.a"]},
+        {"step": "commit", "thread": 6, "ticket": 7},
+        {"step": "validity_point"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_a_critical_sequence_without_its_evidence_is_not_judged(name: str):
+    """Who takes part is known from the tables of the thread and of the backup only."""
+    journal = Journal()
+    journal.start()
+    for fields in SEQUENCES[name]:
+        if fields is None:
+            journal.record("gap")
+        else:
+            journal.record("zone", **fields)
+    assert [] == audit(journal).broken
+
+
+def test_what_was_locked_before_a_gap_freezes_nobody_behind_it():
+    """The locks may have been released in the part that is missing."""
+    journal = Journal().begin().groups(1)
+    journal.record("engine_lock", step="begin", round=1)
+    journal.record("engine_lock", step="lock", engine="binlog")
+    journal.record("backup_lock", step="lock", lock="instance", session=1)
+    journal.record("gap")
+    journal.groups(1)
+    journal.record("statement", engine="innodb", type="ddl")
+    assert [] == audit(journal).broken

@@ -16,6 +16,7 @@ CASE_MODULES = (
     "of_channels",
     "over_time",
     "of_protocols",
+    "of_online_backup",
     "of_clones",
     "of_backup_locks",
 )

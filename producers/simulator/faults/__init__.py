@@ -22,6 +22,10 @@ from producers.simulator.faults.log_position_lock import (
     LOG_POSITION_LOCK_FAULTS,
     LOG_POSITION_LOCK_INJECTORS,
 )
+from producers.simulator.faults.online_backup import (
+    ONLINE_BACKUP_FAULTS,
+    ONLINE_BACKUP_INJECTORS,
+)
 from producers.simulator.faults.protocol_faults import PROTOCOL_INJECTORS
 from producers.simulator.faults.repository_faults import REPOSITORY_INJECTORS
 from producers.simulator.faults.row_faults import ROW_INJECTORS
@@ -51,6 +55,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
         *LOG_POSITION_LOCK_FAULTS,
         *CLONE_FAULTS,
         *BACKUP_SAFE_BINLOG_FAULTS,
+        *ONLINE_BACKUP_FAULTS,
     )
 }
 """Every fault that can be injected, by name, in the order of their numbers."""
@@ -66,6 +71,7 @@ INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     **LOG_POSITION_LOCK_INJECTORS,
     **GTID_PERSISTENCE_INJECTORS,
     **BACKUP_SAFE_BINLOG_INJECTORS,
+    **ONLINE_BACKUP_INJECTORS,
 }
 """How each fault is injected, by name."""
 

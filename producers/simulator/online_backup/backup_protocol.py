@@ -67,17 +67,19 @@ class Backup:
         """Block metadata operations, those that run end first; prelock the engines."""
         commit.finish_all(self.fleet, self.instance)
         self._tell_metadata("lock")
-        self.locks.prelock(self._synchronise)
+        self.locks.prelock(self.synchronise)
 
-    def _synchronise(self) -> None:
+    def synchronise(self) -> None:
+        """Begin a round: close the zone and wait until it is empty."""
         if not self._is_alive():
             return
         self.round_number += 1
-        self.synchronization.close(self._lock_engines)
+        self.synchronization.close(self.lock_engines)
 
-    def _lock_engines(self) -> None:
+    def lock_engines(self) -> None:
+        """Nobody is inside: lock the engines, then take the validity point."""
         if self.engines:
-            self.locks.lock(self.round_number, self._take_validity_point, self._sleep_or_bail_out)
+            self.locks.lock(self.round_number, self._take_validity_point, self.sleep_or_bail_out)
         else:
             self._take_validity_point()
 
@@ -89,17 +91,18 @@ class Backup:
             # The binary log is locked: until it is released nothing else happens on the server.
             self.instance.blocked_until = journal.tick(_STORE_US)
             self.locks.unlock_all(self.round_number)
-            self._later(_STORE_US, partial(self._end, has_validity_point=True))
+            self.later(_STORE_US, partial(self._end, has_validity_point=True))
         else:
-            self._later(_VALIDITY_POINT_US, partial(self._end, has_validity_point=True))
+            self.later(_VALIDITY_POINT_US, partial(self._end, has_validity_point=True))
 
-    def _sleep_or_bail_out(self) -> None:
+    def sleep_or_bail_out(self) -> None:
+        """A round has timed out, its engines are unlocked: let everybody go on for a while."""
         if self.round_number == self.rounds_max:
             self.locks.abort(self.round_number)
             self._end(has_validity_point=False)
             return
         self.synchronization.open()
-        self._later(pause_us(self.round_number), self._synchronise)
+        self.later(pause_us(self.round_number), self.synchronise)
 
     def _end(self, *, has_validity_point: bool) -> None:
         if not self._is_alive():
@@ -114,7 +117,8 @@ class Backup:
     def _is_alive(self) -> bool:
         return self.instance.backup is self and self.instance.is_running
 
-    def _later(self, spent: int, act: Callable[[], None]) -> None:
+    def later(self, spent: int, act: Callable[[], None]) -> None:
+        """Go on after a while."""
         self.fleet.clock.schedule(self.fleet.now + spent, self.instance, act)
 
     def _tell_metadata(self, step: str) -> None:

@@ -9,6 +9,7 @@ visible, as committing does elsewhere (WL#3576, "Solution with a critical zone" 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -227,10 +228,9 @@ def _unlock_tables(synchronization: BackupSynchronization, thread: Thread) -> No
     make_visible = synchronization.unlocking.pop(thread, None)
     if make_visible is None:
         return  # the server went down meanwhile
-    make_visible()
-    synchronization.tell_sequence("unlock_tables", thread)
-    if thread.ticket is not None:
-        thread.ticket.drop()
+    with thread.ticket or nullcontext():
+        make_visible()
+        synchronization.tell_sequence("unlock_tables", thread)
 
 
 def interrupt(fleet: Fleet, instance: Instance) -> None:

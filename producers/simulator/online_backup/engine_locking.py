@@ -125,12 +125,16 @@ class EngineLocks:
             this.locked()
             return
         engine = self.engines[index]
-        timeout = this.end_max - self.instance.journal.moment()
+        timeout = self.time_left(this.end_max)
         needs = engine.lock_us(this.number)
         if needs > timeout and not engine.ignores_timeout:
             self._later(timeout, self._time_out, engine, this, timeout)
         else:
             self._later(needs, self._go_on, index, this, timeout)
+
+    def time_left(self, end_max: int) -> int:
+        """What the next engine is given of the time for all, microseconds."""
+        return end_max - self.instance.journal.moment()
 
     def _time_out(self, engine: Engine, this: _Round, timeout: int) -> None:
         if self.is_alive():

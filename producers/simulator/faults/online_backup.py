@@ -1,0 +1,454 @@
+"""Faults of online backups (WL#3576): what slips through zone, engine locks and blocked metadata.
+
+Each runs a backup on one server when it is due; up to then the server has no critical zone.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from coordinates.journal import RecordType
+from producers.simulator import commit, workload
+from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
+from producers.simulator.faults.injector import Injector, is_pure_source
+from producers.simulator.model import GroupKind
+from producers.simulator.online_backup import engine_locking
+from producers.simulator.online_backup.backup_protocol import Backup
+from producers.simulator.online_backup.backup_synchronization import BackupSynchronization
+from producers.simulator.online_backup.engine_locking import ENGINES, Engine, EngineLocks
+from producers.simulator.online_backup.tables import table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Group, Instance
+    from producers.simulator.online_backup.backup_synchronization import Thread
+
+_SECOND_US: Final = 1_000_000
+_AGAIN_US: Final = 60_000
+_TIMES_OUT: Final = (
+    Engine("myisam", waits_us=(_SECOND_US,)),
+    Engine("ndb", waits_us=(60_000_000,)),
+)
+_SLOW_FIRST: Final = (Engine("myisam", waits_us=(_SECOND_US,)), *ENGINES[1:])
+
+ONLINE_BACKUP_FAULTS: Final = tuple(
+    declare(number, FaultGroup.PROTOCOL, name, injection, broken, base=base)
+    for number, (name, injection, broken, base) in enumerate(
+        (
+            (
+                "zone_opened_twice",
+                "a commit zone that is open already is opened again",
+                "zone_entry_protocol",
+                BaseHistory.SERVER,
+            ),
+            (
+                "ticket_dropped_twice",
+                "a ticket of the commit zone is dropped by hand and again by its destructor",
+                "zone_entry_protocol",
+                BaseHistory.SERVER,
+            ),
+            (
+                "participant_passes_zone",
+                "a client logs a change of a backed-up table past the closed zone",
+                "critical_sequence_in_zone",
+                BaseHistory.SERVER,
+            ),
+            (
+                "applier_passes_zone",
+                "an applier logs a change of a backed-up table past the closed zone",
+                "critical_sequence_in_zone",
+                BaseHistory.REPLICA,
+            ),
+            (
+                "tables_unlocked_outside_zone",
+                "a thread leaves the zone before a non-transactional change is made visible",
+                "critical_sequence_in_zone",
+                BaseHistory.SERVER,
+            ),
+            (
+                "engine_locks_retried_too_early",
+                "engine locking is retried one second after it gave up",
+                "engine_lock_budget",
+                BaseHistory.SERVER,
+            ),
+            (
+                "engine_locks_after_bail_out",
+                "a backup that has bailed out locks its engines once more",
+                "engine_lock_budget",
+                BaseHistory.SERVER,
+            ),
+            (
+                "whole_time_out_for_each_engine",
+                "every engine is given the whole time-out, not what the others left of it",
+                "engine_lock_budget",
+                BaseHistory.SERVER,
+            ),
+            (
+                "group_logged_in_locked_binlog",
+                "a group is logged while the binary log is locked as one of the engines",
+                "locked_engines_stand_still",
+                BaseHistory.SERVER,
+            ),
+            (
+                "cluster_commits_in_locked_engine",
+                "another member of the cluster changes NDB while the backup has it locked",
+                "locked_engines_stand_still",
+                BaseHistory.SERVER,
+            ),
+            (
+                "ddl_during_backup",
+                "a DDL is executed and logged while a backup blocks metadata operations",
+                "no_metadata_change_during_backup",
+                BaseHistory.SERVER,
+            ),
+        ),
+        102,
+    )
+)
+
+
+class _BackupFault(Injector):
+    """A backup of one server with the fault in it, repeated until it shows."""
+
+    engines: tuple[Engine, ...] = ()
+    rounds_max: int = engine_locking.ROUNDS_MAX
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Begin when the fault is due."""
+        fleet.clock.schedule(fleet.fault_at, None, self._begin, fleet)
+
+    def choose(self, instance: Instance) -> bool:
+        """Whether this server is the one that is backed up."""
+        return is_pure_source(instance)
+
+    def _begin(self, fleet: Fleet) -> None:
+        instance = next(i for i in fleet.instances.values() if self.choose(i))
+        if not instance.is_running or fleet.now < instance.blocked_until:
+            self._again(fleet)
+            return
+        if instance.backup_synchronization is None:
+            rng = Random(f"critical zone {fleet.scenario.seed} {self.name}")
+            instance.backup_synchronization = self.make_synchronization(fleet, instance, rng)
+        instance.backup = self.make_backup(fleet, instance, instance.backup_synchronization)
+        instance.backup.begin()
+        self.act(fleet, instance)
+
+    def make_synchronization(
+        self, fleet: Fleet, instance: Instance, rng: Random
+    ) -> BackupSynchronization:
+        """The zone of the server."""
+        del fleet
+        return BackupSynchronization(instance, rng)
+
+    def make_backup(
+        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+    ) -> Backup:
+        """The backup."""
+        return Backup(
+            fleet,
+            instance,
+            synchronization,
+            self.engines,
+            lambda: self.at_validity_point(fleet, instance),
+            lambda _: self._end(fleet, instance, synchronization),
+            self.rounds_max,
+        )
+
+    def act(self, fleet: Fleet, instance: Instance) -> None:
+        """What clients do while the zone is closed."""
+
+    def at_validity_point(self, fleet: Fleet, instance: Instance) -> None:
+        """All engines are locked, nobody is inside."""
+
+    def at_end(
+        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+    ) -> None:
+        """The backup is over, the zone is open."""
+
+    def _end(
+        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+    ) -> None:
+        self.at_end(fleet, instance, synchronization)
+        if not self.injected:
+            self._again(fleet)
+
+    def _again(self, fleet: Fleet) -> None:
+        fleet.clock.schedule(fleet.now + _AGAIN_US, None, self._begin, fleet)
+
+
+class ZoneOpenedTwice(_BackupFault):
+    """Two owners of one backup, each of which opens the zone."""
+
+    def at_end(
+        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+    ) -> None:
+        """Open what is open."""
+        self.mark(fleet, instance)
+        synchronization.tell("open")
+
+
+class TicketDroppedTwice(_BackupFault):
+    """A copied ticket: its destructor does not know of the drop by hand."""
+
+    def at_end(
+        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+    ) -> None:
+        """Enter, leave, leave."""
+        self.mark(fleet, instance)
+        ticket = synchronization.zone.enter("fault", lambda: None)
+        assert ticket is not None
+        ticket.drop()
+        synchronization.tell("drop", ticket=ticket.number)
+
+
+class _Careless(BackupSynchronization):
+    """A server on which one thread decides wrongly whether it takes part."""
+
+    fault: _PassesZone
+    fleet: Fleet
+
+    def lock_tables(self, group: Group, *, is_applier: bool = False) -> Thread:
+        """Leave the zone to the others, once."""
+        thread = super().lock_tables(group, is_applier=is_applier)
+        if self.is_on and self.participates(thread.tables) and not self.fault.injected:
+            self.fault.mark(self.fleet, self.instance)
+            thread.enter_zone = False
+        return thread
+
+
+class _PassesZone(_BackupFault):
+    """enter_zone is false for a thread that changes a table which is backed up."""
+
+    def make_synchronization(
+        self, fleet: Fleet, instance: Instance, rng: Random
+    ) -> BackupSynchronization:
+        """One that lets a thread pass by."""
+        synchronization = _Careless(instance, rng)
+        synchronization.fault, synchronization.fleet = self, fleet
+        return synchronization
+
+    def source(self, instance: Instance) -> Instance:
+        """Where clients write what passes the zone."""
+        raise NotImplementedError
+
+    def act(self, fleet: Fleet, instance: Instance) -> None:
+        """A client writes."""
+        source = self.source(instance)
+        if source.is_running:
+            fleet.schedule(fleet.now + 1, source, _write, source)
+
+
+class ParticipantPassesZone(_PassesZone):
+    """A client's statement."""
+
+    def source(self, instance: Instance) -> Instance:
+        """The server itself."""
+        return instance
+
+
+class ApplierPassesZone(_PassesZone):
+    """The SQL thread heeds the zone as little as it did the global read lock."""
+
+    def choose(self, instance: Instance) -> bool:
+        """A replica that replicates."""
+        return any(channel.is_configured for channel in instance.channels.values())
+
+    def source(self, instance: Instance) -> Instance:
+        """The source of its first channel."""
+        return next(
+            channel for channel in instance.channels.values() if channel.is_configured
+        ).source
+
+
+class _LeavesEarly(BackupSynchronization):
+    """A server on which one thread thinks that it is done when it has committed."""
+
+    fault: TablesUnlockedOutsideZone
+    fleet: Fleet
+
+    def tell_sequence(self, step: str, thread: Thread) -> None:
+        """Drop the ticket too early, once."""
+        super().tell_sequence(step, thread)
+        is_invisible = thread.group.kind is GroupKind.NON_TRANSACTIONAL
+        if step == "commit" and is_invisible and thread.ticket and not self.fault.injected:
+            self.fault.mark(self.fleet, self.instance)
+            thread.ticket.drop()
+
+
+class TablesUnlockedOutsideZone(_BackupFault):
+    """The critical sequence ends with the commit, as it would for InnoDB."""
+
+    def make_synchronization(
+        self, fleet: Fleet, instance: Instance, rng: Random
+    ) -> BackupSynchronization:
+        """One that lets a thread leave early."""
+        synchronization = _LeavesEarly(instance, rng)
+        synchronization.fault, synchronization.fleet = self, fleet
+        return synchronization
+
+    def act(self, fleet: Fleet, instance: Instance) -> None:
+        """A client changes a MyISAM table."""
+        fleet.write(instance, GroupKind.NON_TRANSACTIONAL)
+
+
+class _HastyBackup(Backup):
+    """A backup that does not sleep long enough."""
+
+    fault: EngineLocksRetriedTooEarly
+
+    def sleep_or_bail_out(self) -> None:
+        """Try again in a second."""
+        self.fault.mark(self.fleet, self.instance)
+        self.synchronization.open()
+        self.later(_SECOND_US, self.synchronise)
+
+
+class EngineLocksRetriedTooEarly(_BackupFault):
+    """The server is stalled again before it has caught up."""
+
+    engines = _TIMES_OUT
+
+    def make_backup(
+        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+    ) -> Backup:
+        """One that is in a hurry."""
+        backup = _HastyBackup(
+            fleet, instance, synchronization, self.engines, _nothing, lambda _: None, 3
+        )
+        backup.fault = self
+        return backup
+
+
+class _StubbornBackup(Backup):
+    """A backup that does not end when it says so."""
+
+    fault: EngineLocksAfterBailOut
+
+    def sleep_or_bail_out(self) -> None:
+        """Say so, and go on."""
+        self.fault.mark(self.fleet, self.instance)
+        self.locks.abort(self.round_number)
+        self.round_number += 1
+        self.lock_engines()
+
+
+class EngineLocksAfterBailOut(_BackupFault):
+    """The operator has been told that there is no backup, and the server stands still for it."""
+
+    engines = _TIMES_OUT
+
+    def make_backup(
+        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+    ) -> Backup:
+        """One that is stubborn."""
+        backup = _StubbornBackup(
+            fleet, instance, synchronization, self.engines, _nothing, lambda _: None, 2
+        )
+        backup.fault = self
+        return backup
+
+
+class _GenerousLocks(EngineLocks):
+    """Engine locks that do not count what is used up."""
+
+    def time_left(self, end_max: int) -> int:
+        """Always everything."""
+        del end_max
+        return engine_locking.TIMEOUT_US
+
+
+class WholeTimeOutForEachEngine(_BackupFault):
+    """Four engines may take four times the time."""
+
+    engines = _SLOW_FIRST
+
+    def make_backup(
+        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+    ) -> Backup:
+        """One that is generous."""
+        backup = super().make_backup(fleet, instance, synchronization)
+        locks = backup.locks
+        backup.locks = _GenerousLocks(
+            fleet, instance, locks.engines, locks.rounds_max, locks.is_alive
+        )
+        return backup
+
+    def at_validity_point(self, fleet: Fleet, instance: Instance) -> None:
+        """It shows by now."""
+        self.mark(fleet, instance)
+
+
+class GroupLoggedInLockedBinlog(_BackupFault):
+    """A writer of the binary log that does not take its mutex."""
+
+    engines = ENGINES
+
+    def at_validity_point(self, fleet: Fleet, instance: Instance) -> None:
+        """Log a change of a table that is not backed up, which needs no ticket."""
+        self.mark(fleet, instance)
+        group = _outsider(fleet, instance)
+        synchronization, instance.backup_synchronization = instance.backup_synchronization, None
+        commit.commit(fleet, instance, group)
+        instance.backup_synchronization = synchronization
+
+
+class ClusterCommitsInLockedEngine(_BackupFault):
+    """The lock of NDB holds for this server only."""
+
+    engines = ENGINES
+
+    def at_validity_point(self, fleet: Fleet, instance: Instance) -> None:
+        """Another member commits."""
+        self.mark(fleet, instance)
+        body = {"engine": "ndb", "type": "dml", "binlogged": False}
+        instance.journal.fact(RecordType.STATEMENT, body)
+
+
+class DdlDuringBackup(_BackupFault):
+    """A DDL that does not ask for the lock."""
+
+    engines = ENGINES
+
+    def act(self, fleet: Fleet, instance: Instance) -> None:
+        """Execute it between begin and validity point."""
+        self.mark(fleet, instance)
+        commit.commit(fleet, instance, _group(fleet, instance, GroupKind.DDL))
+
+
+def _write(fleet: Fleet, instance: Instance) -> None:
+    if instance.is_running:
+        fleet.write(instance)
+
+
+def _nothing() -> None:
+    """No position is stored."""
+
+
+def _group(fleet: Fleet, instance: Instance, kind: GroupKind) -> Group:
+    return workload.make_group(fleet.rng, kind, instance.server_id, fleet.now)
+
+
+def _outsider(fleet: Fleet, instance: Instance) -> Group:
+    while True:
+        group = _group(fleet, instance, GroupKind.INNODB)
+        table = table_of(group)
+        if table is not None and not table.is_backed_up:
+            return group
+
+
+ONLINE_BACKUP_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
+    "zone_opened_twice": ZoneOpenedTwice,
+    "ticket_dropped_twice": TicketDroppedTwice,
+    "participant_passes_zone": ParticipantPassesZone,
+    "applier_passes_zone": ApplierPassesZone,
+    "tables_unlocked_outside_zone": TablesUnlockedOutsideZone,
+    "engine_locks_retried_too_early": EngineLocksRetriedTooEarly,
+    "engine_locks_after_bail_out": EngineLocksAfterBailOut,
+    "whole_time_out_for_each_engine": WholeTimeOutForEachEngine,
+    "group_logged_in_locked_binlog": GroupLoggedInLockedBinlog,
+    "cluster_commits_in_locked_engine": ClusterCommitsInLockedEngine,
+    "ddl_during_backup": DdlDuringBackup,
+}

@@ -1,0 +1,190 @@
+"""Cases of the invariants of online backups (WL#3576): zone, critical sequence, engine locks."""
+
+from __future__ import annotations
+
+from tests.support.journals import Journal
+from tests.support.rule_cases import case, source
+
+
+def engine_locks(*steps: tuple[str, int, dict[str, object]]) -> Journal:
+    """Steps of engine locking: step, microseconds since the one before, more fields."""
+    journal = Journal()
+    journal.start()
+    for step, after, fields in steps:
+        journal.ts += after - 1_000
+        journal.record("engine_lock", step=step, **fields)
+    return journal
+
+
+@case()
+def engine_lock_budget__time_out_told(breaks: bool) -> Journal:
+    return engine_locks(
+        ("begin", 1_000, {"round": 1, "timeout": 5_000_000}),
+        ("lock", 5_000_000 + breaks, {"engine": "innodb"}),
+    )
+
+
+@case()
+def engine_lock_budget__handed_on(breaks: bool) -> Journal:
+    given = 500_000 + 50_000 + breaks
+    return engine_locks(
+        ("begin", 1_000, {"round": 1}),
+        ("lock", 1_500_000, {"engine": "myisam", "timeout": 2_000_000}),
+        ("lock", 1_000, {"engine": "innodb", "timeout": given}),
+    )
+
+
+@case()
+def engine_lock_budget__goes_on_after_bail_out(breaks: bool) -> Journal:
+    steps = [
+        ("begin", 1_000, {"round": 1}),
+        ("timeout", 2_000_000, {"engine": "innodb"}),
+        ("unlock_all", 1_000, {}),
+        ("abort", 1_000, {}),
+    ]
+    new = ("lock", 1_000, {"engine": "innodb"}) if breaks else ("begin", 1_000, {"round": 1})
+    return engine_locks(*steps, new)
+
+
+@case()
+def engine_lock_budget__retries_after_bail_out(breaks: bool) -> Journal:
+    steps = [
+        ("begin", 1_000, {"round": 1}),
+        ("timeout", 2_000_000, {"engine": "innodb"}),
+        ("unlock_all", 1_000, {}),
+        *([("abort", 1_000, {})] if breaks else []),
+    ]
+    return engine_locks(*steps, ("retry", 10_000_000, {"round": 2}))
+
+
+@case()
+def engine_lock_budget__too_many_rounds(breaks: bool) -> Journal:
+    return engine_locks(
+        ("begin", 1_000, {"round": 1, "rounds_max": 2}),
+        ("timeout", 2_000_000, {"engine": "innodb"}),
+        ("unlock_all", 1_000, {}),
+        ("retry", 10_000_000, {"round": 2 + breaks, "rounds_max": 2}),
+    )
+
+
+@case()
+def engine_lock_budget__a_new_backup_need_not_wait(breaks: bool) -> Journal:
+    done = [] if breaks else [("done", 1_000, {})]
+    return engine_locks(
+        ("begin", 1_000, {"round": 1}),
+        ("lock", 1_000, {"engine": "innodb"}),
+        *done,
+        ("unlock_all", 1_000, {}),
+        ("begin", 1_000_000, {"round": 2}),
+    )
+
+
+@case()
+def locked_engines_stand_still(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("engine_lock", step="begin", round=1)
+    journal.record("engine_lock", step="lock", engine="binlog")
+    if not breaks:
+        journal.record("engine_lock", step="unlock_all")
+    return journal.groups(1)
+
+
+@case()
+def locked_engines_stand_still__of_a_cluster(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("engine_lock", step="begin", round=1)
+    journal.record("statement", engine="ndb", type="dml")
+    for engine in ("NDB", "InnoDB"):
+        journal.record("engine_lock", step="lock", engine=engine)
+    journal.record("statement", engine="innodb", type="dml")
+    if not breaks:
+        journal.record("engine_lock", step="unlock_all")
+    journal.record("statement", engine="ndb", type="dml")
+    return journal
+
+
+def sequence(*steps: str) -> Journal:
+    """Steps of a zone: ``log``, ``commit``, ``unlock`` have thread@ticket:table, as 5@1:shop.a."""
+    words = {"log": "write_binlog", "commit": "commit", "unlock": "unlock_tables"}
+    journal = Journal()
+    journal.start()
+    for step in steps:
+        word, _, who = step.partition(" ")
+        if word in words:
+            thread, _, rest = who.partition("@")
+            ticket, _, table = rest.partition(":")
+            fields: dict[str, object] = {"thread": int(thread)}
+            fields |= {"ticket": int(ticket)} if ticket else {}
+            fields |= {"tables": [table]} if table else {}
+            journal.record("zone", step=words[word], **fields)
+        elif word == "close":
+            journal.record("zone", step=word, tables=["shop.a", "shop.b"])
+        else:
+            journal.record("zone", step=word, **({"ticket": int(who)} if who else {}))
+    return journal
+
+
+@case()
+def critical_sequence_in_zone(breaks: bool) -> Journal:
+    table = "shop.a" if breaks else "scratch.a"
+    return sequence("close", "wait", f"log 5@:{table}", f"unlock 5@:{table}", "open")
+
+
+@case()
+def critical_sequence_in_zone__of_the_backup_that_runs(breaks: bool) -> Journal:
+    order = ("log 5@:shop.a", "open") if breaks else ("open", "log 5@:shop.a")
+    return sequence("close", "wait", *order)
+
+
+@case()
+def critical_sequence_in_zone__between_logging_and_unlocking(breaks: bool) -> Journal:
+    point, unlock = "validity_point", "unlock 5@:shop.a"
+    order = (point, unlock) if breaks else (unlock, point)
+    return sequence("log 5@:shop.a", "close", "wait", "commit 5@:shop.a", *order, "open")
+
+
+@case()
+def critical_sequence_in_zone__unlocked_behind_the_ticket(breaks: bool) -> Journal:
+    order = ("drop 1", "unlock 5@1:shop.a") if breaks else ("unlock 5@1:shop.a", "drop 1")
+    return sequence("enter 1", "log 5@1:shop.a", "commit 5@1:shop.a", *order)
+
+
+@case()
+def critical_sequence_in_zone__visible_before_logged(breaks: bool) -> Journal:
+    order = ("unlock 5@1", "log 5@1") if breaks else ("log 5@1", "log 5@1", "unlock 5@1")
+    return sequence("enter 1", *order, "drop 1")
+
+
+@case("zone_entry_protocol")
+def critical_sequence_in_zone__of_one_zone_of_several(breaks: bool) -> Journal:
+    journal = sequence("enter 1")
+    names = ("archive", "backup")
+    for name in names:
+        journal.record("zone", step="enter", ticket=1, zone=name)
+        journal.record("zone", step="write_binlog", thread=1, ticket=1, zone=name)
+    journal.record("zone", step="drop", ticket=1, zone=names[0])
+    journal.record("zone", step="commit", thread=1, ticket=1, zone=names[not breaks])
+    journal.record("zone", step="drop", ticket=1, zone=names[not breaks])
+    return journal
+
+
+@case()
+def no_metadata_change_during_backup(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("backup_lock", step="lock", lock="instance", session=9)
+    if not breaks:
+        journal.record("backup_lock", step="unlock", lock="instance", session=9)
+    journal.record("statement", engine="InnoDB", type="ddl", binlogged=True)
+    return journal
+
+
+@case()
+def no_metadata_change_during_backup__of_two(breaks: bool) -> Journal:
+    journal = source()
+    for session in (8, 9):
+        journal.record("backup_lock", step="lock", lock="instance", session=session)
+    journal.record("backup_lock", step="unlock", lock="instance", session=8)
+    if not breaks:
+        journal.record("backup_lock", step="unlock", lock="instance", session=9)
+    journal.record("statement", engine="InnoDB", type="ddl")
+    return journal
