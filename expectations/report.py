@@ -14,6 +14,7 @@ from typing import Any
 
 from coordinates.cut import Cut
 from coordinates.invariants import INVARIANTS, Invariant
+from coordinates.invariants.describe import written_in
 from coordinates.verdict import Finding, Observation, Severity, Verdict
 from expectations.demonstrated import Demonstrated
 from expectations.neutral import printable
@@ -201,7 +202,7 @@ def report_json(data: ReportData) -> dict[str, Any]:
             }
             for summary in summaries(data)
         ],
-        "findings": [finding.to_dict() for finding in data.findings],
+        "findings": [_finding_json(finding) for finding in data.findings],
         "observations": [observation.to_dict() for observation in data.observations],
         "topology": [asdict(edge) for edge in data.topology],
         "newest_cuts": [asdict(cut) for cut in newest_cuts(data)],
@@ -209,6 +210,13 @@ def report_json(data: ReportData) -> dict[str, Any]:
         "data_docs": data.data_docs,
         "demonstrated": None if data.demonstrated is None else data.demonstrated.to_dict(),
     }
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    """A finding with where it is written that healthy servers keep the invariant."""
+    invariant = INVARIANTS.get(finding.invariant)
+    sources = [] if invariant is None else list(written_in(invariant))
+    return {**finding.to_dict(), "written_in": sources}
 
 
 def report_text(data: ReportData) -> str:
@@ -235,6 +243,7 @@ def report_text(data: ReportData) -> str:
                 f"    expected, {finding.expected_in}: {finding.expected}",
             ]
         if group.invariant is not None:
+            lines.append(f"  Written in: {'; '.join(written_in(group.invariant))}")
             lines.append(f"  What to do: {group.invariant.remedy}")
     if shown < len(data.findings):
         lines.append(f"  and {len(data.findings) - shown} more findings")

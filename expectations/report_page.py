@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from coordinates.cut import Cut
+from coordinates.invariants.describe import written_in
 from coordinates.verdict import Verdict
 from expectations import report_drawing as drawing
 from expectations.demonstrated import seconds, verdict_on
@@ -88,6 +89,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["moment"] = moment
+    environment.filters["written_in"] = written_in
     environment.filters["seconds"] = seconds
     environment.filters["verdict_on"] = verdict_on
     environment.filters["channel_name"] = channel_name

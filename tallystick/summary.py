@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from coordinates.invariants import INVARIANTS
+from coordinates.invariants.describe import written_in
 from coordinates.verdict import Finding, Verdict
 from expectations.report import (
     Edge,
@@ -57,6 +58,7 @@ def _lines(outcome: Outcome, report: Path | None, data_docs: Path | None) -> Ite
             shown += 1
             yield from _finding(finding, data.topology)
         if group.invariant is not None:
+            yield f"  written in: {'; '.join(written_in(group.invariant))}"
             yield f"  to do: {group.invariant.remedy}"
     if shown < len(data.findings):
         yield f"  … and {len(data.findings) - shown} more in the report"

@@ -147,7 +147,10 @@ RETRIEVED_MATCHES_RELAY = register(
             "the replica status was not read, the relay logs were not observed from the oldest"
             " kept file on, or a gap lies among them"
         ),
-        sources=("MySQL manual: SHOW REPLICA STATUS Statement; The Relay Log",),
+        sources=(
+            "WL#2775, REQ-4",
+            "MySQL manual: SHOW REPLICA STATUS Statement; The Relay Log",
+        ),
         remedy=(
             "Compare the set with the relay log (SHOW RELAYLOG EVENTS). Then stop the channel and"
             " RESET REPLICA: it keeps the configuration, and with auto-positioning all that is not"

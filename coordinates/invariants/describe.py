@@ -31,6 +31,14 @@ SCOPES: Final[dict[Scope, str]] = {
     "X": "several instances",
 }
 
+DESIGNS: Final = {
+    "WL#9452": "Log Position Lock",
+    "WL#2775": "System tables for master.info and relay_log.info",
+    "WL#3576": "Online backup: point in time recovery",
+    "WL#9211": "Clone replication coordinates",
+}
+"""Titles of the design documents that a source names by number alone."""
+
 _INTRODUCTION = """\
 # Invariants
 
@@ -68,6 +76,17 @@ def describe(invariant: Invariant) -> str:
     )
     heading = f"## {invariant.number} {invariant.name}"
     return "\n\n".join((heading, *map(_wrap, paragraphs))) + "\n"
+
+
+def written_in(invariant: Invariant) -> tuple[str, ...]:
+    """Document and section of each source; a design document has its title."""
+    return tuple(map(_with_title, invariant.sources))
+
+
+def _with_title(source: str) -> str:
+    document, comma, section = source.partition(",")
+    title = DESIGNS.get(document)
+    return source if title is None else f"{document} ({title}){comma}{section}"
 
 
 def page() -> str:

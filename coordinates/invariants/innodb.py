@@ -52,7 +52,10 @@ LSN_BLOCK_OFFSET = register(
             " header. Another remainder is a number that InnoDB never had."
         ),
         undecided_when="the row has no InnoDB part, or a number in it is not readable",
-        sources=("MySQL source documentation: InnoDB redo log, format of redo log blocks",),
+        sources=(
+            "WL#9452, F-1.2.4",
+            "MySQL source documentation: InnoDB redo log, format of redo log blocks",
+        ),
         remedy=(
             "Find what rounded or computed the LSN on the way (a collector, a conversion to a"
             " floating-point number) and discard backups that were cut at it."
@@ -78,7 +81,10 @@ CHECKPOINT_AGE_WITHIN_CAPACITY = register(
             "innodb_redo_log_capacity is not known, or the row lacks a readable current or"
             " checkpoint LSN"
         ),
-        sources=("MySQL manual: Redo Log; innodb_redo_log_capacity",),
+        sources=(
+            "WL#9452, High Level Specification: LSN_checkpoint",
+            "MySQL manual: Redo Log; innodb_redo_log_capacity",
+        ),
         remedy=(
             "Check that the told capacity is the server's. Then enlarge innodb_redo_log_capacity"
             " and look for slow page flushing (innodb_io_capacity, a slow disk, an error in the"

@@ -56,7 +56,10 @@ GTID_TEXT_CANONICAL = register(
             " spelling of the same set was put together by something else."
         ),
         undecided_when="the text is not part of the answer or does not parse",
-        sources=("MySQL manual: GTID Format and Storage",),
+        sources=(
+            "WL#9452, F-1.2.2",
+            "MySQL manual: GTID Format and Storage",
+        ),
         remedy=(
             "Find the program that rewrites the set between server and journal (a proxy, a script,"
             " a hand-made collector) and let it pass the server's text through unchanged."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,9 +21,8 @@ def invariants(
     name: Annotated[str | None, typer.Argument(help="One invariant, in full.")] = None,
     json: Json = False,
 ) -> None:
-    """List what is checked, or print one entry: claim, reason, remedy."""
+    """List what is checked, or print one entry: claim, why, documents, remedy."""
     from coordinates.invariants import INVARIANTS
-    from coordinates.invariants.describe import describe
 
     if name is not None and name not in INVARIANTS:
         raise MisuseError(f"no invariant has the name {name!r}{suggestion(name, INVARIANTS)}")
@@ -35,7 +35,7 @@ def invariants(
         for one in chosen:
             terminal.show(f"{one.number:>3}  {one.name:<{width}}  {one.severity.value}")
     else:
-        terminal.show(*describe(chosen[0]).rstrip().splitlines())
+        terminal.show(*_entry(chosen[0]))
 
 
 def faults(
@@ -82,7 +82,38 @@ def config(json: Json = False) -> None:
         terminal.show(f"{name:<{width}}  {shown or '-'}  ({loaded.origins[name]}): {about}")
 
 
+def _entry(invariant: Invariant) -> Iterator[str | tuple[str, str]]:
+    """Everything that is known of an invariant, for a terminal."""
+    from coordinates.invariants.describe import SCOPES, TIERS, written_in
+
+    yield f"{invariant.number} {invariant.name}", "bold"
+    about, scope = TIERS[invariant.tier], SCOPES[invariant.scope]
+    looks_at = "" if scope.endswith(about) else f"; looks at {scope}"
+    yield f"{invariant.severity.value}; tier {invariant.tier}, {about}{looks_at}"
+    parts: tuple[tuple[str, Sequence[str]], ...] = (
+        ("Claim", [invariant.claim]),
+        ("Why it holds", [invariant.why]),
+        ("Undecided when", [f"{invariant.undecided_when}."]),
+        ("Written in", written_in(invariant)),
+        ("What to do", [invariant.remedy]),
+        ("Broken by", [f"{f.name}: {f.injection}" for f in _faults_that_break(invariant)]),
+    )
+    for heading, paragraphs in parts:
+        yield ""
+        yield heading, "bold"
+        for paragraph in paragraphs:
+            yield f"  {paragraph}"
+
+
+def _faults_that_break(invariant: Invariant) -> list[Fault]:
+    from producers.simulator.faults import FAULTS
+
+    return [fault for fault in FAULTS.values() if invariant.name in fault.must_fire]
+
+
 def _invariant_document(invariant: Invariant) -> dict[str, Any]:
+    from coordinates.invariants.describe import written_in
+
     return {
         "number": invariant.number,
         "name": invariant.name,
@@ -92,8 +123,9 @@ def _invariant_document(invariant: Invariant) -> dict[str, Any]:
         "claim": invariant.claim,
         "why": invariant.why,
         "undecided_when": invariant.undecided_when,
-        "sources": list(invariant.sources),
+        "sources": list(written_in(invariant)),
         "remedy": invariant.remedy,
+        "broken_by": [fault.name for fault in _faults_that_break(invariant)],
     }
 
 

@@ -90,6 +90,17 @@ def test_replay_counts_the_lines_of_the_file(tallystick, tmp_path):
     assert f"{len(EXAMPLE.splitlines())} events, 1 instance, " in ran.out
 
 
+def test_a_finding_names_the_design_behind_it(tallystick, tmp_path):
+    """Document, title and section stand beside each finding: terminal, JSON and page."""
+    flags = ("--seed", "3", "--topology", "pair", "--fault", "lsn_regressed", "--output", "j")
+    assert 0 == tallystick("simulate", *flags).code
+    design = "WL#9452 (Log Position Lock), F-1.2.4"
+    assert f"written in: {design}" in tallystick("replay", "j", "--report", "r").out
+    (found,) = json.loads(tallystick("replay", "j", "--json").out)["findings"]
+    assert design in found["written_in"]
+    assert design in Path("r/report.html").read_text()
+
+
 def test_a_finding_names_instance_channel_and_witness(tallystick):
     """The text has all that a person needs to check the finding by hand."""
     simulated = tallystick(
@@ -240,7 +251,13 @@ def test_the_reference_is_complete(tallystick):
     ]
     listed = tallystick("invariants").out
     assert all(name in listed for name in INVARIANTS)
-    assert "Claim" in tallystick("invariants", "no_errant_gtids").out
+    entry = tallystick("invariants", "lsn_monotone").out
+    for said in ("claim", "why", "undecided_when", "remedy"):
+        assert getattr(INVARIANTS["lsn_monotone"], said) in entry
+    assert "WL#9452 (Log Position Lock), F-1.2.4" in entry
+    assert FAULTS["lsn_regressed"].injection in entry
+    documented = json.loads(tallystick("invariants", "lsn_monotone", "--json").out)
+    assert "lsn_regressed" in documented["broken_by"]
     catalogue = json.loads(tallystick("faults", "--json").out)
     assert {n: sorted(f.must_fire) for n, f in FAULTS.items()} == {
         entry["name"]: entry["must_fire"] for entry in catalogue
