@@ -101,7 +101,7 @@ def _doubts(outcome: Outcome) -> Iterator[Line]:
     if outcome.verdict is not Verdict.UNDECIDED:
         return
     reasons = [
-        f"  {seen.instance_id}: {seen.text}"
+        f"  {seen.instance_id}: {seen.text}" if seen.instance_id else f"  {seen.text}"
         for seen in outcome.data.observations
         if seen.is_undecided
     ]

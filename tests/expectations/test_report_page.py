@@ -13,6 +13,7 @@ from reports import HOSTILE, NOW, broken, finding, healthy, hostile
 
 from coordinates.invariants import INVARIANTS
 from coordinates.verdict import Verdict
+from expectations.demonstrated import ClaimShown, Demonstrated, Foretold, Judged, Seen
 from expectations.report import ReportData
 from expectations.report_page import render_report
 from expectations.validate import CollectionValidator
@@ -73,6 +74,29 @@ def test_an_unknown_invariant_is_shown_without_its_prose():
     """A finding of a newer audit is not lost."""
     html = render_report(replace(healthy(), findings=(finding(invariant="unheard_of_rule"),)))
     assert "unheard_of_rule" in html
+
+
+def test_a_demonstration_is_told_claim_by_claim():
+    """What was seen and judged, what is missing, what was foretold; nothing of it is markup."""
+    seen = Seen("<b>hub</b>", 1_500_000, "waited 38 µs & went on")
+    shown = Demonstrated(
+        name="log_status",
+        design="WL#9452",
+        title="Log Position Lock",
+        claims=(
+            ClaimShown("F-2.1", "No commit.", (seen,), (Judged("lsn_monotone", 3, 1, 0),)),
+            ClaimShown("F-2.2", "No GTID.", (), (Judged("lsn_order", 0, 0, 0),)),
+        ),
+        foretold=(Foretold("hub", "lsn_monotone", "It warns.", 0),),
+        others=(("hub", "lsn_order"),),
+    )
+    html = render_report(replace(healthy(), demonstrated=shown))
+    assert "1.500 s, <bdi>&lt;b&gt;hub&lt;/b&gt;</bdi></span> waited 38 µs &amp; went on" in html
+    assert "Audited: lsn_monotone broken once, held 3 times." in html
+    assert "1 of 2 claims shown, 0 of 1 foretold findings there, 1 other finding" in html
+    for said in ("not shown", "not seen", "not found", "Not foretold"):
+        assert said in html
+    assert "WL#9452" not in render_report(healthy())
 
 
 def test_failed_expectations_are_listed_with_their_rows():
