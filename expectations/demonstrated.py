@@ -34,12 +34,14 @@ class Judged:
         held: On so many rows; 0 for one that is judged on events alone.
         broken: Findings.
         undecided: So often the evidence did not suffice.
+        foretold: How many of the findings the document foretells.
     """
 
     invariant: str
     held: int
     broken: int
     undecided: int
+    foretold: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +169,19 @@ def seconds(after_us: int) -> str:
 def verdict_on(judged: Judged) -> str:
     """What the audit says of an invariant, in words."""
     parts = []
-    if judged.broken:
-        parts.append(f"broken {_times(judged.broken)}")
+    unforeseen = judged.broken - judged.foretold
+    if unforeseen:
+        parts.append(f"broken {times(unforeseen)}")
     if judged.held:
-        parts.append(f"held {_times(judged.held)}")
+        parts.append(f"held {times(judged.held)}")
+    if judged.foretold:
+        otherwise = "" if parts else ", else never"
+        parts.append(f"broken {times(judged.foretold)} as foretold{otherwise}")
     if judged.undecided:
-        parts.append(f"undecided {_times(judged.undecided)}")
+        parts.append(f"undecided {times(judged.undecided)}")
     return f"{judged.invariant} {', '.join(parts) or 'never broken'}"
 
 
-def _times(number: int) -> str:
+def times(number: int) -> str:
+    """How often, in words."""
     return "once" if number == 1 else f"{number:,} times"

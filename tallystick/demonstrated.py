@@ -14,6 +14,7 @@ from expectations.demonstrated import (
     Judged,
     Seen,
     seconds,
+    times,
     verdict_on,
 )
 from tallystick.errors import MisuseError
@@ -63,6 +64,8 @@ def put_beside(
     held, undecided = _judged_on_rows(data)
     found = Counter((finding.instance_id, finding.invariant) for finding in data.findings)
     broken = Counter(finding.invariant for finding in data.findings)
+    warned = {(one.instance, one.invariant) for one in demonstration.expected}
+    expected = Counter(f.invariant for f in data.findings if (f.instance_id, f.invariant) in warned)
     foretold = [
         Foretold(one.instance, one.invariant, one.why, found.pop((one.instance, one.invariant), 0))
         for one in demonstration.expected
@@ -77,7 +80,8 @@ def put_beside(
                 if one.requirement == claim.requirement
             ),
             judged=tuple(
-                Judged(name, held[name], broken[name], undecided[name]) for name in claim.invariants
+                Judged(name, held[name], broken[name], undecided[name], expected[name])
+                for name in claim.invariants
             ),
         )
         for claim in demonstration.claims
@@ -126,7 +130,7 @@ def lines(demonstrated: Demonstrated) -> Iterator[Line]:
         yield ""
         yield f"foretold  {foretold.invariant} at {foretold.instance}", "bold"
         yield f"  {foretold.why}"
-        yield f"  found {foretold.found} times" if foretold.found else ("  not found", "bold red")
+        yield f"  found {times(foretold.found)}" if foretold.found else ("  not found", "bold red")
     if demonstrated.others:
         yield ""
         yield "found and not foretold:", "bold red"

@@ -85,7 +85,7 @@ def test_a_demonstration_is_told_claim_by_claim():
         title="Log Position Lock",
         claims=(
             ClaimShown("F-2.1", "No commit.", (seen,), (Judged("lsn_monotone", 3, 1, 0),)),
-            ClaimShown("F-2.2", "No GTID.", (), (Judged("lsn_order", 0, 0, 0),)),
+            ClaimShown("F-2.2", "No GTID.", (), (Judged("lsn_order", 0, 2, 0, 2),)),
         ),
         foretold=(Foretold("hub", "lsn_monotone", "It warns.", 0),),
         others=(("hub", "lsn_order"),),
@@ -93,6 +93,7 @@ def test_a_demonstration_is_told_claim_by_claim():
     html = render_report(replace(healthy(), demonstrated=shown))
     assert "1.500 s, <bdi>&lt;b&gt;hub&lt;/b&gt;</bdi></span> waited 38 µs &amp; went on" in html
     assert "Audited: lsn_monotone broken once, held 3 times." in html
+    assert "Audited: lsn_order broken 2 times as foretold, else never." in html
     assert "1 of 2 claims shown, 0 of 1 foretold findings there, 1 other finding" in html
     for said in ("not shown", "not seen", "not found", "Not foretold"):
         assert said in html
