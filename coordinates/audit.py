@@ -15,13 +15,11 @@ import numpy as np
 
 from coordinates import log_reader
 from coordinates._record_fields import read_fact
-from coordinates.errors import GtidSetParseError, JournalError
+from coordinates.binlog import parse_log_file_name
+from coordinates.errors import CoordinateError, GtidSetParseError, JournalError
 from coordinates.facts import FactKind
 from coordinates.gtid import GtidSet
 from coordinates.instance_state import InstanceState, WaitingRow
-from coordinates.invariants.replication_info import (
-    INFO_REPOSITORY_UNAMBIGUOUS,
-)
 from coordinates.journal import RecordType, Stream
 from coordinates.judging.backup_coordinates import judge_backup
 from coordinates.judging.status import judge_answer
@@ -61,6 +59,8 @@ class InstanceAudit(InstanceState):
 
     def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
         super().__init__(instance_id, disabled)
+        self._learned = 0
+        """How many of the facts in hand the account of transactions has taken."""
         self._handlers: dict[int, Callable[[dict[str, Any], int], None]] = {
             RecordType.START: self._started,
             RecordType.STOP: self._stopped,
@@ -128,9 +128,18 @@ class InstanceAudit(InstanceState):
         )
         self.reporter.findings = []
         self.reporter.observations = []
+        self._learn()
         self.reporter.facts = []
+        self._learned = 0
         self.cuts = []
         return output
+
+    def _learn(self) -> None:
+        """Note which transactions the logs have shown since the last call."""
+        self.reporter.release()
+        facts = self.reporter.facts
+        self.applied.learn(facts[self._learned :], self.server.server_id)
+        self._learned = len(facts)
 
     # Transport
 
@@ -182,6 +191,9 @@ class InstanceAudit(InstanceState):
         """Part of the journal is missing: everything is anchored anew."""
         # Whether the journal reached the rows that wait is now unknowable: they are undecided.
         self._settle_rows(force=True)
+        self._learn()
+        self.applied.forget()
+        self.repositories.forget()
         self.reporter.fact(FactKind.GAP, {})
         self.binlog.mark_gap()
         for relay in self.relays.values():
@@ -328,11 +340,13 @@ class InstanceAudit(InstanceState):
         place = None
         if isinstance(recovered, dict) and recovered.get("file"):
             place = (str(recovered["file"]), int(recovered.get("position", 0)))
+        crashed = was_known and self._has_crashed(body)
         if was_known:
-            crashed = self._has_crashed(body)
+            self._learn()
+            self.applied.started(_file_and_position(place), crashed=crashed)
             self.binlog.server_started(crashed, place)
-            if crashed:
-                self.history.lose_redo()
+        if crashed:
+            self.history.lose_redo()
         self.has_stopped = False
         self.collections.interrupted()
         self._lose_backups(records_lost=False)
@@ -343,7 +357,7 @@ class InstanceAudit(InstanceState):
             relay.reconnected()
         self._expect_recovered(body, was_known)
         for repository in body.get("repositories") or ():
-            self._judge_repository(repository, ts)
+            self.repositories.started(repository, ts, crashed=crashed)
         self.reporter.fact(
             FactKind.BOOT,
             {
@@ -376,23 +390,6 @@ class InstanceAudit(InstanceState):
                     continue
         self.history.must_recover = found
 
-    def _judge_repository(self, repository: Mapping[str, Any], ts: int) -> None:
-        if not (repository.get("file") and repository.get("table") and repository.get("started")):
-            return
-        name, channel = repository.get("repository"), str(repository.get("channel", ""))
-        self.reporter.broken(
-            INFO_REPOSITORY_UNAMBIGUOUS,
-            at=f"{name} at start {ts}",
-            channel=channel,
-            sentence=f"At the start both the file and the table of {name} held data, and "
-            "replication started all the same.",
-            observed="file and table hold data, replication started",
-            observed_in="start of the server",
-            expected="an error that refuses the start of replication",
-            expected_in="WL#2775, REQ-6",
-            witness=str(name),
-        )
-
     def _begin_data_lineage(self, reason: str) -> None:
         self.data_lineage += 1
         self.history.begin_data_lineage()
@@ -400,6 +397,9 @@ class InstanceAudit(InstanceState):
         self.binlog.begin_lineage(reason)
         self.persistence.begin_data_lineage()
         self.relays = {}
+        self._learn()
+        self.applied.forget()
+        self.repositories.forget()
 
     def _stopped(self, body: dict[str, Any], ts: int) -> None:
         self.has_stopped = bool(body.get("clean", True))
@@ -419,6 +419,8 @@ class InstanceAudit(InstanceState):
         self.history.begin_binlog_lineage()
         self.binlog.begin_lineage("reset")
         self.persistence.reset()
+        self._learn()
+        self.applied.forget()
 
     def _gtids_assigned(self, body: dict[str, Any], ts: int) -> None:
         try:
@@ -441,6 +443,9 @@ class InstanceAudit(InstanceState):
             self.history.begin_channel_lineage(name, relay.lineage)
         if action in ("reset", "reset_all", "change_source"):
             relay.forget_files()
+            self._learn()
+            self.applied.forget()
+            self.repositories.administered(name, action)
         if action == "reset_all":
             del self.history.channels[name]
         elif action == "change_source":
@@ -459,6 +464,7 @@ class InstanceAudit(InstanceState):
         self.collections.step(body, ts)
 
     def _info_written(self, body: dict[str, Any], ts: int) -> None:
+        self.repositories.written(body)
         if body.get("table") == "slave_master_info":
             self.collections.progress("The receiver flushed its positions")
         self.backup_locks.info_written(body, ts)
@@ -526,9 +532,20 @@ class InstanceAudit(InstanceState):
             if not (is_ripe or force or len(self.waiting) > WAITING_MAX):
                 return
             del self.waiting[0]
+            self._learn()
             self.cuts += judge_answer(row, self, is_early=not is_ripe)
             self.event_findings = 0
 
 
 def _channel_name(block: Block, number: int) -> str:
     return block.channels[number].lower() if 0 <= number < len(block.channels) else ""
+
+
+def _file_and_position(place: tuple[str, int] | None) -> tuple[int, int] | None:
+    """The number of a binary log file, and the position in it; None if it is no file's name."""
+    if place is None:
+        return None
+    try:
+        return parse_log_file_name(place[0])[1], place[1]
+    except CoordinateError:
+        return None

@@ -48,7 +48,8 @@ class FactKind(str, Enum):
     """Complete groups queued in a relay log. body: ``channel``, ``channel_lineage``,
     ``source_base_name``, ``source_file_number``, ``sids``. Arrays: ``group_source_end`` (int64, the
     source position after the group, -1 unknown), ``group_sid``, ``group_gno``,
-    ``group_server_id``, ``group_commit_ts`` as in LOGGED."""
+    ``group_server_id``, ``group_commit_ts`` as in LOGGED, ``group_type`` (int32, the event that
+    ends the group)."""
     CHANNEL = "channel"
     """Channel administration: body as the journal's ``channel`` record plus
     ``channel_lineage`` (int) after it."""

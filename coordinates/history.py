@@ -104,7 +104,13 @@ class History:
             channel.receiver_stopped = False
 
     def lose_redo(self) -> None:
-        """A crash: redo that was not on disk yet is gone, only what was flushed stays a bound."""
+        """A crash: redo that was not on disk yet is gone, only what was flushed stays a bound.
+
+        Nor does Ex bound what comes: it is read back from a repository that groups without a
+        transaction, or any group where the repository is a file, leave behind.
+        """
+        for channel in self.channels.values():
+            channel.executed = None
         on_disk = [self.numbers[n] for n in ("flushed", "LSN_checkpoint") if n in self.numbers]
         self.numbers.pop("LSN", None)
         self.fallen.pop("lsn.LSN", None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from coordinates.binlog import LogCoordinates
 from coordinates.binlog_reader import BinlogReader
 from coordinates.history import History
+from coordinates.judging.applied_groups import AppliedGroups
 from coordinates.judging.backup_locks import BackupLockProtocol
 from coordinates.judging.clone_protocol import CloneProtocol
 from coordinates.judging.clone_tables import CloneTables
@@ -19,6 +20,7 @@ from coordinates.judging.collection_protocol import CollectionProtocol
 from coordinates.judging.critical_zone import CriticalZoneProtocol
 from coordinates.judging.engine_locks import EngineLockProtocol
 from coordinates.judging.gtid_persister import GtidPersistence
+from coordinates.judging.info_repositories import InfoRepositories
 from coordinates.judging.metadata_lock import MetadataLockProtocol
 from coordinates.log_status import ServerState, read_log_status
 from coordinates.packing import pack, unpack
@@ -77,6 +79,8 @@ class InstanceState:
         clones: Clones, as donor and as recipient.
         clone_tables: What clone_status and clone_progress say of them.
         persistence: How GTIDs come into mysql.gtid_executed.
+        repositories: What was written to the replication info repositories.
+        applied: Which anonymous transactions were received, and which were executed.
         waiting: Rows whose coordinates the journal has not reached.
         cuts: Of the rows judged in this step.
         epoch, next_sequence: Where the journal goes on.
@@ -101,6 +105,8 @@ class InstanceState:
         self.clones = CloneProtocol(self.reporter)
         self.clone_tables = CloneTables(self.reporter)
         self.persistence = GtidPersistence(self.reporter)
+        self.repositories = InfoRepositories(self.reporter)
+        self.applied = AppliedGroups()
         self.waiting: list[WaitingRow] = []
         self.cuts: list[Cut] = []
         self.epoch = -1
@@ -187,6 +193,8 @@ class InstanceState:
                 "clones": self.clones.dump(),
                 "clone_tables": self.clone_tables.dump(),
                 "gtid_persistence": self.persistence.dump(),
+                "repositories": self.repositories.dump(),
+                "applied": self.applied.dump(),
                 "waiting": [row.dump() for row in self.waiting],
             },
             arrays,
@@ -224,5 +232,7 @@ class InstanceState:
         audit.clone_tables.load(document.get("clone_tables", {}))
         # Before there was a part for it, it was in the clones' part.
         audit.persistence.load(document.get("gtid_persistence", document["clones"]))
+        audit.repositories.load(document.get("repositories", []))
+        audit.applied.load(document.get("applied", {}))
         audit.waiting = [WaitingRow.load(row) for row in document["waiting"]]
         return audit

@@ -259,7 +259,7 @@ class RelayReader(LogReader):
         self._queue_fresh.append(row)
         self._hold(bool(self._untold))
         self._untold.append(
-            (self.place_end, group.sid, group.gno, group.server_id, group.commit_ts)
+            (self.place_end, group.sid, group.gno, group.server_id, group.commit_ts, event.type)
         )
 
     def tell(self) -> None:
@@ -272,7 +272,7 @@ class RelayReader(LogReader):
 
     def _tell_received(self, groups: Array, place: tuple[int, int, int] | None = None) -> None:
         """Hand groups to the fleet: columns of RECEIVED's ``group_…``."""
-        source_end, sid, gno, server_id, commit_ts = groups.T
+        source_end, sid, gno, server_id, commit_ts, types = groups.T
         used = np.unique(sid[sid >= 0])
         local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
         local[used] = np.arange(len(used), dtype=np.int32)
@@ -291,6 +291,7 @@ class RelayReader(LogReader):
                 "group_gno": gno,
                 "group_server_id": server_id,
                 "group_commit_ts": commit_ts,
+                "group_type": types.astype(np.int32),
             },
             place,
         )
@@ -339,7 +340,14 @@ class RelayReader(LogReader):
         self.source_high = max(self.source_high, (self.source_number, self.source_end))
         self._remember_run(run, scan, mapping, fields)
         if len(scan.ends):
-            columns = (fields[scan.ends], scan.sid, scan.gno, scan.server_id, scan.commit_ts)
+            columns = (
+                fields[scan.ends],
+                scan.sid,
+                scan.gno,
+                scan.server_id,
+                scan.commit_ts,
+                run["type"][scan.ends],
+            )
             self._tell_received(np.column_stack(columns).astype(np.int64, copy=False))
 
     # Groups that wait to be applied

@@ -151,3 +151,67 @@ INFO_REPOSITORY_UNAMBIGUOUS = register(
         ),
     )
 )
+
+
+INFO_REPOSITORY_READ_BACK = register(
+    Invariant(
+        number=82,
+        name="info_repository_read_back",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "What a start reads from a replication info repository is what was last written there;"
+            " after a crash, at least the last write that nothing could take back."
+        ),
+        why=(
+            "A table of InnoDB keeps every committed write; a clean stop closes and syncs the"
+            " others. A crash may take back what was only cached, and recovery may commit a"
+            " prepared transaction together with its row. A migration between file and table"
+            " copies the place as it is."
+        ),
+        undecided_when=(
+            "the journal has no writes of the repository, records are missing behind them, or the"
+            " start did not tell what it read"
+        ),
+        sources=("WL#2775, REQ-3, REQ-5 and REQ-6", "MySQL manual: sync_relay_log_info"),
+        remedy=(
+            "Stop replication before it goes on from the wrong place. Compare the place with"
+            " gtid_executed and the replica's own binary log, and set it by CHANGE REPLICATION"
+            " SOURCE; keep both repositories in InnoDB tables."
+        ),
+    )
+)
+
+
+APPLIED_EXACTLY_ONCE = register(
+    Invariant(
+        number=83,
+        name="applied_exactly_once",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "Over a start, an applier without GTIDs executes each InnoDB transaction of its relay"
+            " log once: it goes on right behind the last one that the replica committed."
+        ),
+        why=(
+            "A transactional repository commits the position with the transaction. A file or a"
+            " MyISAM table is written behind the commit, so a crash in between repeats it; a place"
+            " that is too new leaves transactions out. Changes without a transaction are repeated"
+            " with every kind of repository, which is expected and not judged. With GTIDs the"
+            " server skips what it has executed."
+        ),
+        undecided_when=(
+            "the replica does not log what it executes, or no event of the relay log was seen; two"
+            " transactions of one server with one commit time, those that came on two channels,"
+            " and filtered channels are left out"
+        ),
+        sources=("WL#2775, motivation 2 and REQ-5", "MySQL manual: relay_log_recovery"),
+        remedy=(
+            "Compare the changed rows with the source and repair or rebuild the replica. Then use"
+            " GTIDs with auto-positioning, or at least relay_log_info_repository=TABLE in InnoDB"
+            " with relay_log_recovery=ON."
+        ),
+    )
+)

@@ -32,6 +32,7 @@ from coordinates.relay_reader import (
 
 if TYPE_CHECKING:
     from coordinates.invariants._registry import Invariant
+    from coordinates.judging.applied_groups import AppliedGroups
     from coordinates.judging.row import Row
 
 
@@ -42,7 +43,7 @@ class RelayView(NamedTuple):
     received: GtidSet | None
 
 
-def judge_channel_rows(row: Row) -> dict[str, RelayView]:
+def judge_channel_rows(row: Row, applied: AppliedGroups) -> dict[str, RelayView]:
     """Judge every channel that the row, or what was read beside it, tells of."""
     views = {}
     executed = row.state.executed
@@ -64,6 +65,7 @@ def judge_channel_rows(row: Row) -> dict[str, RelayView]:
         judge_paired(channel)
         judge_stored_applied(channel)
         judge_flush_points(channel)
+        applied.judge(channel)
         _judge_monotone(channel)
         _accept(channel)
     return views

@@ -85,7 +85,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     previous = _previous_half(audit)
     view = judge_binlog_row(row)
     judge_redo_row(row)
-    views = judge_channel_rows(row)
+    views = judge_channel_rows(row, audit.applied)
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
     audit.backup_locks.judge_row(state, is_backup_safe, judgement)
     audit.backup_locks.judge_positions(state, waiting.body.get("requested_at"), collection_id)

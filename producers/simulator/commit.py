@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coordinates.journal import RecordType
 from producers.simulator import applier, binary_log, innodb
 from producers.simulator.backup_safe_binlog import backup_locks, innodb_header
 from producers.simulator.clone import commit_order, gtid_persistence, trx_sys
@@ -101,8 +102,9 @@ def _run(
     if changed is None:
         return None
     group = changed
-    if channel is not None:
-        crash_points.reach(channel, CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG, group)
+    if crash_points.is_next(channel, CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG, group):
+        _leave_behind(instance, group)
+    crash_points.reach(channel, CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG, group)
     if group.sid is not None:
         instance.logged.add(group.sid, group.gno)
     if group.redo_length:
@@ -121,8 +123,7 @@ def _run(
     instance.in_commit.append(pending)
     if thread is not None:
         thread.stay_inside()
-    if channel is not None:
-        crash_points.reach(channel, CrashPoint.BETWEEN_BINARY_LOG_AND_COMMIT, group)
+    crash_points.reach(channel, CrashPoint.BETWEEN_BINARY_LOG_AND_COMMIT, group)
     if fleet.scenario.profile == "wl9452":
         finish_all(fleet, instance)
         return logged
@@ -154,6 +155,13 @@ def _has_to_wait(fleet: Fleet, instance: Instance, group: Group, *, is_in_zone: 
         fleet.clock.schedule(fleet.now + commit_order.WAIT_US, instance, later)
         return True
     return False
+
+
+def _leave_behind(instance: Instance, group: Group) -> None:
+    """The server dies with an open transaction: what MyISAM has of it cannot be rolled back."""
+    if group.kind is GroupKind.MIXED:
+        statement = {"engine": "myisam", "type": "dml", "binlogged": False}
+        instance.journal.fact(RecordType.STATEMENT, statement)
 
 
 def _try_again(fleet: Fleet, instance: Instance, group: Group) -> None:

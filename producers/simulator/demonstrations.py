@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from producers.simulator.backup_safe_binlog import demonstration as backup_safe_binlog
 from producers.simulator.log_position_lock import demonstration as log_position_lock
+from producers.simulator.replication_info import demonstration as replication_info
 
 if TYPE_CHECKING:
     from producers.simulator.demonstration import Demonstration
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 
 DEMONSTRATIONS: dict[str, Demonstration] = {
     demonstration.name: demonstration
-    for demonstration in (log_position_lock.DEMONSTRATION, backup_safe_binlog.DEMONSTRATION)
+    for demonstration in (
+        log_position_lock.DEMONSTRATION,
+        backup_safe_binlog.DEMONSTRATION,
+        replication_info.DEMONSTRATION,
+    )
 }
 """All demonstrations, in the order in which they are listed."""
 

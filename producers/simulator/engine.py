@@ -215,7 +215,10 @@ class Fleet:
             return None
         if backup_locks.change_waits(instance, kind, later):
             return None
-        group = workload.make_group(self.rng, kind, instance.server_id, self.now, **options)
+        # Clients that write at one moment still commit one after the other.
+        instance.last_commit_ts = max(self.now, instance.last_commit_ts + 1)
+        commit_ts = instance.last_commit_ts
+        group = workload.make_group(self.rng, kind, instance.server_id, commit_ts, **options)
         return commit.commit(self, instance, group)
 
     def _write_later(self, instance: Instance, kind: GroupKind, **options: Any) -> None:
@@ -356,7 +359,7 @@ class Fleet:
             replica=replica,
             source=source,
             relay_base_name=f"{replica.instance_id}-relay-bin{suffix}",
-            auto_position=self.scenario.auto_position and self.scenario.gtid_mode == "ON",
+            auto_position=self.scenario.auto_position and replica.gtid_mode == "ON",
             number=len(replica.channels) + 1,
         )
         replica.channels[name] = channel

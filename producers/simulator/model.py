@@ -390,6 +390,8 @@ class Instance:
     subscribers: list[Channel] = field(default_factory=list)
     """Channels of other instances that read this binary log."""
     is_running: bool = True
+    last_commit_ts: int = 0
+    """Commit timestamp of the last group that a client wrote here."""
     rotation_is_due: bool = False
     """A group crossed ``max_binlog_size``."""
     writes: bool = False

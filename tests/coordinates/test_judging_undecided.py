@@ -154,6 +154,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ),
         ("exec_source_pos_within_read", without_relay_log, "begins further back", "channel"),
         ("relay_position_on_written_boundary", without_relay_log, "no event", "channel"),
+        ("applied_exactly_once", without_relay_log, "no event", "channel"),
         ("applied_relay_gtids_executed", without_status, "was not read", "channel"),
         ("retrieved_matches_relay", without_status, "was not read", "channel"),
         (

@@ -9,7 +9,9 @@ import pytest
 from coordinates.journal import RecordType
 from producers.simulator import administration
 from producers.simulator.engine import Fleet
+from producers.simulator.model import GroupKind
 from producers.simulator.replication_info import (
+    acts,
     crash_points,
     master_info,
     relay_log_info,
@@ -221,15 +223,212 @@ class TestMasterInfo:
         assert len(seen) > 3
 
 
+def writes(fleet: Fleet, table: str) -> list[dict[str, Any]]:
+    """What was written to a repository of the replica since the last call."""
+    journal = records(fleet.advance(fleet.now + 1)["replica-a1"])
+    facts = [record.body for record in journal if record.is_fact(RecordType.INFO_WRITE)]
+    return [body for body in facts if body["table"] == table]
+
+
+class TestWhenMasterInfoIsWritten:
+    """REQ-3."""
+
+    def test_at_change_source_with_every_column(self):
+        """(ii), and the server's own defaults fill every column."""
+        fleet, channel = pair()
+        administration.stop_replication(fleet, channel)
+        writes(fleet, "slave_master_info")
+        administration.change_source(fleet, channel, channel.source)
+        assert ["change_source"] == [w["reason"] for w in writes(fleet, "slave_master_info")]
+        row = channel.replica.info_tables["slave_master_info"].rows["",]
+        assert set(row) == {name for name, _ in master_info.COLUMNS}
+        assert [name for name, value in row.items() if value is None] == ["Tls_ciphersuites"]
+
+    def test_where_the_sources_file_changes_and_not_where_the_relay_log_is_full(self):
+        """(i), as MySQL 8.0 does it."""
+        fleet, channel = pair()
+        channel.replica.variables["sync_source_info"] = 0
+        channel.replica.max_binlog_size = 600
+        fleet.run(fleet.now + SECOND)
+        writes(fleet, "slave_master_info")
+        relay_file = channel.relay_files[-1].number
+        channel.source.max_binlog_size = 1 << 20
+        fleet.run(fleet.now + SECOND)
+        assert channel.relay_files[-1].number > relay_file
+        assert writes(fleet, "slave_master_info") == []
+        administration.flush_binary_logs(fleet, channel.source)
+        fleet.run(fleet.now + SECOND // 10)
+        assert {"relay_rotate"} == {w["reason"] for w in writes(fleet, "slave_master_info")}
+
+    def test_when_the_receiver_stops(self):
+        """(iii)."""
+        fleet, channel = pair()
+        administration.stop_replication(fleet, channel)
+        assert channel.mi.stored() == channel.read
+
+    def test_after_every_so_many_events(self):
+        """sync_source_info counts events: the row is never that many behind."""
+        fleet, channel = pair(writes_per_second=20.0)
+        channel.replica.variables["sync_source_info"] = 12
+        writes(fleet, "slave_master_info")
+        fleet.run(fleet.now + 2 * SECOND)
+        assert "sync" in {w["reason"] for w in writes(fleet, "slave_master_info")}
+        assert channel.mi.handler.sync_counter < 12
+
+
+class TestWhenRelayLogInfoIsWritten:
+    """REQ-5."""
+
+    @pytest.mark.parametrize("repository", ["TABLE", "FILE"])
+    def test_at_each_moment_of_the_document(self, repository: str):
+        """(i) rotation, (ii) stop, (iii) XID, (iv) COMMIT or ROLLBACK, (v) statements."""
+        fleet, channel = pair(profile="wl9452", writes_per_second=20.0)
+        switch(channel, repository)
+        restart(fleet, channel)
+        fleet.kinds = (
+            GroupKind.INNODB,
+            GroupKind.MIXED,
+            GroupKind.NON_TRANSACTIONAL,
+            GroupKind.ROLLED_BACK,
+            GroupKind.DDL,
+        )
+        fleet.run(fleet.load_ends_at)
+        administration.flush_binary_logs(fleet, channel.source)
+        fleet.run(fleet.now + SECOND)
+        administration.stop_replication(fleet, channel)
+        reasons = {w["reason"] for w in writes(fleet, "slave_relay_log_info")}
+        assert {"relay_rotate", "applier_stop", "xid", "query", "statement"} <= reasons
+
+    @pytest.mark.parametrize("period", [0, 10_000])
+    def test_a_transactional_table_knows_no_period(self, period: int):
+        """sync_relay_log_info has no effect on it."""
+        fleet, channel = pair()
+        fleet.kinds = (GroupKind.INNODB,)
+        channel.replica.variables["sync_relay_log_info"] = period
+        fleet.run(fleet.load_ends_at + SECOND)
+        assert channel.rli.stored() == channel.group_end
+
+    def test_another_table_waits_for_the_period(self):
+        """Without a transaction nothing is written before it ends."""
+        fleet, channel = pair(writes_per_second=20.0)
+        acts.alter_engine(channel.replica, MYISAM)
+        fleet.kinds = (GroupKind.INNODB,)
+        fleet.run(fleet.now + SECOND)
+        assert channel.rli.stored() != channel.group_end
+
+
+def crash_by_position(
+    fleet: Fleet, channel: Channel, point: crash_points.CrashPoint, **plan: Any
+) -> tuple[list[Any], list[Any]]:
+    """Crash at a step; the groups of the source, and those that the replica logged."""
+    channel.replica.crash_plan = crash_points.CrashPlan(point, passes=2, **plan)
+    fleet.run(fleet.load_ends_at + 2 * SECOND)
+    assert channel.replica.crash_plan is None
+    return sources_groups(channel), executed_groups(channel)
+
+
+@pytest.mark.parametrize("repository", ["FILE", MYISAM])
+def test_another_repository_repeats_what_was_committed(repository: str):
+    """A crash between commit and position executes the transaction again."""
+    fleet, channel = pair(gtid_mode="OFF", auto_position=False)
+    if repository == MYISAM:
+        acts.alter_engine(channel.replica, MYISAM)
+        channel.replica.variables["sync_relay_log_info"] = 1
+    else:
+        switch(channel, "FILE")
+        restart(fleet, channel)
+    fleet.kinds = (GroupKind.INNODB,)
+    point = crash_points.CrashPoint.BETWEEN_COMMIT_AND_POSITION
+    source, executed = crash_by_position(fleet, channel, point, kinds=(GroupKind.INNODB,))
+    assert len(executed) == len(source) + 1
+    assert set(executed) == set(source)
+
+
+def test_a_torn_file_pairs_what_never_was_one_place():
+    """A crash inside the write of a file leaves new relay and old source coordinates."""
+    fleet, channel = pair(gtid_mode="OFF", auto_position=False)
+    switch(channel, "FILE")
+    restart(fleet, channel)
+    channel.replica.crash_plan = crash_points.CrashPlan(crash_points.CrashPoint.INSIDE_FILE_WRITE)
+    while channel.replica.is_running:
+        before = channel.rli.stored()
+        fleet.run(fleet.now + 100)
+    torn = channel.rli.stored()
+    assert before is not None
+    assert torn is not None
+    assert torn[1] != before[1]
+    assert torn[2:] == before[2:]
+
+
+def test_a_mixed_transaction_cannot_be_made_safe():
+    """InnoDB's part is rolled back and executed again; MyISAM's part is there twice."""
+    fleet, channel = pair(gtid_mode="OFF", auto_position=False)
+    fleet.kinds = (GroupKind.MIXED,)
+    point = crash_points.CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG
+    channel.replica.crash_plan = crash_points.CrashPlan(point, kinds=(GroupKind.MIXED,))
+    fleet.run(fleet.load_ends_at + 2 * SECOND)
+    journal = records(fleet.advance(fleet.now + 1)["replica-a1"])
+    left = [r.body for r in journal if r.is_fact(RecordType.STATEMENT)]
+    assert [{"engine": "myisam", "type": "dml", "binlogged": False}] == left
+    assert sources_groups(channel) == executed_groups(channel)
+
+
+def test_a_crash_inside_a_migration_leaves_both_filled():
+    """Filled and not yet deleted: the next start cannot know which is newer, and refuses."""
+    fleet, channel = pair()
+    switch(channel, "FILE")
+    point = crash_points.CrashPoint.BETWEEN_FILL_AND_DELETE
+    administration.shut_down(fleet, channel.replica)
+    channel.replica.crash_plan = crash_points.CrashPlan(point)
+    fleet.run(fleet.now + 2 * SECOND)
+    assert channel.replica.is_running
+    assert channel.init_error == rpl_info_factory.ER_REPLICA_INIT_REPOSITORY
+
+
+def test_without_recovery_a_stale_master_info_doubles_the_relay_log():
+    """relay_log_recovery = OFF by position: what is received again is executed again."""
+    fleet, channel = pair(gtid_mode="OFF", auto_position=False)
+    channel.replica.variables.update(relay_log_recovery=False, sync_source_info=0)
+    fleet.kinds = (GroupKind.INNODB,)
+    fleet.run(fleet.now + SECOND)
+    administration.crash(fleet, channel.replica, torn=False)
+    fleet.run(fleet.load_ends_at + 2 * SECOND)
+    assert len(executed_groups(channel)) > len(sources_groups(channel))
+    assert set(executed_groups(channel)) == set(sources_groups(channel))
+
+
+def test_a_power_cut_takes_the_unsynced_end_of_the_relay_log():
+    """With auto-position what is lost is received again, nothing twice."""
+    fleet, channel = pair(writes_per_second=20.0)
+    channel.replica.variables["relay_log_recovery"] = False
+    received = channel.retrieved.text()
+    administration.crash(fleet, channel.replica, torn=False, power_cut=True)
+    while not channel.replica.is_running:
+        fleet.run(fleet.now + 1_000)
+    assert received != channel.retrieved.text()
+    fleet.run(fleet.load_ends_at + 2 * SECOND)
+    assert channel.replica.executed.text() == channel.source.executed.text()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_workers_tell_the_gaps_that_a_crash_leaves(seed: int):
+    """Each group is executed once, though workers had committed behind a gap."""
+    fleet = Fleet(Scenario(seed=seed, traps=("crash_with_gaps",), acts=False))
+    fleet.run(fleet.load_ends_at + 3 * SECOND)
+    channel = fleet.instances["replica-a1"].channels[""]
+    assert fleet.instances["replica-a1"].crash_plan is None
+    transactions = [g for g in executed_groups(channel) if g.kind is GroupKind.INNODB]
+    assert len(transactions) == len(set(transactions))
+    assert set(executed_groups(channel)) == set(sources_groups(channel))
+
+
 @pytest.mark.parametrize("point", list(crash_points.CrashPoint)[:4])
 def test_a_transactional_table_is_crash_safe_at_every_step(point: crash_points.CrashPoint):
     """By position, without GTIDs: every group of the source is executed exactly once."""
     fleet, channel = pair(gtid_mode="OFF", auto_position=False)
-    channel.replica.crash_plan = crash_points.CrashPlan(point, passes=2)
-    fleet.kinds = (fleet.kinds[0],)
-    fleet.run(fleet.load_ends_at + 2 * SECOND)
-    assert channel.replica.crash_plan is None
-    assert sources_groups(channel) == executed_groups(channel)
+    fleet.kinds = (GroupKind.INNODB,)
+    source, executed = crash_by_position(fleet, channel, point, kinds=(GroupKind.INNODB,))
+    assert source == executed
 
 
 def sources_groups(channel: Channel) -> list[Any]:

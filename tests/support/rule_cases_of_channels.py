@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.journals import UUID_C, Journal, Record, RelayLog
+from tests.support.journals import UUID_B, UUID_C, Journal, Record, RelayLog
 from tests.support.rule_cases import apply, case, channel, replica
 
 # Tier 2: channels
@@ -158,4 +158,154 @@ def info_repository_unambiguous(breaks: bool) -> Journal:
             }
         ]
     )
+    return journal
+
+
+def _stored(relay: RelayLog, back: int = 0) -> Record:
+    """What a write puts into slave_relay_log_info; ``back``: so many bytes before the end."""
+    file, position = relay.source or ("", 0)
+    return {
+        "Channel_name": "",
+        "Relay_log_name": f"./{relay.file}",
+        "Relay_log_pos": relay.end - back,
+        "Master_log_name": file,
+        "Master_log_pos": position - back,
+    }
+
+
+def _write(journal: Journal, row: Record, **more: object) -> None:
+    journal.record(
+        "info_write",
+        table="slave_relay_log_info",
+        channel="",
+        reason="xid",
+        row=row,
+        **more,
+    )
+
+
+def _started_with(row: Record) -> list[Record]:
+    return [
+        {
+            "channel": "",
+            "repository": "slave_relay_log_info",
+            "file": False,
+            "table": True,
+            "option": "TABLE",
+            "started": True,
+            "row": {name: value for name, value in row.items() if name != "Channel_name"},
+        }
+    ]
+
+
+@case()
+def info_repository_read_back(breaks: bool) -> Journal:
+    """A clean stop leaves the last write."""
+    journal, relay, _ = replica()
+    _write(journal, _stored(relay, 300))
+    _write(journal, _stored(relay))
+    journal.record("stop", clean=True)
+    journal.start(repositories=_started_with(_stored(relay, 300 * breaks)))
+    return journal
+
+
+@case()
+def info_repository_read_back__durable(breaks: bool) -> Journal:
+    """A crash may take writes back, but none that was durable."""
+    journal, relay, _ = replica()
+    _write(journal, _stored(relay, 300))
+    _write(journal, _stored(relay), durable=breaks)
+    journal.start(crashed=True, repositories=_started_with(_stored(relay, 300)))
+    return journal
+
+
+@case()
+def info_repository_read_back__recovered(breaks: bool) -> Journal:
+    """Recovery commits a prepared transaction with its row; a clean stop leaves none behind."""
+    journal, relay, _ = replica()
+    _write(journal, _stored(relay, 300))
+    journal.start(crashed=not breaks, repositories=_started_with(_stored(relay)))
+    return journal
+
+
+def _by_position(*stamps: int, form: str = "rows") -> tuple[Journal, list[list[Record]]]:
+    """A replica without GTIDs that has executed two of the source's groups; the other groups."""
+    origin = Journal("s", UUID_C, 3).begin()
+    for stamp in stamps:
+        origin.binlog.group(None, form, original_commit_timestamp=stamp)
+    journal = Journal("a", UUID_B, 2, gtid_mode="OFF").begin()
+    journal.record(
+        "channel", channel="", action="change_source", source_uuid=UUID_C, auto_position=False
+    )
+    relay = journal.relay()
+    relay.connect()
+    for group in origin.binlog.groups[:2]:
+        _execute(journal, relay, group, form)
+    return journal, origin.binlog.groups
+
+
+def _execute(
+    journal: Journal, relay: RelayLog | None, group: list[Record], form: str = "rows"
+) -> None:
+    if relay is not None:
+        relay.copy(group)
+    stamp = group[0]["original_commit_timestamp"]
+    journal.binlog.group(None, form, server_id=3, original_commit_timestamp=stamp)
+
+
+def _restart(journal: Journal) -> None:
+    """A crash, with everything that is logged kept."""
+    file, position = journal.binlog.place
+    journal.start(crashed=True, recovered={"file": file, "position": position})
+    journal.binlog.open(journal.binlog.number + 1, "")
+
+
+@case()
+def applied_exactly_once(breaks: bool) -> Journal:
+    """A transaction that was committed before the start is not executed behind it."""
+    journal, groups = _by_position(1, 2, 3)
+    relay = journal.relays[""]
+    _restart(journal)
+    if breaks:
+        _execute(journal, None, groups[1])
+    _execute(journal, relay, groups[2])
+    journal.row(replica_status=journal.replica_status(), gtid_purged="")
+    return journal
+
+
+@case()
+def applied_exactly_once__left_out(breaks: bool) -> Journal:
+    """Nothing is left out between the last one before a start and the first one behind it."""
+    journal, groups = _by_position(1, 2, 3, 4)
+    relay = journal.relays[""]
+    _restart(journal)
+    if breaks:
+        relay.copy(groups[2])
+    else:
+        _execute(journal, relay, groups[2])
+    _execute(journal, relay, groups[3])
+    journal.row(replica_status=journal.replica_status(), gtid_purged="")
+    return journal
+
+
+@case()
+def applied_exactly_once__statement(breaks: bool) -> Journal:
+    """What no transaction protects may be repeated: WL#2775 foretells it."""
+    form = "rows" if breaks else "myisam"
+    journal, groups = _by_position(1, 2, 3, form=form)
+    _restart(journal)
+    _execute(journal, None, groups[1], form)
+    _execute(journal, journal.relays[""], groups[2], form)
+    journal.row(replica_status=journal.replica_status(), gtid_purged="")
+    return journal
+
+
+@case()
+def applied_exactly_once__twins(breaks: bool) -> Journal:
+    """Two transactions of one moment cannot be told apart."""
+    journal, groups = _by_position(1, 2, 3 if breaks else 2)
+    _restart(journal)
+    _execute(journal, None, groups[1])
+    _execute(journal, journal.relays[""], groups[2])
+    journal.row(replica_status=journal.replica_status(), gtid_purged="")
     return journal

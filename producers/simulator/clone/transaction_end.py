@@ -60,7 +60,7 @@ def allocate_undo(trx_sys: TrxSys, session: SessionGtid) -> TransactionEnd:
                 if owner is group.xa_of:
                     return TransactionEnd(desc, header=header, segment=segment)
     inserts = is_insert_only(group)
-    if inserts and desc is None:
+    if inserts and desc is None and group.kind is not GroupKind.XA_PREPARE:
         return TransactionEnd(None)
     header = UndoLogHeader(is_insert_only=inserts)
     segment = trx_sys.assign_segment()

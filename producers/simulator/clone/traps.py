@@ -193,7 +193,8 @@ def join_group(fleet: Fleet, channel: Channel, cloned: Clone) -> None:
         commit.commit(fleet, donor, group)
 
 
-_PAIR = {"topology": "pair", "auto_position": True, "acts": False}
+_PAIR = {"topology": "pair", "auto_position": True, "acts": False, "duration_ms": 4_000}
+"""With the duration no trap goes together with one whose clone fails on the same channel."""
 
 TRAPS = (
     Trap(
@@ -249,7 +250,7 @@ TRAPS = (
         "clone_then_failover",
         "T34",
         "a clone becomes the source: GTIDs that its own binary log never had are purged there",
-        {"topology": "pair", "auto_position": True, "acts": False},
+        _PAIR,
         clone_and_fail_over,
     ),
     Trap(

@@ -27,6 +27,10 @@ from producers.simulator.faults.online_backup import (
     ONLINE_BACKUP_INJECTORS,
 )
 from producers.simulator.faults.protocol_faults import PROTOCOL_INJECTORS
+from producers.simulator.faults.replication_info import (
+    REPLICATION_INFO_FAULTS,
+    REPLICATION_INFO_INJECTORS,
+)
 from producers.simulator.faults.repository_faults import REPOSITORY_INJECTORS
 from producers.simulator.faults.row_faults import ROW_INJECTORS
 from producers.simulator.faults.stream_faults import STREAM_INJECTORS
@@ -56,6 +60,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
         *CLONE_FAULTS,
         *BACKUP_SAFE_BINLOG_FAULTS,
         *ONLINE_BACKUP_FAULTS,
+        *REPLICATION_INFO_FAULTS,
     )
 }
 """Every fault that can be injected, by name, in the order of their numbers."""
@@ -72,6 +77,7 @@ INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     **GTID_PERSISTENCE_INJECTORS,
     **BACKUP_SAFE_BINLOG_INJECTORS,
     **ONLINE_BACKUP_INJECTORS,
+    **REPLICATION_INFO_INJECTORS,
 }
 """How each fault is injected, by name."""
 

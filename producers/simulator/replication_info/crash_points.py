@@ -53,12 +53,14 @@ class CrashPlan:
     kinds: tuple[GroupKind, ...] | None = None
 
 
-def reach(channel: Channel, point: CrashPoint, group: Group | None = None) -> None:
-    """A channel's work has come to a step.
+def reach(channel: Channel | None, point: CrashPoint, group: Group | None = None) -> None:
+    """A channel's work has come to a step; a client's has no channel, and no such steps.
 
     Raises:
         InstanceCrashedError: The plan of its instance was waiting for it.
     """
+    if channel is None:
+        return
     instance = channel.replica
     plan = instance.crash_plan
     if plan is None or plan.point is not point or not _counts(plan, group):
@@ -70,9 +72,9 @@ def reach(channel: Channel, point: CrashPoint, group: Group | None = None) -> No
     raise InstanceCrashedError(instance, power_cut=plan.power_cut)
 
 
-def is_next(channel: Channel, point: CrashPoint, group: Group | None = None) -> bool:
+def is_next(channel: Channel | None, point: CrashPoint, group: Group | None = None) -> bool:
     """Whether ``reach`` would end the instance."""
-    plan = channel.replica.crash_plan
+    plan = None if channel is None else channel.replica.crash_plan
     return plan is not None and plan.point is point and _counts(plan, group) and not plan.passes
 
 

@@ -140,14 +140,9 @@ def _unread(channel: Channel, place: Place) -> list[QueuedGroup | QueuedFraming]
 
 def _mark_done(channel: Channel) -> None:
     """Multi-threaded recovery: mark the groups that workers had committed beyond the mark."""
-    behind = {}
-    for checkpoint in worker_info.checkpoints(channel):
-        items = _unread(channel, checkpoint)
-        behind[checkpoint] = [i for i in items or () if isinstance(i, QueuedGroup)]
-    done = worker_info.groups_done(channel, behind)
-    for item in channel.pending:
-        if isinstance(item, QueuedGroup):
-            item.is_applied = id(item) in done
+    groups = [item for item in channel.pending if isinstance(item, QueuedGroup)]
+    for at in worker_info.groups_done(channel, groups):
+        groups[at].is_applied = True
 
 
 def _retrieved(channel: Channel) -> GtidIntervals:

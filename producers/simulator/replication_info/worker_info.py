@@ -21,7 +21,6 @@ from producers.simulator.replication_info.rpl_info_table_access import system_ta
 
 if TYPE_CHECKING:
     from producers.simulator.model import Channel, Instance
-    from producers.simulator.replication_info.relay_log_info import Place
     from producers.simulator.replication_info.rpl_info_fields import Columns
     from producers.simulator.replication_info.rpl_info_handler import RplInfoHandler
 
@@ -47,19 +46,17 @@ _GROUP_SIZE: Final = 64
 
 @dataclass(slots=True)
 class Worker:
-    """One worker's account of the groups it has done.
+    """One worker's account of the groups it has done; its row names the furthest of them.
 
     Attributes:
         number: From 1.
         handler: Where it is stored.
-        checkpoint: The low-water mark that its bits count from.
-        done: Groups behind the checkpoint that it has done, counted from 0.
+        done: Groups behind the last checkpoint that it has done.
     """
 
     number: int
     handler: RplInfoHandler
-    checkpoint: Place | None = None
-    done: set[int] = field(default_factory=set)
+    done: list[QueuedGroup] = field(default_factory=list)
 
 
 def initialise(channel: Channel) -> None:
@@ -93,12 +90,13 @@ def store(channel: Channel, queued: QueuedGroup) -> RplInfoFields | None:
         return None
     worker = channel.workers[channel.next_worker]
     channel.next_worker = (channel.next_worker + 1) % len(channel.workers)
-    if worker.checkpoint != channel.group_end:
-        worker.checkpoint = channel.group_end
-        worker.done = set()
-    number = groups.index(queued)
-    worker.done.add(number)
-    fields = _fields(channel, worker, queued, number)
+    # A checkpoint shifts the bitmap: what it passed is forgotten.
+    numbers = {id(group): number for number, group in enumerate(groups)}
+    worker.done = sorted(
+        (group for group in (*worker.done, queued) if id(group) in numbers),
+        key=lambda group: numbers[id(group)],
+    )
+    fields = _fields(channel, worker, [numbers[id(group)] for group in worker.done])
     worker.handler.flush_info(fields, force=True, sync_period=0)
     return fields
 
@@ -116,25 +114,27 @@ def forget(channel: Channel) -> None:
     channel.workers = []
 
 
-def groups_done(channel: Channel, groups_behind: dict[Place, list[QueuedGroup]]) -> set[int]:
-    """Ids (``id()``) of queued groups that workers had committed.
+def groups_done(channel: Channel, groups: list[QueuedGroup]) -> set[int]:
+    """Indices of groups that workers had committed (mts_recovery_groups).
+
+    The last group of a worker's row stands at Checkpoint_seqno in its bitmap; the groups before it
+    stand before it, whatever checkpoint the row still names.
 
     Args:
         channel: The channel.
-        groups_behind: For each checkpoint in a row, the groups of the relay log behind it.
+        groups: The groups of its relay log behind the low-water mark.
     """
+    places = {(group.source_file, group.logged.end): at for at, group in enumerate(groups)}
     done = set()
     for fields in rows(channel):
         values = fields.values
-        bits = int(values["Checkpoint_group_bitmap"][::-1] or "0", 16)
-        groups = groups_behind.get(_checkpoint(values), [])
-        done |= {id(group) for n, group in enumerate(groups) if bits >> n & 1}
+        last = places.get((values["Master_log_name"], values["Master_log_pos"]))
+        if last is None:
+            continue
+        bits = int.from_bytes(bytes.fromhex(values["Checkpoint_group_bitmap"]), "little")
+        first = values["Checkpoint_seqno"] - last
+        done |= {at for at in range(len(groups)) if first + at >= 0 and bits >> (first + at) & 1}
     return done
-
-
-def checkpoints(channel: Channel) -> set[Place]:
-    """The checkpoints that the stored rows count from."""
-    return {_checkpoint(fields.values) for fields in rows(channel)}
 
 
 def rows(channel: Channel) -> list[RplInfoFields]:
@@ -149,10 +149,10 @@ def shown_rows(instance: Instance) -> list[dict[str, Any]]:
     return [] if table is None else [dict(row) for _, row in sorted(table.rows.items())]
 
 
-def _fields(channel: Channel, worker: Worker, queued: QueuedGroup, number: int) -> RplInfoFields:
-    assert worker.checkpoint is not None
-    relay_name, relay_pos, source_name, source_pos = worker.checkpoint
-    bits = sum(1 << n for n in worker.done)
+def _fields(channel: Channel, worker: Worker, numbers: list[int]) -> RplInfoFields:
+    queued = worker.done[-1]
+    relay_name, relay_pos, source_name, source_pos = channel.group_end
+    bitmap = sum(1 << number for number in numbers).to_bytes(_GROUP_SIZE, "little")
     return RplInfoFields(
         COLUMNS,
         {
@@ -165,20 +165,12 @@ def _fields(channel: Channel, worker: Worker, queued: QueuedGroup, number: int) 
             "Checkpoint_relay_log_pos": relay_pos,
             "Checkpoint_master_log_name": source_name,
             "Checkpoint_master_log_pos": source_pos,
-            "Checkpoint_seqno": number,
+            "Checkpoint_seqno": numbers[-1],
             "Checkpoint_group_size": _GROUP_SIZE,
-            "Checkpoint_group_bitmap": f"{bits:x}"[::-1],
+            # In hexadecimal, without the empty bytes at the end.
+            "Checkpoint_group_bitmap": bitmap.rstrip(b"\0").hex(),
             "Channel_name": channel.name,
         },
-    )
-
-
-def _checkpoint(values: dict[str, Any]) -> Place:
-    return (
-        values["Checkpoint_relay_log_name"].removeprefix("./"),
-        values["Checkpoint_relay_log_pos"],
-        values["Checkpoint_master_log_name"],
-        values["Checkpoint_master_log_pos"],
     )
 
 

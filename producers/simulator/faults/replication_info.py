@@ -1,0 +1,193 @@
+"""Faults of replication info (WL#2775): a start that goes on at another place than it should."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from coordinates.journal import RecordType
+from producers.simulator import administration
+from producers.simulator.faults.channel_faults import channels, coordinate
+from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
+from producers.simulator.faults.injector import Injector
+from producers.simulator.faults.tampered_journal import JournalFault
+from producers.simulator.model import GroupKind, QueuedGroup
+from producers.simulator.replication_info import acts
+from producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
+from producers.simulator.replication_info.rpl_info_handler import Repository
+from producers.simulator.replication_info.rpl_info_table_access import MYISAM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel, Instance
+
+_FIRST: Final = 113
+
+REPLICATION_INFO_FAULTS: Final = (
+    declare(
+        _FIRST, FaultGroup.CHANNEL, "migration_loses_position",
+        "a start moves relay log info from the table to a file and reads an older place there",
+        "info_repository_read_back",
+        base=BaseHistory.SINGLE_CHANNEL,
+    ),
+    declare(
+        _FIRST + 1, FaultGroup.CHANNEL, "stale_row_after_crash",
+        "a start after a crash reads an older place from an InnoDB table than was committed",
+        "info_repository_read_back",
+        base=BaseHistory.SINGLE_CHANNEL,
+    ),
+    declare(
+        _FIRST + 2, FaultGroup.CHANNEL, "group_repeated_after_crash",
+        "positions are in a MyISAM table, and a crash falls between a commit and its position",
+        "applied_exactly_once",
+        base=BaseHistory.SINGLE_CHANNEL,
+        heals=False,
+        bears_acts=False,
+    ),
+    declare(
+        _FIRST + 3, FaultGroup.CHANNEL, "group_left_out_after_crash",
+        "a crash rolls a transaction back and leaves its position in the repository",
+        "applied_exactly_once",
+        base=BaseHistory.SINGLE_CHANNEL,
+        heals=False,
+        bears_acts=False,
+    ),
+)  # fmt: skip
+
+
+def _leaves(fleet: Fleet) -> list[Channel]:
+    """Channels of replicas that nobody reads from."""
+    return [channel for channel in channels(fleet) if not channel.replica.subscribers]
+
+
+class _OldPlaceRead(JournalFault):
+    """What a start tells of its relay log info is the place of an earlier write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._writes: dict[str, list[Mapping[str, Any]]] = {}
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """End a replica when the fault is due."""
+        super().on_fleet(fleet)
+        for channel in _leaves(fleet)[:1]:
+            fleet.clock.schedule(fleet.fault_at, None, self.end, fleet, channel.replica)
+
+    def end(self, fleet: Fleet, instance: Instance) -> None:
+        """How the replica goes down."""
+        raise NotImplementedError
+
+    def on_fact(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Remember what is written; change what a start reads."""
+        if record_type is RecordType.INFO_WRITE and body["table"] == "slave_relay_log_info":
+            self._writes.setdefault(instance_id, []).append(body["row"])
+        if record_type is not RecordType.START or not self.is_due_in(instance_id):
+            return body
+        repositories = [dict(found) for found in body.get("repositories") or ()]
+        for found in repositories:
+            older = self._older(instance_id, found)
+            if older is not None:
+                found["row"] = older
+                self.mark_in(instance_id)
+                return {**body, "repositories": repositories}
+        return body
+
+    def _older(self, instance_id: str, found: Mapping[str, Any]) -> dict[str, Any] | None:
+        if found["repository"] != "slave_relay_log_info" or "row" not in found:
+            return None
+        writes = self._writes.get(instance_id, [])
+        # Recovery may have committed a row behind the last write that was told.
+        for row in reversed(writes):
+            if row["Master_log_name"] and _source_place(row) < _source_place(writes[-1]):
+                return {name: row[name] for name in found["row"]}
+        return None
+
+
+def _source_place(row: Mapping[str, Any]) -> tuple[int, int]:
+    return coordinate(row["Master_log_name"], row["Master_log_pos"])
+
+
+class MigrationLosesPosition(_OldPlaceRead):
+    """The place in the new file is not the one that the table had."""
+
+    def end(self, fleet: Fleet, instance: Instance) -> None:
+        """A clean restart with the other option."""
+        acts.restart_with(fleet, instance, Repository.FILE)
+
+
+class StaleRowAfterCrash(_OldPlaceRead):
+    """A committed row is gone after a crash."""
+
+    def end(self, fleet: Fleet, instance: Instance) -> None:
+        """A crash."""
+        administration.crash(fleet, instance, torn=False)
+
+
+class _CrashByPosition(Injector):
+    """A fleet without GTIDs, and a crash of a replica at a step."""
+
+    point: CrashPoint
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._channel: Channel | None = None
+
+    def on_variables(self, instance_id: str, variables: dict[str, Any]) -> None:
+        """No GTIDs: positions alone tell what is executed."""
+        variables["gtid_mode"] = "OFF"
+        variables["relay_log_recovery"] = True
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Wait for a transaction of InnoDB when the fault is due."""
+        for channel in _leaves(fleet)[:1]:
+            self._channel = channel
+            plan = CrashPlan(self.point, passes=1, kinds=(GroupKind.INNODB,))
+            fleet.schedule(fleet.fault_at, channel.replica, acts.crash_at, channel.replica, plan)
+
+    def on_stop(self, fleet: Fleet, instance: Instance, crashed: bool) -> None:
+        """The replica is gone."""
+        if self._channel is not None and instance is self._channel.replica and crashed:
+            self.mark(fleet, instance)
+
+
+class GroupRepeatedAfterCrash(_CrashByPosition):
+    """A crash between the commit and the write of its position."""
+
+    point = CrashPoint.BETWEEN_COMMIT_AND_POSITION
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Keep positions in MyISAM, written after every transaction."""
+        super().on_fleet(fleet)
+        if self._channel is not None:
+            replica = self._channel.replica
+            acts.alter_engine(replica, MYISAM)
+            told = {"sync_relay_log_info": 1, "relay_log_info_transactional": False}
+            administration.set_variables(replica, **told)
+
+
+class GroupLeftOutAfterCrash(_CrashByPosition):
+    """A crash before the commit, that does not roll the position back."""
+
+    point = CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG
+
+    def on_stop(self, fleet: Fleet, instance: Instance, crashed: bool) -> None:
+        """Store the position of the transaction that is gone."""
+        super().on_stop(fleet, instance, crashed)
+        channel = self._channel
+        if channel is None or self.injected_in != instance.instance_id:
+            return
+        group = next(item for item in channel.pending if isinstance(item, QueuedGroup))
+        place = (group.relay_file.name, group.end, group.source_file, group.logged.end)
+        channel.rli.store(channel, place)
+
+
+REPLICATION_INFO_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
+    "migration_loses_position": MigrationLosesPosition,
+    "stale_row_after_crash": StaleRowAfterCrash,
+    "group_repeated_after_crash": GroupRepeatedAfterCrash,
+    "group_left_out_after_crash": GroupLeftOutAfterCrash,
+}
+"""How each fault is injected, by name."""

@@ -1,0 +1,76 @@
+"""What administrators and accidents do to replication info repositories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from producers.simulator import administration
+from producers.simulator.replication_info import relay_log_info, rpl_info_factory
+from producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
+from producers.simulator.replication_info.rpl_info_handler import Repository
+from producers.simulator.replication_info.rpl_info_table_access import system_table
+
+if TYPE_CHECKING:
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Channel, Instance
+
+
+def choose(instance: Instance, repository: Repository) -> None:
+    """Both options in the configuration file; the next start goes by them."""
+    instance.variables["master_info_repository"] = repository.value
+    instance.variables["relay_log_info_repository"] = repository.value
+    _tell_kind(instance)
+
+
+def alter_engine(instance: Instance, engine: str) -> None:
+    """A super user alters the tables of replication info, while replication stands still."""
+    for kind in (rpl_info_factory.MASTER, rpl_info_factory.RELAY):
+        system_table(instance, kind.table, kind.columns).alter_engine(engine)
+    _tell_kind(instance)
+
+
+def _tell_kind(instance: Instance) -> None:
+    """The setting of ours that says whether the applier's position commits with the data."""
+    table = system_table(instance, relay_log_info.TABLE, relay_log_info.COLUMNS)
+    is_table = instance.variables[relay_log_info.OPTION] == Repository.TABLE.value
+    instance.variables["relay_log_info_transactional"] = is_table and table.is_transactional
+
+
+def restart_with(
+    fleet: Fleet, instance: Instance, repository: Repository, engine: str | None = None
+) -> None:
+    """A clean restart with another repository, or another engine of its tables."""
+    if not instance.is_running:
+        return
+    administration.shut_down(fleet, instance)
+    if engine is not None:
+        alter_engine(instance, engine)
+    choose(instance, repository)
+
+
+def crash_at(_: Fleet, instance: Instance, plan: CrashPlan) -> None:
+    """The instance dies when its replication next comes to the step of the plan."""
+    if instance.is_running:
+        instance.crash_plan = plan
+
+
+def leave_file_behind(_: Fleet, channel: Channel) -> None:
+    """An old relay-log.info lies in the data directory, as after a copy from another server."""
+    file = rpl_info_factory.file_handler(channel, rpl_info_factory.RELAY)
+    fields = channel.rli.fields(channel, channel.group_end)
+    file.flush_info(fields, force=True, sync_period=0)
+
+
+def remove_file(fleet: Fleet, channel: Channel) -> None:
+    """The operator removes the file and starts the server anew."""
+    rpl_info_factory.file_handler(channel, rpl_info_factory.RELAY).reset_info()
+    administration.shut_down(fleet, channel.replica)
+
+
+STEPS_OF_A_TRANSACTION = (
+    CrashPoint.BETWEEN_RELAY_LOG_AND_MASTER_INFO,
+    CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG,
+    CrashPoint.BETWEEN_BINARY_LOG_AND_COMMIT,
+    CrashPoint.BETWEEN_COMMIT_AND_POSITION,
+    CrashPoint.BEHIND_POSITION,
+)
