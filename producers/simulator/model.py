@@ -396,6 +396,8 @@ class Instance:
     """A group crossed ``max_binlog_size``."""
     writes: bool = False
     """Whether clients write here (the role of a source)."""
+    super_read_only: bool = False
+    """Statements of clients fail, whoever sends them: a source that was demoted."""
     blocked_until: int = 0
     commit_generation: int = 0
     """Raised by crash and RESET: scheduled commit stages become void."""

@@ -184,7 +184,7 @@ def fail_over(fleet: Fleet) -> None:
     """A switchover: clients stop, replicas catch up, one becomes the source of all others."""
     source = _sources(fleet)[0]
     moment = _moment(fleet, 0.4)
-    fleet.clock.schedule(moment, source, setattr, *(source, "writes", False))
+    fleet.clock.schedule(moment, source, _demote, source)
     fleet.schedule(moment + _SECOND, None, _promote, source)
 
 
@@ -307,12 +307,15 @@ def _commit_huge(fleet: Fleet, instance: Instance) -> None:
     fleet.write(instance, rows_length=_HUGE_ROWS_LENGTH, rows_count=_HUGE_ROWS_COUNT)
 
 
+def _demote(old: Instance) -> None:
+    old.writes = False
+    old.super_read_only = True
+
+
 def _promote(fleet: Fleet, old: Instance) -> None:
-    """Every replica has everything by now: the group before was a second ago."""
+    """As soon as every replica has everything: the group before was a second ago."""
     channels = [c for c in _channels(fleet) if c.source is old]
-    if not old.is_running or any(
-        not c.replica.is_running or c.replica.awaits_clone or c.pending for c in channels
-    ):
+    if old.in_commit or not old.is_running or any(_lacks(c, old) for c in channels):
         fleet.schedule(fleet.now + _SECOND // 10, None, _promote, old)
         return
     promoted = channels[0].replica
@@ -324,6 +327,13 @@ def _promote(fleet: Fleet, old: Instance) -> None:
         administration.start_replication(fleet, channel)
     fleet.add_channel(old, "", promoted)
     promoted.writes = True
+
+
+def _lacks(channel: Channel, source: Instance) -> bool:
+    """Whether a replica cannot yet do without its source."""
+    replica = channel.replica
+    is_ready = replica.is_running and not replica.awaits_clone and not channel.pending
+    return not is_ready or not source.executed.is_subset(replica.executed)
 
 
 def _change_view(fleet: Fleet, instance: Instance) -> None:
