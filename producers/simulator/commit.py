@@ -95,7 +95,7 @@ def _run(
 ) -> LoggedGroup | None:
     """The critical sequence of a thread, up to the commit stage."""
     if channel is None:
-        if _has_to_wait(fleet, instance, group, is_in_zone=thread is not None):
+        if _is_kept_out(fleet, instance, group, is_in_zone=thread is not None):
             return None
         assign_gtid(instance, group)
     changed = fleet.hooks.on_commit(fleet, instance, group)
@@ -145,8 +145,10 @@ def _schedule_commit_stage(fleet: Fleet, instance: Instance, pending: Pending) -
     )
 
 
-def _has_to_wait(fleet: Fleet, instance: Instance, group: Group, *, is_in_zone: bool) -> bool:
-    """Whether a client waits for the end of a lock; it begins its commit again then."""
+def _is_kept_out(fleet: Fleet, instance: Instance, group: Group, *, is_in_zone: bool) -> bool:
+    """Whether a client fails, or waits for the end of a lock and begins its commit again then."""
+    if instance.super_read_only:
+        return True
     later = partial(_try_again, fleet, instance, group)
     # Who is in the critical zone has waited for the binlog lock in front of it.
     if not is_in_zone and backup_locks.coordinates_wait(instance, later):
