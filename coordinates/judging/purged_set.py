@@ -174,6 +174,11 @@ def judge_gtid_table(row: Row) -> None:
     if not excess:
         judgement.holds(GTID_TABLE_WITHIN_EXECUTED)
         return
+    if state.executed_first is not None and excess <= state.executed_first:
+        judgement.undecided(
+            GTID_TABLE_WITHIN_EXECUTED, "gtid_executed began anew while the answer was read"
+        )
+        return
     judgement.broken(
         GTID_TABLE_WITHIN_EXECUTED,
         sentence=f"mysql.gtid_executed holds {excess.first(3)}, which is neither executed nor "

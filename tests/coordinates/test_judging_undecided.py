@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.journals import UUID_A, UUID_C, Journal, Record, audit
+from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, Record, audit
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
 
 Build = Callable[[], Journal]
@@ -114,6 +114,19 @@ def head_without_what_came_before() -> Journal:
     return journal
 
 
+def table_from_before_a_reset() -> Journal:
+    journal = source()
+    before = str(journal.executed)
+    journal.record("binlog_reset")
+    journal.executed = Gtids()
+    journal.used = Gtids()
+    journal.binlog.open(1, "")
+    journal.row(
+        gtid_executed_first=before, gtid_executed_table=before, gtid_owned="", prepared_xa=""
+    )
+    return journal
+
+
 def drop_purged(row: Record) -> None:
     """The row alone, with a GTID that only gtid_purged could explain."""
     del row["gtid_purged"]
@@ -138,6 +151,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("snapshot_position_on_group_boundary", of_an_old_place, "older than", "instance"),
         ("owned_disjoint_from_executed", plain, "was not read", "instance"),
         ("gtid_table_within_executed", plain, "was not read", "instance"),
+        ("gtid_table_within_executed", table_from_before_a_reset, "began anew", "instance"),
         ("checkpoint_age_within_capacity", plain, "is unknown", "instance"),
         ("binlog_files_form_range", plain, "was not read", "instance"),
         ("lsn_grows_with_commits", with_row(drop_lsn), "no readable LSN", "instance"),
