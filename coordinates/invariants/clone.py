@@ -59,7 +59,7 @@ GTID_TABLE_WITHIN_EXECUTED = register(
         undecided_when=(
             "the table was not read or is not readable, gtid_executed is not readable, or an"
             " excess could be owned or prepared and gtid_owned or the prepared XA transactions"
-            " were not read"
+            " were not read, or gtid_executed began anew (RESET) while the answer was read"
         ),
         sources=("WL#9211, F-7", "MySQL manual: mysql.gtid_executed Table"),
         remedy=(
