@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from producers.simulator.backup_safe_binlog import demonstration as backup_safe_binlog
+from producers.simulator.clone import demonstration as clone
 from producers.simulator.log_position_lock import demonstration as log_position_lock
 from producers.simulator.replication_info import demonstration as replication_info
 
@@ -17,6 +18,7 @@ DEMONSTRATIONS: dict[str, Demonstration] = {
     demonstration.name: demonstration
     for demonstration in (
         log_position_lock.DEMONSTRATION,
+        clone.DEMONSTRATION,
         backup_safe_binlog.DEMONSTRATION,
         replication_info.DEMONSTRATION,
     )

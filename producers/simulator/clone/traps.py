@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import EventType
-from coordinates.journal import QueryVerb
 from producers.simulator import administration, commit, trap_acts, workload
-from producers.simulator.clone import cloning
+from producers.simulator.clone import cloning, distributed_recovery
 from producers.simulator.clone.clone_status import STAGES
 from producers.simulator.clone.cloning import CrashPoint
 from producers.simulator.clone.donor import END_STEPS
@@ -15,7 +13,6 @@ from producers.simulator.model import GroupKind
 from producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
-    from producers.simulator.clone.recipient import Clone
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Channel, Group, Instance
 
@@ -168,29 +165,28 @@ def _enter_mode(fleet: Fleet, donor: Instance) -> None:
 
 
 def clone_into_group(fleet: Fleet) -> None:
-    """F-3: the recipient joins the group of its donor, which logs a view change."""
+    """F-3: a member that has left comes back when the binary logs that it lacks are purged."""
     trap_acts.number_by_group(fleet)
-    _at(fleet, 1_000, _clone_and_join)
+    channel = _channel(fleet)
+    _at(fleet, 900, _leave_group, channel)
 
 
-def _clone_and_join(fleet: Fleet) -> None:
-    cloning.clone(fleet, _channel(fleet), step_4=join_group)
-
-
-def join_group(fleet: Fleet, channel: Channel, cloned: Clone) -> None:
-    """US-1.1: the recovery channel catches up from the donor by GTID, then members see a view."""
-    recipient, donor = channel.replica, cloned.donor
+def _leave_group(fleet: Fleet, channel: Channel) -> None:
+    if not channel.replica.is_running:
+        _again(fleet, _leave_group, channel)
+        return
     administration.reset_replica(fleet, channel, everything=True)
-    administration.set_variables(
-        recipient, group_replication_group_name=donor.variables["group_replication_group_name"]
-    )
-    fleet.add_channel(recipient, "group_replication_recovery", donor)
-    group = workload.make_group(fleet.rng, GroupKind.EMPTY, donor.server_id, fleet.now)
-    begin, end = group.body
-    view = (int(EventType.VIEW_CHANGE), int(QueryVerb.NONE), 141, fleet.rng.getrandbits(32))
-    group.body = (begin, view, end)
-    if donor.is_running:
-        commit.commit(fleet, donor, group)
+    fleet.schedule(fleet.now + 700 * _MS, None, _purge_and_join, channel)
+
+
+def _purge_and_join(fleet: Fleet, channel: Channel) -> None:
+    donor = channel.source
+    if not (donor.is_running and channel.replica.is_running):
+        _again(fleet, _purge_and_join, channel)
+        return
+    administration.flush_binary_logs(fleet, donor)
+    administration.purge_binary_logs(fleet, donor)
+    distributed_recovery.join(fleet, channel, donor)
 
 
 _PAIR = {"topology": "pair", "auto_position": True, "acts": False, "duration_ms": 4_000}
@@ -277,7 +273,7 @@ TRAPS = (
     Trap(
         "clone_into_group",
         "T34",
-        "a recipient joins a group by its recovery channel",
+        "a member comes back to its group by a clone, as the logs that it lacks are purged",
         _PAIR,
         clone_into_group,
     ),

@@ -1,0 +1,306 @@
+"""Clones (WL#9211): the copy takes its time, its end fixes one moment, crashes cut it off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinates.gtid import GtidSet
+from coordinates.journal import QueryVerb, RecordType, Stream
+from producers.simulator.clone import cloning, distributed_recovery, trx_sys
+from producers.simulator.clone.clone_status import (
+    ER_CLONE_DISALLOWED,
+    ER_CLONE_DONOR,
+    ER_CLONE_DONOR_VERSION,
+    ER_CLONE_IN_PROGRESS,
+    ER_QUERY_INTERRUPTED,
+    STAGES,
+    CloneStatus,
+    State,
+)
+from producers.simulator.clone.cloning import CrashPoint
+from producers.simulator.clone.donor import END_STEPS
+from producers.simulator.clone.recipient import Clone
+from producers.simulator.engine import Fleet, History, simulate
+from producers.simulator.model import Channel
+from producers.simulator.scenario import Scenario
+from tests.support.simulated_journal import Record, facts, records
+
+_COPIED = STAGES[: STAGES.index("RESTART")]
+_PAIR: dict[str, Any] = {"topology": "pair", "acts": False, "writes_per_second": 15.0}
+
+
+class Cloned:
+    """A pair whose replica clones its source after 1 s."""
+
+    def __init__(self, *crashes: CrashPoint, seed: int = 0, **options: Any) -> None:
+        self.fleet = Fleet(Scenario(seed=seed, **{**_PAIR, **options}))
+        self.recipient = self.fleet.instances["replica-a1"]
+        self.donor = self.fleet.instances["source-a"]
+        self.ended: list[Clone] = []
+        self.statuses: list[CloneStatus] = []
+        self.fleet.schedule(self.fleet.start_ts + 1_000_000, None, self._clone, crashes)
+
+    @property
+    def channel(self) -> Channel:
+        return next(iter(self.recipient.channels.values()))
+
+    def _clone(self, fleet: Fleet, crashes: tuple[CrashPoint, ...]) -> None:
+        cloning.clone(fleet, self.channel, crashes=crashes, step_4=self._step_4)
+
+    def _step_4(self, fleet: Fleet, channel: Channel, clone: Clone) -> None:
+        self.ended.append(clone)
+        assert clone.status.gtid_executed == channel.replica.executed.server_text()
+        cloning.follow_donor(fleet, channel, clone)
+
+    def run(self) -> dict[str, list[Record]]:
+        blocks = self.fleet.advance(self.fleet.load_ends_at + 11_000_000)
+        return {name: records(block) for name, block in blocks.items()}
+
+    def steps(self, journal: list[Record]) -> list[str]:
+        return [
+            body.get("stage", body["step"])
+            for body in facts(journal, RecordType.CLONE)
+            if body["role"] == "recipient"
+        ]
+
+
+def _logged_up_to(journal: list[Record], file: str, position: int) -> GtidSet:
+    logged = GtidSet()
+    for record in journal:
+        if record.is_fact(RecordType.GTID_PURGED):
+            logged |= GtidSet.parse(record.body["added"])
+        is_before = (record.file or "", record.end or 0) <= (file, position)
+        if record.stream is Stream.BINLOG and record.gtid and is_before:
+            logged |= GtidSet([(record.gtid[0], record.gtid[1], record.gtid[1])])
+    return logged
+
+
+def _assert_equal_to_donor(cloned: Cloned, journals: dict[str, list[Record]]) -> None:
+    """One completed clone: its place and its set are one state, and replication has gone on."""
+    (clone,) = cloned.ended
+    status = clone.status
+    assert status.state is State.COMPLETED
+    logged = _logged_up_to(journals["source-a"], status.binlog_file, status.binlog_position)
+    assert GtidSet.parse(status.gtid_executed) == logged
+    assert cloned.recipient.executed == cloned.donor.executed
+
+
+def test_commits_go_on_while_the_copy_takes_its_time() -> None:
+    """The donor logs groups between begin and end; the stages come in their order."""
+    cloned = Cloned(writes_per_second=40.0)
+    journals = cloned.run()
+    _assert_equal_to_donor(cloned, journals)
+    steps = cloned.steps(journals["replica-a1"])
+    assert [step for step in steps if step in STAGES] == list(STAGES)
+    donor = journals["source-a"]
+    begin, end = (
+        next(r.index for r in donor if r.is_fact(RecordType.CLONE) and r.body["step"] == step)
+        for step in ("begin", "end")
+    )
+    assert any(r.gtid for r in donor[begin:end] if r.stream is Stream.BINLOG)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_crash_of_the_recipient(stage: str) -> None:
+    """Up to FILE SYNC the clone has failed and is issued again, then recovery completes it."""
+    cloned = Cloned(CrashPoint("recipient", stage))
+    journals = cloned.run()
+    _assert_equal_to_donor(cloned, journals)
+    steps = cloned.steps(journals["replica-a1"])
+    assert steps.count("begin") == (2 if stage in _COPIED else 1)
+    assert steps.count("RECOVERY") == (2 if stage == "RECOVERY" else 1)
+
+
+@pytest.mark.parametrize("stage", _COPIED)
+def test_what_a_crash_leaves_in_clone_status(stage: str) -> None:
+    """The start finds Failed, the number of an interrupted statement, and no coordinates."""
+    cloned = Cloned(CrashPoint("recipient", stage))
+    while cloned.recipient.clone_status is None or cloned.recipient.clone is not None:
+        cloned.fleet.run(cloned.fleet.now + 1_000)
+    status = cloned.recipient.clone_status
+    assert (status.state, status.error.number) == (State.FAILED, ER_QUERY_INTERRUPTED)
+    assert status.stages[stage].state is State.FAILED
+    row = status.row()
+    assert (row["BINLOG_FILE"], row["BINLOG_POSITION"], row["GTID_EXECUTED"]) == ("", 0, "")
+
+
+@pytest.mark.parametrize("step", ["DROP DATA", "FILE COPY", "PAGE COPY", *END_STEPS])
+def test_a_crash_of_the_donor_ends_the_clone(step: str) -> None:
+    """The recipient is told so, with the error of a donor; the next attempt completes."""
+    cloned = Cloned(CrashPoint("donor", step))
+    journals = cloned.run()
+    _assert_equal_to_donor(cloned, journals)
+    bodies = facts(journals["replica-a1"], RecordType.CLONE)
+    assert [b["error"] for b in bodies if b["step"] == "end" and "error" in b] == [ER_CLONE_DONOR]
+
+
+@pytest.mark.parametrize("stage", ["FILE SYNC", "RESTART"])
+def test_a_donor_that_crashes_later_is_not_missed(stage: str) -> None:
+    """Everything has been copied by then."""
+    cloned = Cloned(CrashPoint("donor", stage))
+    journals = cloned.run()
+    _assert_equal_to_donor(cloned, journals)
+    assert cloned.steps(journals["replica-a1"]).count("begin") == 1
+
+
+def test_no_replication_between_a_failure_and_the_next_clone() -> None:
+    """START REPLICA waits until a clone has completed."""
+    cloned = Cloned(CrashPoint("recipient", "PAGE COPY"))
+    journal = cloned.run()["replica-a1"]
+    told = [r for r in journal if r.is_fact(RecordType.CLONE) or r.is_fact(RecordType.CHANNEL)]
+    begin = next(i for i, r in enumerate(told) if r.body.get("step") == "begin")
+    recovered = next(i for i, r in enumerate(told) if r.body.get("step") == "recovered")
+    actions = [r.body.get("action") for r in told[begin:recovered]]
+    assert "start_applier" not in actions
+    assert "start_receiver" not in actions
+
+
+def test_commits_are_ordered_while_a_clone_ends() -> None:
+    """With binlog_order_commits=OFF the page never falls once prepared groups are awaited."""
+    awaited = 0
+    for seed in range(6):
+        history = simulate(Scenario(seed=seed, traps=("clone_under_load",)))
+        order = [
+            (body["binlog_file"], body["binlog_position"])
+            for body in facts(records(history.journals["source-a"]), RecordType.CLONE)
+            if body["step"] in ("commit", "position_read")
+        ]
+        assert order == sorted(order)
+        moments = _moments(history, "order_forced", "prepared_awaited")
+        awaited += moments[0] < moments[1]
+    assert awaited > 0
+
+
+def _moments(history: History, *steps: str) -> list[int]:
+    journal = records(history.journals["source-a"])
+    return [
+        next(r.ts for r in journal if r.is_fact(RecordType.CLONE) and r.body["step"] == step)
+        for step in steps
+    ]
+
+
+def test_external_xa_waits_while_it_is_blocked() -> None:
+    """No XA statement is logged in between, and the copy holds those that were prepared."""
+    prepared = 0
+    for seed in range(4):
+        history = simulate(Scenario(seed=seed, traps=("clone_xa",)))
+        donor = records(history.journals["source-a"])
+        begin, end = _moments(history, "donor_blocked", "donor_released")
+        for record in donor:
+            if begin < record.ts < end and record.stream is Stream.BINLOG:
+                assert record.query not in (QueryVerb.XA_START, QueryVerb.XA_COMMIT)
+        rows = facts(records(history.journals["replica-a1"]), RecordType.LOG_STATUS)
+        prepared += any(body.get("clone_status") and body.get("prepared_xa") for body in rows)
+    assert prepared > 0
+
+
+def test_the_page_is_written_while_a_clone_runs_and_not_before() -> None:
+    """MySQL 8.0 leaves it alone at other times."""
+    cloned = Cloned()
+    cloned.fleet.run(cloned.fleet.start_ts + 999_000)
+    assert cloned.donor.innodb.trx_sys == ("", 0)
+    journals = cloned.run()
+    (clone,) = cloned.ended
+    told = next(
+        body
+        for body in facts(journals["source-a"], RecordType.CLONE)
+        if body["step"] == "position_read"
+    )
+    place = (clone.status.binlog_file, clone.status.binlog_position)
+    assert place == (told["binlog_file"], told["binlog_position"])
+
+
+def test_the_page_names_what_is_committed_where_no_commit_wrote_it() -> None:
+    """The end of the log, or the first group between its stages."""
+    fleet = Fleet(Scenario(topology="single", acts=False, writes_per_second=0.01))
+    server = fleet.instances["source-a"]
+    fleet.write(server)
+    fleet.run(fleet.now + 100_000)
+    end = server.binlog.position
+    trx_sys.update_binlog_position(server)
+    assert server.innodb.trx_sys == end
+    fleet.write(server)
+    trx_sys.update_binlog_position(server)
+    assert server.innodb.trx_sys == end != server.binlog.position
+
+
+def test_another_version_is_refused_and_nothing_is_lost() -> None:
+    """3864; no stage is entered, and the replica goes on as before."""
+    history = simulate(Scenario(seed=1, traps=("clone_refused",)))
+    journal = records(history.journals["replica-a1"])
+    bodies = facts(journal, RecordType.CLONE)
+    assert [body["step"] for body in bodies] == ["begin", "version", "end"]
+    assert bodies[-1]["error"] == ER_CLONE_DONOR_VERSION
+    status = facts(journal, RecordType.LOG_STATUS)[-1]["clone_status"]
+    assert (status["STATE"], status["ERROR_NO"]) == ("Failed", ER_CLONE_DONOR_VERSION)
+    assert "8.4.3" in status["ERROR_MESSAGE"]
+
+
+def test_a_second_clone_of_one_recipient_is_refused() -> None:
+    """3874, and the first one goes on."""
+    cloned = Cloned()
+    cloned.fleet.run(cloned.fleet.start_ts + 1_100_000)
+    error = Clone(cloned.fleet, cloned.recipient, cloned.donor, lambda _: None).begin()
+    assert error is not None
+    assert error.number == ER_CLONE_IN_PROGRESS
+    _assert_equal_to_donor(cloned, cloned.run())
+
+
+def test_a_running_group_member_is_not_cloned() -> None:
+    """3875."""
+    cloned = Cloned()
+    fleet, recipient = cloned.fleet, cloned.recipient
+    fleet.add_channel(recipient, distributed_recovery.RECOVERY_CHANNEL, cloned.donor)
+    error = Clone(fleet, recipient, cloned.donor, lambda _: None).begin()
+    assert error is not None
+    assert error.number == ER_CLONE_DISALLOWED
+
+
+def test_a_member_clones_only_where_logs_are_gone() -> None:
+    """User story 2: nothing purged, nothing to clone."""
+    fleet = Fleet(Scenario(topology="pair", acts=False, writes_per_second=15.0))
+    member, donor = fleet.instances["replica-a1"], fleet.instances["source-a"]
+    fleet.run(fleet.start_ts + 1_000_000)
+    assert not distributed_recovery.needs_clone(member, donor)
+    sid = donor.server_uuid
+    donor.purged.add(sid, donor.executed.next_free(sid) + 7)
+    assert distributed_recovery.needs_clone(member, donor)
+
+
+def test_a_channel_without_auto_position_starts_at_the_cloned_place() -> None:
+    """US-1.3: CHANGE SOURCE names it, and the first group received stands there or behind it."""
+    for seed in range(3):
+        history = simulate(Scenario(seed=seed, traps=("clone_by_position",)))
+        journal = records(history.journals["replica-a1"])
+        status = facts(journal, RecordType.LOG_STATUS)[-1]["clone_status"]
+        change = [
+            body for body in facts(journal, RecordType.CHANNEL) if body["action"] == "change_source"
+        ][-1]
+        place = (status["BINLOG_FILE"], status["BINLOG_POSITION"])
+        assert (change["source_log_file"], change["source_log_pos"]) == place
+
+
+def test_modes_may_differ() -> None:
+    """F-6: the donor is permissive, the recipient is ON, both positions are set."""
+    history = simulate(Scenario(seed=2, traps=("clone_across_modes",)))
+    last = {n: facts(records(b), RecordType.LOG_STATUS)[-1] for n, b in history.journals.items()}
+    status = last["replica-a1"]["clone_status"]
+    assert status["STATE"] == "Completed"
+    assert status["BINLOG_FILE"]
+    assert status["GTID_EXECUTED"]
+    donor = records(history.journals["source-a"])
+    place = (status["BINLOG_FILE"], status["BINLOG_POSITION"])
+    events = [r for r in donor if r.stream is Stream.BINLOG and (r.file, r.end) <= place]
+    assert any(r.type == 34 for r in events), "anonymous groups in front of the position"
+
+
+def test_the_same_scenario_gives_the_same_clone() -> None:
+    """Crashes, retries and times too."""
+    first, second = (
+        simulate(Scenario(seed=5, traps=("clone_recipient_crashes",))) for _ in range(2)
+    )
+    for name in first.journals:
+        one, two = (records(h.journals[name]) for h in (first, second))
+        assert facts(one, RecordType.CLONE) == facts(two, RecordType.CLONE)
