@@ -190,12 +190,23 @@ _ZONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     },
 }
 
+_TABLES = list_of(
+    Shape({"name": name, "engine": name, "rows": _COUNT, "checksum": text}, ("name",))
+)
+
 _REPLICA_POSITIONS = list_of(
     Shape(
         {
             "channel": channel_name,
+            "source_instance": name,
+            "read_source_log_file": text,
+            "read_source_log_pos": _POSITION,
             "exec_source_log_file": text,
             "exec_source_log_pos": _POSITION,
+            "relay_log_file": text,
+            "relay_log_pos": _POSITION,
+            "slave_master_info": table_row,
+            "slave_relay_log_info": table_row,
         },
         ("channel",),
     )
@@ -205,6 +216,7 @@ _SUMMARY: dict[str, Check] = {
     "binlog_file": log_file,
     "binlog_position": _POSITION,
     "gtid_executed": text,
+    "tables": _TABLES,
     "channels": _REPLICA_POSITIONS,
     "session": identifier,
     "coordinates_from": one_of("innodb_header", "source_status"),
@@ -214,9 +226,42 @@ _SUMMARY: dict[str, Check] = {
 """What an image says of itself."""
 
 _BACKUP_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
-    "begin": ({"backup_id": name, "session": identifier}, ("backup_id",)),
+    "begin": (
+        {"backup_id": name, "session": identifier, "tables": list_of(name)},
+        ("backup_id",),
+    ),
     "image": ({"backup_id": name, **_SUMMARY}, ("backup_id",)),
     "end": ({"backup_id": name, "session": identifier, "error": text}, ("backup_id",)),
+    "checksum": (
+        {"binlog_file": log_file, "binlog_position": _POSITION, "tables": _TABLES},
+        ("binlog_file", "binlog_position", "tables"),
+    ),
+    "restore": ({"backup_id": name, "peer": name, **_SUMMARY}, ("backup_id", "peer")),
+    "replay": (
+        {
+            "backup_id": name,
+            "peer": name,
+            "from_file": log_file,
+            "from_position": _POSITION,
+            "stop_file": log_file,
+            "stop_position": _POSITION,
+            "stop_time": _COUNT,
+            "stop_gtid": text,
+            "excluded": text,
+        },
+        ("backup_id", "peer", "from_file", "from_position"),
+    ),
+    "replayed": (
+        {
+            "backup_id": name,
+            "peer": name,
+            "to_file": log_file,
+            "to_position": _POSITION,
+            "gtid_executed": text,
+            "tables": _TABLES,
+        },
+        ("backup_id", "peer", "to_file", "to_position"),
+    ),
 }
 
 

@@ -72,7 +72,7 @@ class InstanceAudit(InstanceState):
             RecordType.GTID_PURGED: self._gtids_assigned,
             RecordType.COLLECTION: self._collection_stepped,
             RecordType.INFO_WRITE: self._info_written,
-            RecordType.ZONE: self.zones.step,
+            RecordType.ZONE: self._zone_stepped,
             RecordType.BACKUP_LOCK: self._backup_locked,
             RecordType.ENGINE_LOCK: self.engine_locks.step,
             RecordType.CLONE: self._clone_stepped,
@@ -212,6 +212,7 @@ class InstanceAudit(InstanceState):
         self.engine_locks.interrupted()
         self.metadata_lock.interrupted()
         self.backup_locks.interrupted()
+        self.images.interrupted()
 
     # Reading
 
@@ -396,7 +397,7 @@ class InstanceAudit(InstanceState):
         self.persistence.begin_data_lineage()
         self.binlog.begin_lineage(reason)
         self.persistence.begin_data_lineage()
-        self.relays = {}
+        self.relays.clear()
         self._learn()
         self.applied.forget()
         self.repositories.forget()
@@ -469,6 +470,10 @@ class InstanceAudit(InstanceState):
             self.collections.progress("The receiver flushed its positions")
         self.backup_locks.info_written(body, ts)
 
+    def _zone_stepped(self, body: dict[str, Any], ts: int) -> None:
+        self.zones.step(body, ts)
+        self.images.zone(body["step"])
+
     def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
         self.backup_locks.step(body, ts, self.end_of_binlog(), self.history)
         self.metadata_lock.lock(body)
@@ -479,13 +484,18 @@ class InstanceAudit(InstanceState):
         self.metadata_lock.statement(body, ts)
 
     def _backed_up(self, body: dict[str, Any], ts: int) -> None:
-        """An image made with backup locks says where its coordinates are from."""
+        """An image made under backup locks tells where its coordinates are from, others do not."""
         if body["step"] == "image" and "coordinates_from" in body:
             judge_backup(body, self)
         elif body["step"] == "end":
             self.backup_locks.backup_ended(
                 str(body.get("session", "")), body["backup_id"], failed="error" in body
             )
+        if "coordinates_from" not in body:
+            self.images.step(body)
+            if body["step"] not in ("begin", "end"):
+                told = {**body, "binlog_lineage": self.binlog.lineage}
+                self.reporter.fact(FactKind.BACKUP, told)
 
     def _clone_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.clones.clone(body, ts)

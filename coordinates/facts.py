@@ -68,6 +68,8 @@ class FactKind(str, Enum):
     """A collection that brought no row. body: ``collection_id``, ``reason``."""
     CLONE = "clone"
     """body: the journal's ``clone`` record."""
+    BACKUP = "backup"
+    """body: the journal's ``backup`` record plus ``binlog_lineage``."""
     TIME = "time"
     """Nothing but ``ts``: the journal of the instance is known up to it (heartbeat)."""
     GAP = "gap"

@@ -13,6 +13,7 @@ from coordinates.binlog import LogCoordinates
 from coordinates.binlog_reader import BinlogReader
 from coordinates.history import History
 from coordinates.judging.applied_groups import AppliedGroups
+from coordinates.judging.backup_image import BackupImages
 from coordinates.judging.backup_locks import BackupLockProtocol
 from coordinates.judging.clone_protocol import CloneProtocol
 from coordinates.judging.clone_tables import CloneTables
@@ -75,6 +76,7 @@ class InstanceState:
         zones: The critical zone of online backups.
         engine_locks: The locks of engines at a validity point.
         metadata_lock: The lock of a backup against DDL.
+        images: Backup images and the validity points that they are of.
         backup_locks: LOCK TABLES FOR BACKUP, LOCK BINLOG FOR BACKUP.
         clones: Clones, as donor and as recipient.
         clone_tables: What clone_status and clone_progress say of them.
@@ -102,6 +104,9 @@ class InstanceState:
         self.engine_locks = EngineLockProtocol(self.reporter)
         self.metadata_lock = MetadataLockProtocol(self.reporter)
         self.backup_locks = BackupLockProtocol(self.reporter)
+        self.images = BackupImages(
+            self.reporter, self.server, self.binlog, self.history, self.relays
+        )
         self.clones = CloneProtocol(self.reporter)
         self.clone_tables = CloneTables(self.reporter)
         self.persistence = GtidPersistence(self.reporter)
@@ -190,6 +195,7 @@ class InstanceState:
                     **self.metadata_lock.dump(),
                     **self.backup_locks.dump(),
                 },
+                "images": self.images.dump(),
                 "clones": self.clones.dump(),
                 "clone_tables": self.clone_tables.dump(),
                 "gtid_persistence": self.persistence.dump(),
@@ -228,6 +234,7 @@ class InstanceState:
             audit.backup_locks,
         ):
             protocol.load(document["backups"])
+        audit.images.load(document.get("images", {}))
         audit.clones.load(document["clones"])
         audit.clone_tables.load(document.get("clone_tables", {}))
         # Before there was a part for it, it was in the clones' part.

@@ -33,6 +33,8 @@ EVENTS_MAX = 2**17
 """Events remembered of one instance; beyond it whole oldest files are forgotten."""
 SNAPSHOTS_MAX = 512
 LOSSES_MAX = 16
+IMAGES_MAX = 32
+"""Backup images and places with checksums remembered of one instance."""
 ADMINISTERED_MAX = 16
 
 _ts = attrgetter("ts")
@@ -73,6 +75,10 @@ class Ledger:
         self.losses: list[Loss] = []
         self.loss_count = 0
         self.snapshots: list[Snapshot] = []
+        self.images: dict[str, dict[str, Any]] = {}
+        """Summaries of backup images by their ids, each with its binlog ``lineage``."""
+        self.checksums: list[tuple[int, str, int, list[dict[str, Any]]]] = []
+        """Binlog lineage, file, position, and the tables there."""
         self._logged_cache: tuple[GtidSet, GtidSet, GtidSet] | None = None
 
     # Names
@@ -304,6 +310,24 @@ class Ledger:
         done = (then for at, then in reversed(self._administered) if since <= at <= ts)
         return next(done, sources)
 
+    def image(self, body: Mapping[str, Any]) -> None:
+        """A backup image was taken here."""
+        names = ("binlog_file", "binlog_position", "gtid_executed", "tables")
+        image = {name: body.get(name) for name in names}
+        self.images[str(body["backup_id"])] = {**image, "lineage": body["binlog_lineage"]}
+        while len(self.images) > IMAGES_MAX:
+            del self.images[next(iter(self.images))]
+
+    def check_sums(self, body: Mapping[str, Any]) -> None:
+        """Checksums of the tables were computed here."""
+        place = body["binlog_lineage"], body["binlog_file"], body["binlog_position"]
+        self.checksums = [*self.checksums, (*place, body["tables"])][-IMAGES_MAX:]
+
+    def checksums_at(self, lineage: int, place: tuple[str, int]) -> list[dict[str, Any]] | None:
+        """The tables where the log ends at a place, None not told."""
+        told = (tables for *where, tables in self.checksums if where == [lineage, *place])
+        return next(told, None)
+
     # States of before
 
     def take_snapshot(self, ts: int) -> None:
@@ -424,6 +448,8 @@ class Ledger:
             "sets": {n: None if (v := getattr(self, n)) is None else str(v) for n in _SETS},
             "values": {n: getattr(self, n) for n in _VALUES},
             "sources": self.sources,
+            "images": self.images,
+            "checksums": self.checksums,
             "administered": self._administered,
             "snapshots": [
                 [texts.index(v) if n in _SETS_OF_SNAPSHOT else v for n, v in _values_of(snapshot)]
@@ -455,6 +481,8 @@ class Ledger:
         for key, value in document["values"].items():
             setattr(self, key, value)
         self.sources = tuple(document["sources"])
+        self.images = dict(document.get("images", {}))
+        self.checksums = [(n, file, at, t) for n, file, at, t in document.get("checksums", ())]
         self._administered = [(ts, tuple(keys)) for ts, keys in document.get("administered", ())]
         sets = [GtidSet.parse(text) for text in document["texts"]]
         for values in document["snapshots"]:

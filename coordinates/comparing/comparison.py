@@ -252,7 +252,64 @@ class CloneMade:
         )
 
 
-Comparison = ChannelSaid | ReplicaExecuted | GroupsQueued | CloneMade
+@dataclass(frozen=True, slots=True)
+class RecoveryMade:
+    """A recovery that has ended, as the restored server told it.
+
+    Attributes:
+        restored: The bodies of its records, by step: ``restore``, ``replay``, ``replayed``.
+        replayed: GTIDs of the groups that it logged meanwhile, "" anonymous; None: not all known.
+        before: GTIDs of the groups that it logged between ``restore`` and ``replay``.
+        is_ordered: Whether groups must be logged in the order of the log that is replayed.
+    """
+
+    place: Place
+    restored: dict[str, dict[str, Any]]
+    replayed: tuple[str, ...] | None
+    before: tuple[str, ...]
+    is_ordered: bool
+
+    @property
+    def backup_id(self) -> str:
+        """Which image."""
+        return str(self.restored["restore"]["backup_id"])
+
+    @property
+    def image_of(self) -> str:
+        """The instance that the image was taken of."""
+        return str(self.restored["restore"]["peer"])
+
+    @property
+    def source(self) -> str:
+        """The instance whose binary log was replayed."""
+        return str(self.restored["replay"]["peer"])
+
+    @property
+    def end(self) -> Coordinates:
+        """Where in that log the replay ended."""
+        told = self.restored["replayed"]
+        return told["to_file"], told["to_position"]
+
+    def gtids(self, step: str, key: str = "gtid_executed") -> GtidSet | None:
+        """A set of a record, None not told."""
+        text = self.restored[step].get(key)
+        return None if text is None else GtidSet.parse(text)
+
+    def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
+        """For the state bytes."""
+        return [self.place, self.restored, self.replayed, self.before, self.is_ordered]
+
+    @classmethod
+    def load(
+        cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str
+    ) -> RecoveryMade:
+        """Inverse of `dump`."""
+        place, restored, replayed, before, is_ordered = values
+        kept = None if replayed is None else tuple(replayed)
+        return cls(Place(*place), restored, kept, tuple(before), is_ordered)
+
+
+Comparison = ChannelSaid | ReplicaExecuted | GroupsQueued | CloneMade | RecoveryMade
 
 
 @dataclass(slots=True)

@@ -396,7 +396,7 @@ def judge_clone_resume(clone: CloneMade, case: Case) -> Answer:
     state, file = found
     _, number, end, gtid = clone.first_queued
     name, position = clone.coordinates
-    for where, expected in _groups_behind(donor, state, file.file_number, position):
+    for where, expected in groups_behind(donor, state, file.file_number, position):
         if expected is None:
             return Undecided("the donor's groups behind the clone's position are not all known")
         if expected and expected in clone.executed:
@@ -420,7 +420,7 @@ def judge_clone_resume(clone: CloneMade, case: Case) -> Answer:
     return Undecided("the donor's first group behind the clone's position is not known")
 
 
-def _groups_behind(
+def groups_behind(
     donor: Ledger, state: Snapshot, number: int, position: int
 ) -> Iterator[tuple[Where, str | None]]:
     """The donor's groups behind a place, in order; None where they are not known."""

@@ -15,6 +15,7 @@ from coordinates.comparing.comparison import (
     Comparison,
     GroupsQueued,
     Memory,
+    RecoveryMade,
     ReplicaExecuted,
 )
 from coordinates.comparing.judges import (
@@ -29,6 +30,11 @@ from coordinates.comparing.mirror import (
     judge_clone_resume,
     judge_mirror,
 )
+from coordinates.comparing.recovery import (
+    judge_data,
+    judge_replay,
+    judge_stop_point,
+)
 from coordinates.invariants.fleet import (
     CLONE_COORDINATES_EQUAL_DONOR,
     CLONE_RESUME_EXACT,
@@ -38,6 +44,11 @@ from coordinates.invariants.fleet import (
     RELAY_MIRRORS_SOURCE,
     SERVER_UUID_UNIQUE,
     SOURCE_COORDINATE_VALID,
+)
+from coordinates.invariants.point_in_time_recovery import (
+    RECOVERED_DATA_EQUAL_SOURCE,
+    RECOVERY_REACHES_STOP_POINT,
+    REPLAY_CONTINUES_IMAGE,
 )
 
 if TYPE_CHECKING:
@@ -68,6 +79,9 @@ KINDS: dict[str, Kind] = {
     "received": Kind(RECEIVED_WITHIN_SOURCE_LOGGED, ChannelSaid, judge_received),
     "executed": Kind(NO_ERRANT_GTIDS, ReplicaExecuted, judge_executed),
     "coordinates": Kind(SOURCE_COORDINATE_VALID, ChannelSaid, judge_coordinates),
+    "replay": Kind(REPLAY_CONTINUES_IMAGE, RecoveryMade, judge_replay),
+    "stop_point": Kind(RECOVERY_REACHES_STOP_POINT, RecoveryMade, judge_stop_point),
+    "data": Kind(RECOVERED_DATA_EQUAL_SOURCE, RecoveryMade, judge_data),
     "purged": Kind(PURGED_NOT_NEEDED, ChannelSaid, judge_purged),
 }
 

@@ -11,11 +11,12 @@ from coordinates.comparing.comparison import ChannelSaid, CloneMade, ReplicaExec
 from coordinates.comparing.origins import OriginColumns, Origins
 from coordinates.comparing.place import Place
 from coordinates.comparing.queues import GROUPS_MAX, KINDS
+from coordinates.comparing.recovery import RunningRecovery
 from coordinates.comparing.replica import BEGINS, CONNECTS, FORGETS_COORDINATES, Replica
 from coordinates.facts import Fact, FactKind
 from coordinates.gtid import GtidSet
 from coordinates.ledger import Ledger
-from coordinates.topology import Fleet
+from coordinates.topology import Fleet, source_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 BINLOG = "binlog"
 TOLD_BESIDE = frozenset(
     {
+        FactKind.BACKUP,
         FactKind.BOOT,
         FactKind.CHANNEL,
         FactKind.CLONE,
@@ -79,6 +81,7 @@ class FactReader:
             FactKind.GTID_PURGED: self._gtids_assigned,
             FactKind.STATUS: self._status_told,
             FactKind.CLONE: self._clone_stepped,
+            FactKind.BACKUP: self._backup_stepped,
             FactKind.GAP: self._records_lost,
         }
 
@@ -150,6 +153,8 @@ class FactReader:
         ledger.log(fact, BinlogGroups(arrays["group_event"], column, gno))
         for sid, which in _by_sid(sids, local):
             ledger.grouped.add_gnos(sid, gno[which])
+        if member.replica.recovery is not None:
+            member.replica.recovery.log(sids, local, gno)
         self._claim(fact, (BINLOG, ledger.lineage), sids)
 
     def _received(self, fact: Fact, member: Member) -> None:
@@ -189,6 +194,10 @@ class FactReader:
             replica.begin_data_lineage()
             self.origins.end_logs(fact.instance_id, None, fact.ts)
         replica.data_lineage = data_lineage
+        if replica.recovery is not None:
+            replica.recovery.lose()  # a crash may take back what was logged
+        order = (body.get("variables") or {}).get("replica_preserve_commit_order")
+        replica.keeps_commit_order = order is not False
         for channel in replica.channels.values():
             channel.connects = True
 
@@ -240,7 +249,33 @@ class FactReader:
         if fact.body.get("role") == "recipient":
             member.replica.cloned(fact.body, fact.ts)
 
+    def _backup_stepped(self, fact: Fact, member: Member) -> None:
+        body, replica = fact.body, member.replica
+        step = body["step"]
+        if step == "image":
+            member.ledger.image(body)
+        elif step == "checksum":
+            member.ledger.check_sums(body)
+        elif step == "restore":
+            replica.recovery = RunningRecovery({step: body})
+        elif replica.recovery is None:
+            return
+        elif step == "replay":
+            replica.recovery.begin_replay(body)
+        elif step == "replayed" and "replay" in replica.recovery.restored:
+            self._compare_recovery(fact, replica, replica.recovery)
+            replica.recovery = None
+
+    def _compare_recovery(self, fact: Fact, replica: Replica, running: RunningRecovery) -> None:
+        made = running.end(Place.of(fact), fact.body, is_ordered=replica.keeps_commit_order)
+        keys = [source_key(name, None) for name in (made.source, made.image_of)]
+        sources = tuple(dict.fromkeys(key for key in keys if key is not None))
+        for kind in ("replay", "stop_point", "data"):
+            self._enqueue(kind, fact.instance_id, None, sources, made)
+
     def _records_lost(self, fact: Fact, member: Member) -> None:
+        if member.replica.recovery is not None:
+            member.replica.recovery.lose()
         member.ledger.miss(fact.ts)
         for channel in member.replica.channels.values():
             channel.begins = True

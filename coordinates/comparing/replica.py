@@ -9,6 +9,7 @@ import numpy as np
 
 from coordinates.comparing.comparison import GroupsQueued, QueuedRun
 from coordinates.comparing.place import Place
+from coordinates.comparing.recovery import RunningRecovery
 from coordinates.growing_set import GrowingGtidSet
 from coordinates.gtid import GtidSet
 from coordinates.topology import source_key
@@ -148,6 +149,8 @@ class Replica:
         data_lineage: How many data directories it has had.
         clone_peer, clone_ts: Donor and begin of the last clone that the journal has told of.
         clone_end_ts: When that clone was told to have completed, None before.
+        recovery: What has happened since its data were restored from an image.
+        keeps_commit_order: replica_preserve_commit_order, as of its last start.
         place: Place of the last fact that does not depend on how the journal was cut.
     """
 
@@ -165,6 +168,8 @@ class Replica:
         self.clone_ts: int | None = None
         self.clone_end_ts: int | None = None
         self.judged_clones: set[str] = set()
+        self.recovery: RunningRecovery | None = None
+        self.keeps_commit_order = True
         self.place: Place | None = None
 
     def channel(self, name: str) -> ReplicaChannel:
@@ -280,6 +285,8 @@ class Replica:
             "clone_end_ts": self.clone_end_ts,
             "judged_clones": sorted(self.judged_clones),
             "place": self.place,
+            "recovery": None if self.recovery is None else self.recovery.dump(),
+            "keeps_commit_order": self.keeps_commit_order,
         }
 
     def load(
@@ -311,3 +318,6 @@ class Replica:
         self.judged_clones = set(document["judged_clones"])
         place = document["place"]
         self.place = None if place is None else Place(*place)
+        recovery = document.get("recovery")
+        self.recovery = None if recovery is None else RunningRecovery(*recovery)
+        self.keeps_commit_order = document.get("keeps_commit_order", True)

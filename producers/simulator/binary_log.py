@@ -79,6 +79,8 @@ def open_file(fleet: Fleet, instance: Instance, number: int, previous: GtidInter
     previous = fleet.hooks.on_previous_gtids(fleet, instance, previous)
     file = BinlogFile(instance.binlog.base_name, number, previous)
     instance.binlog.files.append(file)
+    if instance.binlog.archive is not None:
+        instance.binlog.archive.append((instance.binlog.lineage, file))
     _frame(
         fleet,
         instance,

@@ -219,7 +219,8 @@ def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
         trx_sys.note_commit(instance, pending)
     innodb_header.note_commit(instance, pending)
     thread = pending.thread
-    if thread is None or group.kind is not GroupKind.NON_TRANSACTIONAL:
+    unlocking_shows = thread is not None and group.kind is GroupKind.NON_TRANSACTIONAL
+    if not unlocking_shows:
         _make_visible(instance, group)
     is_executed = fleet.hooks.on_committed(fleet, instance, pending.logged)
     gtid_persistence.end_transaction(fleet, instance, group, with_gtid=is_executed)
@@ -227,11 +228,16 @@ def _finish(fleet: Fleet, instance: Instance, pending: Pending) -> None:
         instance.executed.add(group.sid, group.gno)
     if instance.donation is not None:
         instance.donation.committed(pending)
-    if thread is not None:
-        make_visible = partial(_make_visible, instance, group)
-        backup_synchronization.committed(fleet, instance, thread, make_visible)
     if pending.channel is not None and pending.queued is not None:
         applier.group_committed(fleet, pending.channel, pending.queued)
+    if thread is not None:
+        # Last of all: a validity point may follow, and finds the applier's positions moved.
+        make_visible = partial(_make_visible, instance, group) if unlocking_shows else _do_nothing
+        backup_synchronization.committed(fleet, instance, thread, make_visible)
+
+
+def _do_nothing() -> None:
+    """Committing has made the change visible."""
 
 
 def _commit_without_log(

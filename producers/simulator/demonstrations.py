@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from producers.simulator.backup_safe_binlog import demonstration as backup_safe_binlog
 from producers.simulator.clone import demonstration as clone
 from producers.simulator.log_position_lock import demonstration as log_position_lock
+from producers.simulator.online_backup import demonstration as online_backup
 from producers.simulator.replication_info import demonstration as replication_info
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ DEMONSTRATIONS: dict[str, Demonstration] = {
         clone.DEMONSTRATION,
         backup_safe_binlog.DEMONSTRATION,
         replication_info.DEMONSTRATION,
+        online_backup.DEMONSTRATION,
     )
 }
 """All demonstrations, in the order in which they are listed."""

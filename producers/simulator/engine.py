@@ -351,8 +351,21 @@ class Fleet:
             writes=plan.writes,
         )
 
-    def add_channel(self, replica: Instance, name: str, source: Instance) -> Channel:
-        """Configure a new channel and start replication on it."""
+    def add_channel(
+        self,
+        replica: Instance,
+        name: str,
+        source: Instance,
+        position: tuple[str, int] | None = None,
+    ) -> Channel:
+        """Configure a new channel and start replication on it.
+
+        Args:
+            replica: Who receives.
+            name: Of the channel.
+            source: Who sends.
+            position: Where a channel without auto-position begins; None: at the first file.
+        """
         suffix = f"-{name}" if name else ""
         channel = Channel(
             name=name,
@@ -364,7 +377,7 @@ class Fleet:
         )
         replica.channels[name] = channel
         rpl_info_factory.create(self, channel)
-        administration.change_source(self, channel, source)
+        administration.change_source(self, channel, source, position=position)
         administration.start_replication(self, channel)
         return channel
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from producers.simulator.engine import Fleet
     from producers.simulator.gtid_intervals import GtidIntervals
     from producers.simulator.model import Channel, Group, Instance, LoggedGroup, QueuedGroup
+    from producers.simulator.online_backup.backup_image import Image
 
 
 class FaultHooks:
@@ -112,3 +113,13 @@ class FaultHooks:
     def on_purge(self, fleet: Fleet, instance: Instance, purged: GtidIntervals) -> bool:
         """Files were removed by PURGE, ``purged`` is to be gtid_purged; False: U stays."""
         return True
+
+    def on_image(self, fleet: Fleet, image: Image) -> None:
+        """A backup image is complete; it may be changed before its summary is told."""
+
+    def on_restore(self, fleet: Fleet, instance: Instance) -> None:
+        """An image was restored; the server has its sets and data, and tells of them next."""
+
+    def on_replay(self, fleet: Fleet, instance: Instance, groups: list[Group]) -> list[Group]:
+        """The groups that a point-in-time recovery is about to execute, in order."""
+        return groups

@@ -178,6 +178,8 @@ class BinaryLog:
     files: list[BinlogFile] = field(default_factory=list)
     lineage: int = 0
     """How many times RESET, clone or restore began the log anew."""
+    archive: list[tuple[int, BinlogFile]] | None = None
+    """Every file with its lineage, purged or not, kept elsewhere; None: nobody does that."""
 
     @property
     def active(self) -> BinlogFile:

@@ -387,8 +387,8 @@ def _fail_flush(fleet: Fleet, instance: Instance) -> None:
 
 
 def _prepare_xa(fleet: Fleet, instance: Instance) -> None:
-    if not instance.is_running:
-        return
+    if not instance.is_running or not instance.writes:
+        return  # behind a failover clients are elsewhere
     logged = fleet.write(instance, GroupKind.XA_PREPARE)
     if logged is not None:
         _at(fleet, 0.15, instance, _commit_xa, instance, logged.group, since=fleet.now)

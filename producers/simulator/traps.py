@@ -13,6 +13,7 @@ from producers.simulator import trap_acts
 from producers.simulator.backup_safe_binlog.traps import TRAPS as BACKUP_LOCK_TRAPS
 from producers.simulator.clone.traps import TRAPS as CLONE_TRAPS
 from producers.simulator.log_position_lock.traps import TRAPS as LOG_POSITION_LOCK_TRAPS
+from producers.simulator.online_backup.recovery_traps import TRAPS as RECOVERY_TRAPS
 from producers.simulator.online_backup.traps import TRAPS as ONLINE_BACKUP_TRAPS
 from producers.simulator.replication_info.traps import TRAPS as REPLICATION_INFO_TRAPS
 from producers.simulator.trap import Trap
@@ -321,6 +322,7 @@ CATALOGUE: dict[str, Trap] = {
         *CLONE_TRAPS,
         *BACKUP_LOCK_TRAPS,
         *REPLICATION_INFO_TRAPS,
+        *RECOVERY_TRAPS,
     )
 }
 """All traps by name."""

@@ -19,6 +19,7 @@ CASE_MODULES = (
     "of_online_backup",
     "of_clones",
     "of_backup_locks",
+    "of_images",
 )
 for part in CASE_MODULES:
     importlib.import_module(f"tests.support.rule_cases_{part}")

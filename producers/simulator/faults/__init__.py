@@ -26,6 +26,10 @@ from producers.simulator.faults.online_backup import (
     ONLINE_BACKUP_FAULTS,
     ONLINE_BACKUP_INJECTORS,
 )
+from producers.simulator.faults.point_in_time_recovery import (
+    RECOVERY_FAULTS,
+    RECOVERY_INJECTORS,
+)
 from producers.simulator.faults.protocol_faults import PROTOCOL_INJECTORS
 from producers.simulator.faults.replication_info import (
     REPLICATION_INFO_FAULTS,
@@ -61,6 +65,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
         *BACKUP_SAFE_BINLOG_FAULTS,
         *ONLINE_BACKUP_FAULTS,
         *REPLICATION_INFO_FAULTS,
+        *RECOVERY_FAULTS,
     )
 }
 """Every fault that can be injected, by name, in the order of their numbers."""
@@ -78,6 +83,7 @@ INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     **BACKUP_SAFE_BINLOG_INJECTORS,
     **ONLINE_BACKUP_INJECTORS,
     **REPLICATION_INFO_INJECTORS,
+    **RECOVERY_INJECTORS,
 }
 """How each fault is injected, by name."""
 

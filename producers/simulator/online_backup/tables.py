@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from producers.simulator import workload
 from producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from random import Random
 
     from producers.simulator.model import Group, Instance
 
@@ -61,6 +63,11 @@ def table_of(group: Group) -> Table | None:
     return tables[fingerprint // 100 % len(tables)]
 
 
+def row_of(group: Group) -> int:
+    """The row of its table that a group changes, from 0."""
+    return _fingerprint(group) // 1000 % _ROWS
+
+
 def _fingerprint(group: Group) -> int:
     """What tells a change from any other: an XA transaction's is that of its first group."""
     return (group if group.xa_of is None else group.xa_of).body[0][3]
@@ -83,7 +90,7 @@ class TableData:
             return
         rows = self.rows.setdefault(table.name, [0] * _ROWS)
         fingerprint = _fingerprint(group)
-        place = fingerprint // 1000 % _ROWS
+        place = row_of(group)
         rows[place] = ((rows[place] ^ fingerprint) * _PRIME + place + 1) & _MASK
 
     def copy(self, names: Collection[str] | None = None) -> TableData:
@@ -108,6 +115,31 @@ class TableData:
                 }
             )
         return found
+
+
+def make_change(
+    rng: Random,
+    kind: GroupKind,
+    server_id: int,
+    commit_ts: int,
+    like: Group | None = None,
+) -> Group:
+    """A transaction that changes a table which is backed up.
+
+    Args:
+        rng: Decides which table and row.
+        kind: How it is written.
+        server_id: Of the server that commits it first.
+        commit_ts: When it does.
+        like: A group whose row it changes again; None: any row.
+    """
+    while True:
+        group = workload.make_group(rng, kind, server_id, commit_ts)
+        table = table_of(group)
+        if table is None or not table.is_backed_up:
+            continue
+        if like is None or (table, row_of(group)) == (table_of(like), row_of(like)):
+            return group
 
 
 def install(instances: Iterable[Instance]) -> None:

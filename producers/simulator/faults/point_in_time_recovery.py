@@ -1,0 +1,342 @@
+"""Faults of point-in-time recovery (WL#3576): images that name no state, replays that miss it.
+
+Each takes an image of a server, later the checksums of the server whose log is replayed, and, where
+the fault is one of the recovery, recovers a new server up to there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from coordinates.journal import RecordType
+from producers.simulator import commit
+from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
+from producers.simulator.faults.injector import Injector, ends_in_xid, is_pure_source
+from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.model import Group, GroupKind
+from producers.simulator.online_backup import backup_image, tables
+from producers.simulator.online_backup import point_in_time_recovery as recovery
+from producers.simulator.online_backup.point_in_time_recovery import StopPoint
+from producers.simulator.online_backup.tables import make_change, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import Instance, LoggedGroup
+    from producers.simulator.online_backup.backup_image import Image
+
+_RETRY_US: Final = 10_000
+_BETWEEN_US: Final = 300_000
+"""From the image to two changes, and from them to the checksums."""
+_VISIBLE_US: Final = 100_000
+"""After this long a change is visible."""
+_BACKUP_ID: Final = "backup-1"
+_MYISAM: Final = "shop.visits"
+_STATE = "backup_image_names_one_state"
+_REPLAY = "replay_continues_image"
+_STOP = "recovery_reaches_stop_point"
+_DATA = "recovered_data_equal_source"
+_NAMES: Final = (
+    (
+        "image_position_early",
+        "the position in an image's summary is one group before its GTID set and data",
+        (_STATE,),
+        BaseHistory.SERVER,
+    ),
+    (
+        "image_set_before_zone_empty",
+        "the GTID set of an image is read before the last thread has left the closed zone",
+        (_STATE,),
+        BaseHistory.SERVER,
+    ),
+    (
+        "image_without_zone",
+        "an image is taken while a group is logged and not visible: its position leads its data",
+        (_STATE, _STOP, _DATA),
+        BaseHistory.SERVER,
+    ),
+    (
+        "image_relay_info_stale",
+        "relay.info in the image of a replica is that of the group before",
+        ("backup_replica_positions_agree",),
+        BaseHistory.REPLICA,
+    ),
+    (
+        "image_misses_nontransactional_change",
+        "a MyISAM table is copied while only commits are locked, before its change is visible",
+        (_DATA,),
+        BaseHistory.SERVER,
+    ),
+    (
+        "replay_begins_late",
+        "a replay begins one group behind the image's position",
+        (_REPLAY, _STOP, _DATA),
+        BaseHistory.SERVER,
+    ),
+    (
+        "replay_repeats_group",
+        "the first group of a replay is executed once more under another GTID",
+        (_REPLAY, _STOP, _DATA),
+        BaseHistory.SERVER,
+    ),
+    (
+        "replay_swaps_groups",
+        "two groups that change one row are replayed in the wrong order",
+        (_REPLAY, _DATA),
+        BaseHistory.SERVER,
+    ),
+    (
+        "restored_gtid_set_lost",
+        "an image is restored and gtid_purged is not set to its GTID set",
+        (_STOP,),
+        BaseHistory.SERVER,
+    ),
+)
+RECOVERY_FAULTS: Final = tuple(
+    declare(
+        number,
+        FaultGroup.PROTOCOL,
+        name,
+        injection,
+        *must_fire,
+        base=base,
+    )
+    for number, (name, injection, must_fire, base) in enumerate(_NAMES, 117)
+)
+
+
+class _BackupFault(Injector):
+    """A backup is taken when the fault is due, and a new server recovered from it.
+
+    Attributes:
+        recovers: Whether there is a recovery.
+        backed_up: The server that the image is of.
+        source: The server whose log is replayed.
+    """
+
+    recovers = True
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Keep account of the data; begin when the fault is due."""
+        self.source = next(i for i in fleet.instances.values() if is_pure_source(i))
+        self.backed_up = self.choose(fleet)
+        tables.install(fleet.instances.values())
+        fleet.schedule(fleet.fault_at, None, self.begin)
+
+    def choose(self, fleet: Fleet) -> Instance:
+        """The server that is backed up."""
+        return self.source
+
+    def begin(self, fleet: Fleet) -> None:
+        """The fault is due."""
+        self.back_up(fleet)
+
+    def back_up(self, fleet: Fleet) -> None:
+        """Take an image."""
+        backup_image.prepare(fleet, self.backed_up)
+        when_done = partial(self.go_on, fleet)
+        backup_image.back_up(fleet, self.backed_up, _BACKUP_ID, when_done)
+
+    def go_on(self, fleet: Fleet, image: Image) -> None:
+        """Recover a new server, or take another image if this one could not show the fault."""
+        if not self.recovers:
+            if not self.injected:
+                fleet.schedule(fleet.now + _RETRY_US, None, self.back_up)
+            return
+        fleet.schedule(fleet.now + _BETWEEN_US, None, self._change_twice)
+        fleet.schedule(fleet.now + 2 * _BETWEEN_US, None, self._check_sums, image)
+
+    def _change_twice(self, fleet: Fleet) -> None:
+        """Two clients change one row, so that the replay has something to lose."""
+        self.changes = [_change(fleet, self.source)]
+        self.changes.append(_change(fleet, self.source, self.changes[0]))
+
+    def _check_sums(self, fleet: Fleet, image: Image) -> None:
+        def recover(place: tuple[str, int]) -> None:
+            server = recovery.add_server(fleet, self.source)
+            recovery.recover(fleet, image, server, StopPoint(place))
+
+        backup_image.prepare(fleet, self.source)
+        backup_image.check_sums(fleet, self.source, recover)
+
+
+def _change(fleet: Fleet, source: Instance, like: Group | None = None) -> Group:
+    """A client changes a row that is backed up: any, or the one that another group changed."""
+    group = make_change(fleet.rng, GroupKind.INNODB, source.server_id, fleet.now, like)
+    commit.commit(fleet, source, group)
+    return group
+
+
+class ImagePositionEarly(_BackupFault):
+    """F: the last group of the image is behind its position."""
+
+    recovers = False
+
+    def on_image(self, fleet: Fleet, image: Image) -> None:
+        """Move the position back over one group."""
+        groups = self.source.binlog.active.groups()
+        if groups and image.position is not None and not self.injected:
+            image.position = image.position[0], groups[-1].start
+            self.mark(fleet, self.source)
+
+
+class ImageSetBeforeZoneEmpty(_BackupFault):
+    """F: the summary's GTID set was read before the last thread had left the zone."""
+
+    recovers = False
+
+    def on_image(self, fleet: Fleet, image: Image) -> None:
+        """Take the last participating group out of the set."""
+        for logged in reversed(self.source.binlog.active.groups()):
+            group, table = logged.group, table_of(logged.group)
+            is_inside = table is not None and table.is_backed_up
+            if is_inside and group.sid is not None and not self.injected:
+                image.executed.discard(group.sid, group.gno)
+                self.mark(fleet, self.source)
+
+
+class ImageWithoutZone(_BackupFault):
+    """F: an image is taken between the flush stage of a group and its commit stage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._group: Group | None = None
+        self._image: Image | None = None
+
+    def back_up(self, fleet: Fleet) -> None:
+        """Wait for a group that the image will miss."""
+        archive = self.source.binlog
+        archive.archive = [(archive.lineage, file) for file in archive.files]
+        _change(fleet, self.source)
+
+    def on_commit(self, fleet: Fleet, instance: Instance, group: Group) -> Group | None:
+        """Copy the data before the group is logged."""
+        is_ready = self.is_due(fleet) and instance.binlog.archive is not None
+        if is_ready and instance is self.source and self._group is None and _counts(group):
+            self._group = group
+            self._image = backup_image.take_image(instance, _BACKUP_ID, is_validity_point=False)
+        return group
+
+    def on_committed(self, fleet: Fleet, instance: Instance, logged: LoggedGroup) -> bool:
+        """Read the position behind the group, before anybody can see its change."""
+        image = self._image
+        if logged.group is self._group and image is not None and instance is self.source:
+            self._image = None
+            image.position = instance.binlog.position
+            self.mark(fleet, instance)
+            instance.journal.fact(RecordType.BACKUP, {"step": "image", **image.summary()})
+            self.go_on(fleet, image)
+        return True
+
+
+class ImageRelayInfoStale(_BackupFault):
+    """F: relay.info of the image is that of before the last transaction."""
+
+    recovers = False
+
+    def choose(self, fleet: Fleet) -> Instance:
+        """A replica."""
+        return next(i for i in fleet.instances.values() if i.channels)
+
+    def on_image(self, fleet: Fleet, image: Image) -> None:
+        """Let one row name the place before the last transaction."""
+        for channel, told in zip(self.backed_up.channels.values(), image.channels, strict=True):
+            row = told.get("slave_relay_log_info")
+            applied = [
+                queued
+                for file in channel.relay_files
+                for queued in file.groups
+                if queued.is_applied and ends_in_xid(queued.logged)
+            ]
+            if row is None or not applied or self.injected:
+                continue
+            last = applied[-1]
+            row["Relay_log_name"] = f"./{last.relay_file.name}"
+            row["Relay_log_pos"] = last.start
+            row["Master_log_name"] = last.source_file
+            row["Master_log_pos"] = last.logged.start
+            self.mark(fleet, self.backed_up)
+
+
+class ImageMissesChange(_BackupFault):
+    """F: a MyISAM table is copied before its last change, which the log has."""
+
+    def begin(self, fleet: Fleet) -> None:
+        """Copy the tables, change one; the image is taken when the change is visible."""
+        assert self.source.tables is not None
+        self._copy = self.source.tables.copy([_MYISAM])
+        group = make_change(
+            fleet.rng, GroupKind.NON_TRANSACTIONAL, self.source.server_id, fleet.now
+        )
+        commit.commit(fleet, self.source, group)
+        fleet.schedule(fleet.now + _VISIBLE_US, None, self.back_up)
+
+    def on_image(self, fleet: Fleet, image: Image) -> None:
+        """Put the older copy into the image."""
+        image.data.rows.pop(_MYISAM, None)
+        image.data.rows.update(self._copy.rows)
+        self.mark(fleet, self.source)
+
+
+class ReplayBeginsLate(_BackupFault):
+    """F: the first groups behind the image are left out, up to one of a table backed up."""
+
+    def on_replay(self, fleet: Fleet, instance: Instance, groups: list[Group]) -> list[Group]:
+        """Leave them out."""
+        self.mark(fleet, instance)
+        return groups[1 + next(n for n, group in enumerate(groups) if _counts(group)) :]
+
+
+class ReplayRepeatsGroup(_BackupFault):
+    """F: a group is executed twice, the second time without its GTID."""
+
+    def on_replay(self, fleet: Fleet, instance: Instance, groups: list[Group]) -> list[Group]:
+        """Repeat the first group of a table that is backed up."""
+        self.mark(fleet, instance)
+        at = next(n for n, group in enumerate(groups) if _counts(group))
+        again = replace(groups[at], sid=None, gno=-1, server_id=instance.server_id)
+        return [*groups[: at + 1], again, *groups[at + 1 :]]
+
+
+class ReplaySwapsGroups(_BackupFault):
+    """F: two changes of one row change places."""
+
+    def on_replay(self, fleet: Fleet, instance: Instance, groups: list[Group]) -> list[Group]:
+        """Exchange them."""
+        self.mark(fleet, instance)
+        first, second = (groups.index(group) for group in self.changes)
+        swapped = list(groups)
+        swapped[first], swapped[second] = groups[second], groups[first]
+        return swapped
+
+
+class RestoredGtidSetLost(_BackupFault):
+    """F: nobody sets gtid_purged on the restored server."""
+
+    def on_restore(self, fleet: Fleet, instance: Instance) -> None:
+        """The server has executed nothing as far as it knows."""
+        self.mark(fleet, instance)
+        for name in ("executed", "purged", "table", "table_only", "logged"):
+            setattr(instance, name, GtidIntervals())
+
+
+def _counts(group: Group) -> bool:
+    """Whether a group changes data that are backed up, by itself."""
+    table = table_of(group)
+    return table is not None and table.is_backed_up and group.kind is GroupKind.INNODB
+
+
+RECOVERY_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
+    "image_position_early": ImagePositionEarly,
+    "image_set_before_zone_empty": ImageSetBeforeZoneEmpty,
+    "image_without_zone": ImageWithoutZone,
+    "image_relay_info_stale": ImageRelayInfoStale,
+    "image_misses_nontransactional_change": ImageMissesChange,
+    "replay_begins_late": ReplayBeginsLate,
+    "replay_repeats_group": ReplayRepeatsGroup,
+    "replay_swaps_groups": ReplaySwapsGroups,
+    "restored_gtid_set_lost": RestoredGtidSetLost,
+}

@@ -1,0 +1,287 @@
+"""Point-in-time recovery: restore an image, then replay the binary log up to a stop point.
+
+The replay begins exactly where the image stands and executes the groups as an applier would: with
+their GTIDs, their server ids and their commit times. What the server has already is skipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
+from coordinates.journal import RecordType
+from producers.simulator import administration, binary_log, commit, innodb
+from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.topology import InstancePlan, server_uuids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from producers.simulator.engine import Fleet
+    from producers.simulator.model import BinlogFile, Group, Instance, LoggedGroup
+    from producers.simulator.online_backup.backup_image import Image
+
+_RESTORE_US = 40_000
+"""A server is down while its data directory is replaced."""
+_GROUP_US = (200, 1_200)
+
+Coordinates = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StopPoint:
+    """Where a replay ends: the first of these that is reached; without any, the end of the log.
+
+    Attributes:
+        position: Binary log coordinate: nothing that ends behind it.
+        before_ts: Microseconds: nothing that was committed at that time or later.
+        gtid: ``uuid:gno``: this group is the last one.
+    """
+
+    position: Coordinates | None = None
+    before_ts: int | None = None
+    gtid: str | None = None
+
+    def is_behind(self, file: BinlogFile, logged: LoggedGroup) -> bool:
+        """Whether a group lies beyond the stop point."""
+        if self.position is not None:
+            _, number = parse_log_file_name(self.position[0])
+            if (file.number, logged.end) > (number, self.position[1]):
+                return True
+        ts = logged.group.original_commit_timestamp
+        return self.before_ts is not None and ts >= self.before_ts
+
+    def is_last(self, group: Group) -> bool:
+        """Whether a group is the last one."""
+        return self.gtid is not None and f"{group.sid}:{group.gno}" == self.gtid
+
+    def fields(self) -> dict[str, Any]:
+        """As the journal has it."""
+        fields: dict[str, Any] = {}
+        if self.position is not None:
+            fields["stop_file"], fields["stop_position"] = self.position
+        if self.before_ts is not None:
+            fields["stop_time"] = self.before_ts
+        if self.gtid is not None:
+            fields["stop_gtid"] = self.gtid
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What a point-in-time recovery has done.
+
+    Attributes:
+        server: The server that was restored.
+        image: What it was restored from.
+        source: Whose binary log was replayed.
+        start: Where in it the replay began.
+        end: Where in it the replay ended.
+        group_count: How many groups were executed.
+    """
+
+    server: Instance
+    image: Image
+    source: Instance
+    start: Coordinates
+    end: Coordinates
+    group_count: int
+
+
+def add_server(fleet: Fleet, like: Instance) -> Instance:
+    """A new, empty server of the version and the settings of another one."""
+    number = len(fleet.instances) + 1
+    plan = InstancePlan(f"restored-{number}")
+    server = fleet.add_instance(
+        plan, number, next(server_uuids(fleet.rng, 1)), like.binlog.base_name
+    )
+    server.version = like.version
+    administration.set_variables(server, **like.variables)
+    server.writes = False
+    return server
+
+
+def recover(
+    fleet: Fleet,
+    image: Image,
+    server: Instance,
+    stop: StopPoint,
+    when_done: Callable[[Recovery], None] = lambda _: None,
+    *,
+    source: Instance | None = None,
+) -> None:
+    """Restore an image onto a server and replay; arguments as of ``replay``."""
+
+    def go_on() -> None:
+        replay(fleet, image, server, stop, when_done, source=source)
+
+    restore(fleet, image, server, go_on)
+
+
+def restore(
+    fleet: Fleet, image: Image, server: Instance, when_up: Callable[[], None] = lambda: None
+) -> None:
+    """Replace the data of a server by those of an image; it comes up with histories of its own.
+
+    Nobody replicates from the server, and its channels are given up.
+    """
+    commit.finish_all(fleet, server)
+    for channel in server.channels.values():
+        if channel.is_configured:
+            administration.reset_replica(fleet, channel, everything=True)
+    server.is_running = False
+    server.commit_generation += 1
+    server.journal.fact(RecordType.STOP, {"clean": True})
+    fleet.schedule(fleet.now + _RESTORE_US, None, _come_up, image, server, when_up)
+
+
+def _come_up(fleet: Fleet, image: Image, server: Instance, when_up: Callable[[], None]) -> None:
+    server.binlog.files = []
+    server.binlog.lineage += 1
+    server.rotation_is_due = False
+    for name in ("executed", "purged", "table", "table_only", "logged"):
+        setattr(server, name, image.executed.copy())
+    server.tables = image.data.copy()
+    server.prepared_xa = list(image.prepared_xa)
+    server.innodb = innodb.fresh(fleet.rng)
+    # A replay must not wait for another backup's validity point.
+    server.backup_synchronization = server.backup = None
+    fleet.hooks.on_restore(fleet, server)
+    server.is_running = True
+    server.journal.fact(RecordType.START, {**fleet.start_body(server), "data_lineage": "restored"})
+    if server.log_bin:
+        binary_log.open_file(fleet, server, 1, GtidIntervals())
+    _tell(
+        server,
+        step="restore",
+        peer=image.instance.instance_id,
+        **{
+            **image.summary(),
+            "gtid_executed": server.executed.text(),
+            "tables": server.tables.checksums(),
+        },
+    )
+    when_up()
+
+
+def replay(
+    fleet: Fleet,
+    image: Image,
+    server: Instance,
+    stop: StopPoint,
+    when_done: Callable[[Recovery], None],
+    *,
+    source: Instance | None = None,
+) -> None:
+    """Execute what the binary log holds behind the image, up to the stop point.
+
+    Args:
+        fleet: The fleet.
+        image: What the server has been restored from.
+        server: The server.
+        stop: Where the replay ends.
+        when_done: Gets the recovery.
+        source: Whose binary log; None: that of the server that was backed up. Of another one, a
+            source of that server, the replay begins at the executed position of the image.
+    """
+    source = image.instance if source is None else source
+    start = _start(image, source)
+    found = list(_groups(source, _lineage(image, source), start, stop))
+    end = stop.position or (found[-1][:2] if found else start)
+    _tell(
+        server,
+        step="replay",
+        backup_id=image.backup_id,
+        peer=source.instance_id,
+        from_file=start[0],
+        from_position=start[1],
+        **stop.fields(),
+    )
+    groups = fleet.hooks.on_replay(fleet, server, [group for *_, group in found])
+    recovery = Recovery(server, image, source, start, end, len(groups))
+    _execute_next(fleet, recovery, groups, 0, when_done)
+
+
+def _start(image: Image, source: Instance) -> Coordinates:
+    """Where the image stands in the binary log of a server."""
+    if source is image.instance:
+        assert image.position is not None
+        return image.position
+    for channel in image.channels:
+        if channel["source_instance"] == source.instance_id and channel["exec_source_log_file"]:
+            return channel["exec_source_log_file"], channel["exec_source_log_pos"]
+    first = _archive(source)[0][1]
+    return first.name, MAGIC_LENGTH
+
+
+def _lineage(image: Image, source: Instance) -> int:
+    return image.binlog_lineage if source is image.instance else source.binlog.lineage
+
+
+def _archive(source: Instance) -> list[tuple[int, BinlogFile]]:
+    assert source.binlog.archive is not None
+    return source.binlog.archive
+
+
+def _groups(
+    source: Instance, lineage: int, start: Coordinates, stop: StopPoint
+) -> Iterator[tuple[str, int, Group]]:
+    """Where each group between the two places ends, and the group."""
+    _, first = parse_log_file_name(start[0])
+    for of_lineage, file in _archive(source):
+        if of_lineage != lineage or file.number < first:
+            continue
+        for logged in file.groups():
+            if file.number == first and logged.start < start[1]:
+                continue
+            if stop.is_behind(file, logged):
+                return
+            yield file.name, logged.end, logged.group
+            if stop.is_last(logged.group):
+                return
+
+
+def _execute_next(
+    fleet: Fleet,
+    recovery: Recovery,
+    groups: list[Group],
+    index: int,
+    when_done: Callable[[Recovery], None],
+) -> None:
+    server = recovery.server
+    while index < len(groups) and _has(server, groups[index]):
+        index += 1
+    if index == len(groups):
+        commit.finish_all(fleet, server)
+        assert server.tables is not None
+        _tell(
+            server,
+            step="replayed",
+            backup_id=recovery.image.backup_id,
+            peer=recovery.source.instance_id,
+            to_file=recovery.end[0],
+            to_position=recovery.end[1],
+            gtid_executed=server.executed.text(),
+            tables=server.tables.checksums(),
+        )
+        when_done(recovery)
+        return
+    commit.commit(fleet, server, groups[index])
+    pace = fleet.rng.randrange(*_GROUP_US)
+    fleet.schedule(
+        fleet.now + pace,
+        server,
+        partial(
+            _execute_next, recovery=recovery, groups=groups, index=index + 1, when_done=when_done
+        ),
+    )
+
+
+def _has(server: Instance, group: Group) -> bool:
+    return group.sid is not None and (group.sid, group.gno) in server.logged
+
+
+def _tell(server: Instance, **body: Any) -> None:
+    server.journal.fact(RecordType.BACKUP, body)

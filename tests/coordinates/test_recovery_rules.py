@@ -1,0 +1,246 @@
+"""Point-in-time recovery across instances: invariants 86 to 88, just inside and just outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinates.facts import FactKind
+from coordinates.fleet import FleetAudit, FleetOutput
+from tests.support.fleet_facts import A, B, Clock, Journal, audit, end_of, names
+
+REPLAY = "replay_continues_image"
+STOP = "recovery_reaches_stop_point"
+DATA = "recovered_data_equal_source"
+TABLES = [{"name": "t", "engine": "InnoDB", "rows": 3, "checksum": "aa"}]
+OTHERS = [{"name": "t", "engine": "InnoDB", "rows": 3, "checksum": "bb"}]
+
+
+def gtids(*numbers: int) -> list[str]:
+    return [f"{A}:{number}" for number in numbers]
+
+
+def tell(journal: Journal, step: str, **body: Any) -> None:
+    journal.fact(FactKind.BACKUP, step=step, backup_id="b1", binlog_lineage=journal.lineage, **body)
+
+
+class Recovery:
+    """A source with six groups, an image behind the second, a recovery up to the fifth."""
+
+    def __init__(self, *, same_server: bool = False, sees_image: bool = True) -> None:
+        clock = Clock()
+        self.source = source = Journal(clock, "s", A, 1)
+        source.boot()
+        source.open_file()
+        source.log(*gtids(1, 2))
+        self.summary: dict[str, Any] = {
+            "binlog_file": source.file_name,
+            "binlog_position": end_of(2),
+            "gtid_executed": f"{A}:1-2",
+            "tables": TABLES,
+        }
+        if sees_image:
+            tell(source, "image", **self.summary)
+        source.log(*gtids(3, 4, 5))
+        self.stop = (source.file_name, end_of(5))
+        place = {"binlog_file": self.stop[0], "binlog_position": self.stop[1]}
+        source.fact(FactKind.BACKUP, step="checksum", binlog_lineage=0, **place, tables=OTHERS)
+        source.log(*gtids(6))
+        self.server = source
+        if same_server:
+            source.lineage += 1
+            source.fact(FactKind.LINEAGE, binlog_lineage=source.lineage, reason="restored")
+            source.file = 0
+            source.boot(data_lineage=1)
+        else:
+            self.server = Journal(clock, "r", B, 2)
+            self.server.boot(data_lineage=1)
+        self.server.open_file()
+
+    def run(
+        self,
+        *replayed: str,
+        executed: str = f"{A}:1-5",
+        end: int | None = None,
+        tables: list[dict[str, Any]] | None = None,
+        restored: dict[str, Any] | None = None,
+        **replay: Any,
+    ) -> FleetOutput:
+        """Restore, replay and audit."""
+        server = self.server
+        tell(server, "restore", peer="s", **{**self.summary, **(restored or {})})
+        start = {"from_file": self.stop[0], "from_position": end_of(2)}
+        tell(server, "replay", peer="s", **start, **replay)
+        server.log(*replayed, server_id=1)
+        told = OTHERS if tables is None else tables
+        place = {"to_file": self.stop[0], "to_position": self.stop[1] if end is None else end}
+        tell(server, "replayed", peer="s", **place, gtid_executed=executed, tables=told)
+        server.time()
+        self.source.time()
+        journals = [self.source] if server is self.source else [self.source, server]
+        return audit(*journals)
+
+
+@pytest.mark.parametrize("same_server", [False, True])
+def test_a_recovery_that_loses_nothing_and_repeats_nothing_is_right(same_server: bool) -> None:
+    """On a new server, and on the same one, whose own old log was replayed."""
+    output = Recovery(same_server=same_server).run(*gtids(3, 4, 5))
+    assert names(output) == []
+    assert [o.text for o in output.observations] == []
+
+
+@pytest.mark.parametrize("same_server", [False, True])
+@pytest.mark.parametrize(
+    ("replayed", "witness"),
+    [
+        (gtids(4, 5), f"{A}:3"),
+        (gtids(3, 4), f"{A}:5"),
+        (gtids(3, 5), f"{A}:4"),
+        ([*gtids(3, 4, 5), f"{B}:1"], f"{B}:1"),
+        (gtids(4, 3, 5), f"{A}:3"),
+    ],
+)
+def test_a_replay_executes_each_group_once_and_in_order(
+    same_server: bool, replayed: list[str], witness: str
+) -> None:
+    """Late, short, with a hole, with one more, in another order."""
+    output = Recovery(same_server=same_server).run(*replayed)
+    assert names(output) == [REPLAY]
+    assert output.findings[0].witness == witness
+
+
+def test_without_gtids_the_number_of_groups_decides() -> None:
+    """Anonymous groups are told apart by nothing but their count."""
+    for replayed, broken in ((["", "", ""], []), (["", "", "", ""], [REPLAY])):
+        recovery = Recovery()
+        for fact in recovery.source.facts:
+            if fact.kind is FactKind.LOGGED and len(fact.arrays["group_sid"]):
+                fact.arrays["group_sid"][:] = -1
+        recovery.summary["gtid_executed"] = ""
+        assert names(recovery.run(*replayed, executed="")) == broken
+
+
+def test_a_server_that_keeps_no_commit_order_may_log_in_another() -> None:
+    """Workers of an applier replay the log; every group is there once."""
+    recovery = Recovery()
+    recovery.server.boot(data_lineage=1, replica_preserve_commit_order=False)
+    assert names(recovery.run(*gtids(4, 3, 5))) == []
+
+
+def test_what_is_left_out_on_purpose_is_not_missed() -> None:
+    """The wrong DELETE is excluded; data are not compared then."""
+    executed = f"{A}:1-3:5"
+    output = Recovery().run(*gtids(3, 5), executed=executed, excluded=f"{A}:4")
+    assert names(output) == []
+    assert any("left out on purpose" in o.text for o in output.observations)
+
+
+@pytest.mark.parametrize("executed", [f"{A}:1-4", f"{A}:3-5", f"{A}:1-6", f"{A}:1-5,{B}:1"])
+def test_the_set_at_the_end_is_that_of_the_stop_point(executed: str) -> None:
+    """A GTID short, the image's set lost, one too many of the source, one of nobody."""
+    output = Recovery().run(*gtids(3, 4, 5), executed=executed)
+    assert names(output) == [STOP]
+
+
+def test_groups_of_before_the_replay_are_the_servers_own() -> None:
+    """What an operator writes between restore and replay is no part of the recovery."""
+    recovery = Recovery()
+    server = recovery.server
+    tell(server, "restore", peer="s", **recovery.summary)
+    server.log(f"{B}:1")
+    tell(server, "replay", peer="s", from_file=recovery.stop[0], from_position=end_of(2))
+    server.log(*gtids(3, 4, 5), server_id=1)
+    place = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
+    tell(server, "replayed", peer="s", **place, gtid_executed=f"{A}:1-5,{B}:1", tables=OTHERS)
+    server.time()
+    recovery.source.time()
+    assert names(audit(recovery.source, server)) == []
+
+
+def test_what_an_operator_replayed_by_hand_is_not_missed() -> None:
+    """A group of the source that was logged before the replay is skipped by it."""
+    recovery = Recovery()
+    server = recovery.server
+    tell(server, "restore", peer="s", **recovery.summary)
+    server.log(*gtids(3), server_id=1)
+    tell(server, "replay", peer="s", from_file=recovery.stop[0], from_position=end_of(2))
+    server.log(*gtids(4, 5), server_id=1)
+    place = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
+    tell(server, "replayed", peer="s", **place, gtid_executed=f"{A}:1-5", tables=OTHERS)
+    server.time()
+    recovery.source.time()
+    assert names(audit(recovery.source, server)) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "broken"),
+    [
+        ({"stop_position": end_of(5)}, []),
+        ({"stop_position": end_of(5) + 50}, []),
+        ({"stop_position": end_of(6)}, [STOP]),
+        ({"stop_position": end_of(4)}, [STOP]),
+    ],
+)
+def test_the_replay_ends_where_it_was_told_to(told: dict[str, Any], broken: list[str]) -> None:
+    """No complete group lies between the two places."""
+    output = Recovery().run(*gtids(3, 4, 5), stop_file="s-bin.000001", **told)
+    assert names(output) == broken
+
+
+@pytest.mark.parametrize(("gno", "broken"), [(5, []), (6, [STOP])])
+def test_the_replay_goes_on_up_to_the_group_it_was_told(gno: int, broken: list[str]) -> None:
+    """Not short of it."""
+    output = Recovery().run(*gtids(3, 4, 5), stop_gtid=f"{A}:{gno}")
+    assert names(output) == broken
+
+
+@pytest.mark.parametrize("change", [{"tables": TABLES}, {"restored": {"tables": OTHERS}}])
+def test_the_data_are_those_of_the_image_and_of_the_source(change: dict[str, Any]) -> None:
+    """Recovered tables differ from the source's, restored ones from the image's."""
+    assert names(Recovery().run(*gtids(3, 4, 5), **change)) == [DATA]
+
+
+def test_without_checksums_of_the_stop_point_the_data_stay_undecided() -> None:
+    """The source told those of another place."""
+    output = Recovery().run(*gtids(3, 4), executed=f"{A}:1-4", end=end_of(4))
+    assert names(output) == []
+    texts = [o.text for o in output.observations]
+    assert len(texts) == 1
+    assert "told no checksums" in texts[0]
+
+
+def test_an_image_that_was_not_seen_leaves_an_old_log_undecided() -> None:
+    """Nobody knows which of the server's logs it is of."""
+    output = Recovery(same_server=True, sees_image=False).run(*gtids(4, 5))
+    assert names(output) == []
+    assert {REPLAY, STOP, DATA} == {o.text.split(" ")[0] for o in output.observations}
+
+
+def test_a_gap_on_the_restored_server_leaves_the_replay_undecided() -> None:
+    """What was logged in it is not known; what the server says at the end is."""
+    recovery = Recovery()
+    server = recovery.server
+    tell(server, "restore", peer="s", **recovery.summary)
+    tell(server, "replay", peer="s", from_file=recovery.stop[0], from_position=end_of(2))
+    server.gap()
+    place = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
+    tell(server, "replayed", peer="s", **place, gtid_executed=f"{A}:1-4", tables=OTHERS)
+    server.time()
+    recovery.source.time()
+    output = audit(recovery.source, server)
+    assert names(output) == [STOP]
+    assert any(o.text.startswith(REPLAY) for o in output.observations)
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_recovery_outlives_the_state_bytes(cut: int) -> None:
+    """The audit is dumped and loaded anywhere on the way and finds the same."""
+    recovery = Recovery()
+    recovery.run(*gtids(4, 5))
+    facts = [*recovery.source.facts, *recovery.server.facts]
+    fleet = FleetAudit()
+    found = fleet.absorb(facts[:cut]).findings
+    fleet = FleetAudit.from_bytes(fleet.to_bytes())
+    found += fleet.absorb(facts[cut:]).findings + fleet.finish().findings
+    assert [finding.invariant for finding in found] == [REPLAY]

@@ -1,0 +1,207 @@
+"""Images and recoveries of the simulator: what they hold is compared with the servers' own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinates.gtid import GtidSet
+from coordinates.journal import RecordType
+from producers.simulator import commit
+from producers.simulator.engine import Fleet, History, simulate
+from producers.simulator.model import GroupKind, Instance
+from producers.simulator.online_backup import backup_image, tables
+from producers.simulator.online_backup import point_in_time_recovery as recovery
+from producers.simulator.online_backup.backup_image import Image
+from producers.simulator.online_backup.point_in_time_recovery import Recovery, StopPoint
+from producers.simulator.scenario import Scenario
+from tests.support.simulated_journal import facts, records
+
+SECOND = 1_000_000
+SEEDS = range(3)
+
+
+def steps(history: History, name: str) -> dict[str, dict[str, Any]]:
+    """The ``backup`` records of an instance by step."""
+    return {
+        body["step"]: body for body in facts(records(history.journals[name]), RecordType.BACKUP)
+    }
+
+
+def run(trap: str, seed: int, **options: Any) -> History:
+    return simulate(Scenario(seed=seed, traps=(trap,), **options))
+
+
+def restored_of(history: History) -> str:
+    return next(name for name in history.journals if name.startswith("restored"))
+
+
+def backed_up_fleet(topology: str = "single", **options: Any) -> tuple[Fleet, Instance]:
+    fleet = Fleet(Scenario(seed=5, topology=topology, acts=False, **options))
+    tables.install(fleet.instances.values())
+    source = fleet.instances["source-a"]
+    backup_image.prepare(fleet, source)
+    return fleet, source
+
+
+def image_of(fleet: Fleet, instance: Instance) -> Image:
+    images: list[Image] = []
+    backup_image.back_up(fleet, instance, "b", images.append)
+    fleet.run(fleet.now + SECOND)
+    assert len(images) == 1
+    return images[0]
+
+
+def recover(fleet: Fleet, image: Image, server: Instance, stop: StopPoint) -> Recovery:
+    done: list[Recovery] = []
+    recovery.recover(fleet, image, server, stop, done.append)
+    fleet.run(fleet.now + 2 * SECOND)
+    assert len(done) == 1
+    return done[0]
+
+
+@pytest.mark.parametrize("profile", ["mysql-8.0", "wl9452"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_summary_names_the_state_of_the_data(profile: str, seed: int) -> None:
+    """Position, set and tables are those of the groups that the log holds up to the position."""
+    fleet = Fleet(Scenario(seed=seed, topology="single", profile=profile, writes_per_second=40.0))
+    source = fleet.instances["source-a"]
+    tables.install([source])
+    before = source.executed.copy()
+    backup_image.prepare(fleet, source)
+    fleet.run(fleet.start_ts + SECOND)
+    image = image_of(fleet, source)
+    data = tables.TableData()
+    assert image.position is not None
+    assert source.binlog.archive is not None
+    for _, file in source.binlog.archive:
+        for logged in file.groups():
+            if (file.name, logged.end) <= image.position:
+                before.add(logged.group.sid or "", logged.group.gno)
+                data.change(logged.group)
+    assert image.executed == before
+    assert image.data.checksums() == data.checksums()
+    assert source.executed != before, "the server goes on"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "trap", ["recovery_on_new_server", "recovery_by_position", "recovery_from_replica"]
+)
+def test_a_new_server_arrives_at_the_data_and_the_set_of_the_stop_point(
+    trap: str, seed: int
+) -> None:
+    """What the source told there and what the restored server has are the same values."""
+    history = run(trap, seed)
+    restored = steps(history, restored_of(history))
+    source = steps(history, "source-a")
+    assert restored["replayed"]["tables"] == source["checksum"]["tables"]
+    place = source["checksum"]["binlog_file"], source["checksum"]["binlog_position"]
+    assert (restored["replayed"]["to_file"], restored["replayed"]["to_position"]) == place
+    assert restored["restore"]["tables"] != restored["replayed"]["tables"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_server_goes_back_into_its_own_past(seed: int) -> None:
+    """It has the data of the checksums again, and then writes on under GNOs used before."""
+    history = run("recovery_on_same_server", seed)
+    told = steps(history, "source-a")
+    assert told["replayed"]["tables"] == told["checksum"]["tables"]
+    starts = facts(records(history.journals["source-a"]), RecordType.START)
+    assert [start.get("data_lineage") for start in starts][:2] == [None, "restored"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_image_of_a_replica_tells_its_position_and_both_repositories(seed: int) -> None:
+    """Replication state, slave position, master.info and relay.info; never the password."""
+    history = run("recovery_from_replica", seed)
+    image = steps(history, "replica-a1")["image"]
+    (channel,) = image["channels"]
+    assert channel["source_instance"] == "source-a"
+    relay_info, master_info = channel["slave_relay_log_info"], channel["slave_master_info"]
+    executed = channel["exec_source_log_file"], channel["exec_source_log_pos"]
+    assert (relay_info["Master_log_name"], relay_info["Master_log_pos"]) == executed
+    assert relay_info["Relay_log_name"] == f"./{channel['relay_log_file']}"
+    assert master_info["Channel_name"] == channel["channel"]
+    assert not any("password" in key.lower() for key in master_info)
+    replay = steps(history, restored_of(history))["replay"]
+    assert (replay["from_file"], replay["from_position"]) == executed
+
+
+def test_what_the_log_has_and_the_image_has_is_not_executed_again() -> None:
+    """A replay from an earlier position skips GTIDs that the image holds."""
+    fleet, source = backed_up_fleet()
+    fleet.run(fleet.start_ts + SECOND)
+    image = image_of(fleet, source)
+    assert source.binlog.archive is not None
+    first = source.binlog.archive[0][1]
+    image.position = first.name, 4
+    fleet.run(fleet.now + SECOND)
+    server = recovery.add_server(fleet, source)
+    expected = source.logged.copy()
+    done = recover(fleet, image, server, StopPoint(source.binlog.position))
+    assert done.start == (first.name, 4)
+    logged = [logged.group for file in server.binlog.files for logged in file.groups()]
+    assert len(logged) < done.group_count
+    assert server.executed == expected
+
+
+@pytest.mark.parametrize("by", ["position", "time", "gtid"])
+def test_a_stop_point_in_the_middle_of_a_file(by: str) -> None:
+    """Nothing behind it is executed, everything up to it is."""
+    fleet, source = backed_up_fleet(max_binlog_size=1 << 20, writes_per_second=30.0)
+    fleet.run(fleet.start_ts + SECOND // 2)
+    image = image_of(fleet, source)
+    fleet.run(fleet.now + SECOND)
+    commit.finish_all(fleet, source)
+    groups = source.binlog.active.groups()
+    assert image.position is not None
+    behind = [logged for logged in groups if logged.end > image.position[1]]
+    last, following = behind[len(behind) // 2], behind[len(behind) // 2 + 1]
+    stop = {
+        "position": StopPoint(position=(source.binlog.active.name, last.end)),
+        "time": StopPoint(before_ts=following.group.original_commit_timestamp),
+        "gtid": StopPoint(gtid=f"{last.group.sid}:{last.group.gno}"),
+    }[by]
+    server = recovery.add_server(fleet, source)
+    done = recover(fleet, image, server, stop)
+    expected = image.executed.copy()
+    for logged in behind[: len(behind) // 2 + 1]:
+        expected.add(logged.group.sid or "", logged.group.gno)
+    if by != "time":  # several groups may have one time
+        assert server.executed == expected
+        assert done.end == (source.binlog.active.name, last.end)
+    assert (following.group.sid or "", following.group.gno) not in server.executed
+
+
+def test_purged_files_are_replayed_from_where_they_are_kept() -> None:
+    """The source removes its files; what was kept elsewhere is enough."""
+    fleet, source = backed_up_fleet(max_binlog_size=2_048, writes_per_second=40.0)
+    fleet.run(fleet.start_ts + SECOND // 2)
+    image = image_of(fleet, source)
+    fleet.run(fleet.now + 2 * SECOND)
+    assert image.position is not None
+    assert image.position[0] not in [file.name for file in source.binlog.files]
+    server = recovery.add_server(fleet, source)
+    recover(fleet, image, server, StopPoint(source.binlog.position))
+    assert server.executed.to_gtid_set() <= GtidSet.parse(source.logged.text())
+    assert server.binlog.active.groups()
+
+
+def test_a_prepared_transaction_is_in_the_image_and_its_commit_in_the_log() -> None:
+    """XA PREPARE before the image, XA COMMIT behind it: the change arrives."""
+    fleet, source = backed_up_fleet(writes_per_second=0.01)
+    prepared = fleet.write(source, GroupKind.XA_PREPARE)
+    fleet.run(fleet.now + SECOND)
+    image = image_of(fleet, source)
+    assert prepared is None, "behind the zone it is logged later"
+    (group,) = image.prepared_xa
+    fleet.write(source, GroupKind.XA_COMMIT, xa_of=group)
+    fleet.run(fleet.now + SECOND)
+    server = recovery.add_server(fleet, source)
+    recover(fleet, image, server, StopPoint(source.binlog.position))
+    assert server.tables is not None
+    assert source.tables is not None
+    assert server.tables.checksums() == source.tables.checksums()
+    assert server.prepared_xa == []

@@ -1,0 +1,149 @@
+"""Cases of the invariants of backup images (WL#3576)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.journals import UUID_A, UUID_C, Journal
+from tests.support.rule_cases import case, replica, source
+
+
+def image(journal: Journal, back: int = 0, **summary: Any) -> Journal:
+    """An image of where the log stands, its position ``back`` bytes before."""
+    place = {"binlog_file": journal.binlog.file, "binlog_position": journal.binlog.end - back}
+    body = {**place, "gtid_executed": str(journal.binlog.gtids), **summary}
+    journal.record("backup", step="image", backup_id="b1", **body)
+    return journal
+
+
+def begin(journal: Journal, *steps: str) -> Journal:
+    """A backup begins; then steps of the zone, ``group`` for a group."""
+    journal.record("backup", step="begin", backup_id="b1", tables=["shop.orders"])
+    for step in steps:
+        if step == "group":
+            journal.groups(1)
+        else:
+            journal.record("zone", step=step)
+    return journal
+
+
+@case()
+def backup_image_names_one_state(breaks: bool) -> Journal:
+    """The set ends with the position, not a group later."""
+    journal = source()
+    return image(journal, gtid_executed=f"{UUID_A}:1-{2 if breaks else 3}")
+
+
+@case()
+def backup_image_names_one_state__ahead(breaks: bool) -> Journal:
+    """The position of an older state with the set of that state, or with that of the last."""
+    journal = source(3)
+    length = journal.groups(1).binlog.end
+    journal.groups(1)
+    back = journal.binlog.end - length
+    return image(journal, back, gtid_executed=f"{UUID_A}:1-{5 if breaks else 4}")
+
+
+@case()
+def backup_image_names_one_state__boundary(breaks: bool) -> Journal:
+    """The position ends a group: the set alone does not tell."""
+    journal = source()
+    if breaks:
+        return image(journal, 31, gtid_executed=f"{UUID_A}:1-2")
+    return image(journal)
+
+
+@case()
+def backup_image_names_one_state__end(breaks: bool) -> Journal:
+    """The position is in the log."""
+    return image(source(), -1 if breaks else 0)
+
+
+@case()
+def backup_image_names_one_state__validity_point(breaks: bool) -> Journal:
+    """The position is that of the validity point, whoever logged before the zone was empty."""
+    journal = begin(source(), "close", "wait")
+    early = journal.binlog.end, str(journal.binlog.gtids)
+    journal.groups(1)
+    journal.record("zone", step="validity_point")
+    if breaks:
+        return image(journal, journal.binlog.end - early[0], gtid_executed=early[1])
+    return image(journal)
+
+
+@case()
+def backup_image_names_one_state__opened(breaks: bool) -> Journal:
+    """Entries of others may follow the validity point; behind the opening it is too late."""
+    journal = begin(source(), "close", "wait", "validity_point", "group")
+    if breaks:
+        journal.record("zone", step="open")
+        journal.groups(1)
+        return image(journal)
+    image(journal)
+    journal.record("zone", step="open")
+    return journal
+
+
+@case()
+def backup_image_names_one_state__unlogged(breaks: bool) -> Journal:
+    """What is neither logged nor purged is not in an image."""
+    journal = source()
+    journal.row()
+    more = f",{UUID_C}:1" if breaks else ""
+    return image(journal, gtid_executed=f"{UUID_A}:1-3{more}")
+
+
+def positions(stored: tuple[str, int], applied: tuple[str, int], **more: Any) -> dict[str, Any]:
+    """What an image tells of the channel."""
+    return {
+        "channel": "",
+        "relay_log_file": applied[0],
+        "relay_log_pos": applied[1],
+        "slave_relay_log_info": {
+            "Relay_log_name": f"./{stored[0]}",
+            "Relay_log_pos": stored[1],
+            "Master_log_name": "binlog.000001",
+            "Master_log_pos": 500,
+        },
+        **more,
+    }
+
+
+@case()
+def backup_replica_positions_agree(breaks: bool) -> Journal:
+    """relay.info names the last transaction, not the one before."""
+    journal, relay, more = replica(3, replica_parallel_workers=0)
+    before = relay.place
+    relay.copy(more[0])
+    journal.binlog.group(more[0][0]["gtid"], server_id=3)
+    return image(journal, channels=[positions(before if breaks else relay.place, relay.place)])
+
+
+@case()
+def backup_replica_positions_agree__set(breaks: bool) -> Journal:
+    """What relay.info has passed, the image holds."""
+    journal, relay, more = replica(3)
+    if breaks:
+        relay.copy(more[0])
+    return image(journal, channels=[positions(relay.place, relay.place)])
+
+
+@case()
+def backup_replica_positions_agree__executed(breaks: bool) -> Journal:
+    """relay.info is not beyond the executed position."""
+    journal, relay, _ = replica(3)
+    executed = {
+        "exec_source_log_file": "binlog.000001",
+        "exec_source_log_pos": 499 if breaks else 500,
+    }
+    return image(journal, channels=[positions(relay.place, relay.place, **executed)])
+
+
+@case()
+def backup_replica_positions_agree__master_info(breaks: bool) -> Journal:
+    """master.info is not beyond what was read."""
+    journal, relay, _ = replica(3)
+    read = {"read_source_log_file": "binlog.000001", "read_source_log_pos": 5_000}
+    master = {"Master_log_name": "binlog.000001", "Master_log_pos": 5_000 + breaks}
+    told = positions(relay.place, relay.place, slave_master_info=master, **read)
+    return image(journal, channels=[told])
