@@ -345,7 +345,11 @@ class InstanceAudit(InstanceState):
         if was_known:
             self._learn()
             self.applied.started(_file_and_position(place), crashed=crashed)
+            awaits = crashed and self.persistence.awaits_start
+            logged = self.binlog.logged.freeze() if awaits else GtidSet.EMPTY
             self.binlog.server_started(crashed, place)
+            gone = logged - self.binlog.logged.freeze() if awaits else GtidSet.EMPTY
+            self._judge_found(body, place, ts, gone, crashed=crashed)
         if crashed:
             self.history.lose_redo()
         self.has_stopped = False
@@ -371,6 +375,22 @@ class InstanceAudit(InstanceState):
             },
         )
 
+    def _judge_found(
+        self,
+        body: dict[str, Any],
+        place: tuple[str, int] | None,
+        ts: int,
+        gone: GtidSet,
+        *,
+        crashed: bool,
+    ) -> None:
+        """Judge the GTIDs that InnoDB found, where it is known what a crash took out of the log."""
+        is_known = not (crashed and self.server.log_bin) or place is not None
+        flush = self.server.variables.get("innodb_flush_log_at_trx_commit", 1)
+        if not is_known or str(flush) != "1":
+            self.persistence.interrupted()
+        self.persistence.started(body, ts, crashed=crashed, gone=gone)
+
     def _has_crashed(self, body: Mapping[str, Any]) -> bool:
         """Whether the boot before may have ended without a clean stop."""
         told = body.get("crashed")
@@ -394,7 +414,6 @@ class InstanceAudit(InstanceState):
     def _begin_data_lineage(self, reason: str) -> None:
         self.data_lineage += 1
         self.history.begin_data_lineage()
-        self.persistence.begin_data_lineage()
         self.binlog.begin_lineage(reason)
         self.persistence.begin_data_lineage()
         self.relays.clear()

@@ -89,6 +89,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
     audit.backup_locks.judge_row(state, is_backup_safe, judgement)
     audit.backup_locks.judge_positions(state, waiting.body.get("requested_at"), collection_id)
+    audit.persistence.judge_table(row)
     audit.history.has_row = True
     _tell_status(waiting, audit, collection_id)
     instance = base | previous

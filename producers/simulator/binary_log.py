@@ -157,6 +157,9 @@ def purge_limit(instance: Instance) -> int:
     """The oldest file number that a connected replica still reads or will have to ask for."""
     limit = instance.binlog.active.number
     for channel in instance.subscribers:
+        if channel.replica.awaits_clone:
+            # Nobody knows yet where the clone will begin to read: its operator keeps all files.
+            return instance.binlog.files[0].number
         if channel.cursor_lineage != instance.binlog.lineage or not channel.is_configured:
             continue
         limit = min(limit, channel.cursor_file)

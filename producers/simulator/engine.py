@@ -48,6 +48,8 @@ SETTLE_MS = 11_000
 """From the end of the load to the last collections: longer than the auditor's settle time."""
 _BASE_NAMES = ("binlog", "mysql-bin", "{}-bin")
 _FILES_KEPT_MAX = 8
+_PERSISTER_TOLD = 0.25
+"""Share of the fleets whose journals tell what GTID persisters and purge do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +123,9 @@ class Fleet:
         )
         self.instances = {}
         self._build()
+        if Random(f"gtid persister {self.scenario.seed}").random() < _PERSISTER_TOLD:
+            for instance in self.instances.values():
+                instance.tells_gtid_persister = True
         for instance in self.instances.values():
             load.arrange(self, instance)
         for name in self.scenario.traps:

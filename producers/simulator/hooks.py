@@ -98,6 +98,10 @@ class FaultHooks:
         """Before the GTID of XA PREPARE goes from the undo header; False: nobody has saved it."""
         return True
 
+    def on_persister_wait(self, fleet: Fleet, instance: Instance, at: int) -> int:
+        """The moment at which the GTID persister will wake up by itself."""
+        return at
+
     def on_log_reset(self, fleet: Fleet, instance: Instance) -> bool:
         """RESET is about to let the persister write its GTIDs; False: it keeps them."""
         return True

@@ -391,14 +391,18 @@ def _prepare_xa(fleet: Fleet, instance: Instance) -> None:
         return  # behind a failover clients are elsewhere
     logged = fleet.write(instance, GroupKind.XA_PREPARE)
     if logged is not None:
-        _at(fleet, 0.15, instance, _commit_xa, instance, logged.group, since=fleet.now)
+        _at(fleet, 0.15, None, end_xa, logged.group, GroupKind.XA_COMMIT, since=fleet.now)
 
 
-def _commit_xa(fleet: Fleet, instance: Instance, prepared: Group) -> None:
-    if instance.is_running:
-        fleet.write(instance, GroupKind.XA_COMMIT, xa_of=prepared)
-    else:
-        _at(fleet, 0.15, instance, _commit_xa, instance, prepared, since=fleet.now)
+def end_xa(fleet: Fleet, prepared: Group, kind: GroupKind) -> None:
+    """XA COMMIT or XA ROLLBACK by a client: where clients write now, on a server that has it."""
+    for instance in fleet.instances.values():
+        has_it = instance.is_running and instance.writes and prepared in instance.prepared_xa
+        if has_it and fleet.now >= instance.blocked_until:
+            fleet.write(instance, kind, xa_of=prepared)
+            return
+    if fleet.now < fleet.load_ends_at:
+        fleet.schedule(fleet.now + _SECOND // 10, None, end_xa, prepared, kind)
 
 
 # Moments and places

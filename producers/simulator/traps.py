@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from producers.simulator import trap_acts
 from producers.simulator.backup_safe_binlog.traps import TRAPS as BACKUP_LOCK_TRAPS
+from producers.simulator.clone.persistence_traps import TRAPS as GTID_PERSISTENCE_TRAPS
 from producers.simulator.clone.traps import TRAPS as CLONE_TRAPS
 from producers.simulator.log_position_lock.traps import TRAPS as LOG_POSITION_LOCK_TRAPS
 from producers.simulator.online_backup.recovery_traps import TRAPS as RECOVERY_TRAPS
@@ -320,6 +321,7 @@ CATALOGUE: dict[str, Trap] = {
         *LOG_POSITION_LOCK_TRAPS,
         *ONLINE_BACKUP_TRAPS,
         *CLONE_TRAPS,
+        *GTID_PERSISTENCE_TRAPS,
         *BACKUP_LOCK_TRAPS,
         *REPLICATION_INFO_TRAPS,
         *RECOVERY_TRAPS,

@@ -20,6 +20,7 @@ CASE_MODULES = (
     "of_clones",
     "of_backup_locks",
     "of_images",
+    "of_gtid_persistence",
 )
 for part in CASE_MODULES:
     importlib.import_module(f"tests.support.rule_cases_{part}")

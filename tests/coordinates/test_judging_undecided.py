@@ -152,6 +152,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("owned_disjoint_from_executed", plain, "was not read", "instance"),
         ("gtid_table_within_executed", plain, "was not read", "instance"),
         ("gtid_table_within_executed", table_from_before_a_reset, "began anew", "instance"),
+        ("gtid_table_has_closed_files", plain, "was not read", "instance"),
         ("checkpoint_age_within_capacity", plain, "is unknown", "instance"),
         ("binlog_files_form_range", plain, "was not read", "instance"),
         ("lsn_grows_with_commits", with_row(drop_lsn), "no readable LSN", "instance"),

@@ -48,6 +48,7 @@ class Cloning:
         step_4: Configures and starts replication when the clone has completed.
         again_us: How long after a failure it is issued again.
         data_dropped: Whether the recipient's own data are gone.
+        has_begun: Whether the recipient is kept out of replication for this clone.
     """
 
     fleet: Fleet
@@ -58,13 +59,17 @@ class Cloning:
     step_4: Callable[[Fleet, Channel, Clone], None]
     again_us: int
     data_dropped: bool = False
+    has_begun: bool = False
 
     def begin(self, _fleet: Fleet) -> None:
-        """Step 1, as soon as both servers are there."""
+        """Step 1, as soon as both servers are there and nobody else makes a clone there."""
         recipient = self.channel.replica
-        if not (_is_ready(self.fleet, recipient) and _is_ready(self.fleet, self.donor)):
+        is_taken = recipient.awaits_clone and not self.has_begun
+        are_ready = _is_ready(self.fleet, recipient) and _is_ready(self.fleet, self.donor)
+        if is_taken or not are_ready:
             self._later(_LOOK_US, self.begin)
             return
+        self.has_begun = True
         recipient.awaits_clone = True
         for channel in recipient.channels.values():
             administration.stop_replication(self.fleet, channel)

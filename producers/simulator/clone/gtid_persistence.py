@@ -151,6 +151,7 @@ def _wake_persister(fleet: Fleet, instance: Instance) -> None:
         phase = (instance.server_id * 137_000) % PERIOD_US
         since = fleet.now - fleet.start_ts - phase
         at = fleet.now + PERIOD_US - since % PERIOD_US
+        at = fleet.hooks.on_persister_wait(fleet, instance, at)
     if persister.wakes_at != at:
         persister.wakes_at = at
         fleet.schedule(at, instance, _switch, instance, persister, at)

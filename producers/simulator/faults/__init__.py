@@ -16,7 +16,10 @@ from producers.simulator.faults.channel_faults import CHANNEL_INJECTORS
 from producers.simulator.faults.clone import CLONE_FAULTS, CLONE_INJECTORS
 from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from producers.simulator.faults.fleet_faults import FLEET_INJECTORS
-from producers.simulator.faults.gtid_persistence import GTID_PERSISTENCE_INJECTORS
+from producers.simulator.faults.gtid_persistence import (
+    GTID_PERSISTENCE_FAULTS,
+    GTID_PERSISTENCE_INJECTORS,
+)
 from producers.simulator.faults.injector import Injector
 from producers.simulator.faults.log_position_lock import (
     LOG_POSITION_LOCK_FAULTS,
@@ -66,6 +69,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
         *ONLINE_BACKUP_FAULTS,
         *REPLICATION_INFO_FAULTS,
         *RECOVERY_FAULTS,
+        *GTID_PERSISTENCE_FAULTS,
     )
 }
 """Every fault that can be injected, by name, in the order of their numbers."""

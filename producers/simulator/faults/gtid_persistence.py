@@ -1,11 +1,24 @@
-"""Faults of GTID persistence (WL#9211): undo headers, persister, purge, recovery."""
+"""Faults of GTID persistence (WL#9211): undo headers, persister, purge, recovery, the table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from producers.simulator.clone.undo_log import has_gtid
-from producers.simulator.faults.injector import Injector
+from coordinates.gtid import GtidSet
+from coordinates.journal import RecordType
+from producers.simulator import administration, commit, workload
+from producers.simulator.clone.undo_log import TRX_UNDO_FLAG_GTID, TRX_UNDO_FLAGS, has_gtid
+from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
+from producers.simulator.faults.injector import (
+    Injector,
+    Row,
+    RowFault,
+    is_pure_source,
+    server_text,
+)
+from producers.simulator.faults.tampered_journal import JournalFault
+from producers.simulator.gtid_intervals import GtidIntervals
+from producers.simulator.model import Group, GroupKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,6 +26,14 @@ if TYPE_CHECKING:
     from producers.simulator.clone.undo_log import UndoLogHeader
     from producers.simulator.engine import Fleet
     from producers.simulator.model import Instance
+
+_FIRST: Final = 126
+_STEP_US: Final = 1_000
+_RETRY_US: Final = 50_000
+_ROOM: Final = 4_096
+"""Bytes that are left in the binary log file for what is committed before the crash."""
+_WRITES_BEFORE: Final = 2
+"""So often a persister writes before an audit that begins here knows what was committed before."""
 
 
 class _Watched(Injector):
@@ -48,6 +69,264 @@ class PurgeOvertakesPersister(_Watched):
         return limit
 
 
+class _Crash(_Watched):
+    """An instance crashes with a GTID that only its undo log holds, and something goes wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._victim: Instance | None = None
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Begin when the fault is due."""
+        super().on_fleet(fleet)
+        fleet.clock.schedule(fleet.fault_at + _STEP_US, None, self._begin, fleet)
+
+    def _begin(self, fleet: Fleet) -> None:
+        instance = next(i for i in fleet.instances.values() if is_pure_source(i))
+        is_free = instance.is_running and fleet.now >= instance.blocked_until
+        # A rotation would save the GTIDs into the table.
+        room = instance.max_binlog_size - instance.binlog.active.end
+        is_free = is_free and instance.writes and room > _ROOM
+        if not is_free or instance.persister.is_writing:
+            fleet.clock.schedule(fleet.now + _RETRY_US, None, self._begin, fleet)
+            return
+        commit.finish_all(fleet, instance)
+        self._victim = instance
+        self.mark(fleet, instance)
+        self.leave_gtids(fleet, instance)
+        administration.crash(fleet, instance, torn=False)
+
+    def leave_gtids(self, fleet: Fleet, instance: Instance) -> None:
+        """End transactions in the last moment before the crash."""
+        self.write(fleet, instance)
+
+    def write(
+        self, fleet: Fleet, instance: Instance, kind: GroupKind = GroupKind.INNODB, **more: Any
+    ) -> Group | None:
+        """One transaction, through both stages."""
+        group = workload.make_group(fleet.rng, kind, instance.server_id, fleet.now, **more)
+        commit.commit(fleet, instance, group)
+        commit.finish_all(fleet, instance)
+        return group
+
+
+class UndoGtidMissing(_Crash):
+    """The flag of the GTID is not set in one undo log header."""
+
+    def on_undo_durable(self, fleet: Fleet, instance: Instance, header: UndoLogHeader) -> None:
+        """Take the flag away from the transaction before the crash."""
+        if instance is self._victim and has_gtid(header):
+            header.content[TRX_UNDO_FLAGS] &= ~TRX_UNDO_FLAG_GTID
+            self._victim = None
+
+
+class RecoveryStopsTooEarly(_Crash):
+    """Recovery takes a number from the page that is too great, so it skips what it needs."""
+
+    def on_recovery(self, fleet: Fleet, instance: Instance, trx_num_gtid: int) -> int:
+        """Begin behind the last transaction."""
+        if instance is not self._victim:
+            return trx_num_gtid
+        self._victim = None
+        return instance.innodb.transactions.next_trx_no
+
+
+class PreparedGtidOverwritten(_Crash):
+    """XA COMMIT overwrites the GTID of XA PREPARE that nobody has saved."""
+
+    def leave_gtids(self, fleet: Fleet, instance: Instance) -> None:
+        """Prepare and commit at once."""
+        prepared = self.write(fleet, instance, GroupKind.XA_PREPARE)
+        self.write(fleet, instance, GroupKind.XA_COMMIT, xa_of=prepared)
+
+    def on_flush_prepare(self, fleet: Fleet, instance: Instance) -> bool:
+        """Do not wait for the persister."""
+        return instance is not self._victim
+
+
+class PreparedUndoPurged(_Crash):
+    """Purge takes the undo log of a prepared transaction."""
+
+    def leave_gtids(self, fleet: Fleet, instance: Instance) -> None:
+        """Prepare, and lose the undo log; an end of the transaction will not come."""
+        self.write(fleet, instance, GroupKind.XA_PREPARE)
+        for segment in instance.innodb.transactions.segments:
+            segment.slots = []
+
+
+class _Told(JournalFault):
+    """What persisters do is told from when the fault is due on, and once it is told wrong."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Let the journals tell what persisters do."""
+        super().on_fleet(fleet)
+        for instance in fleet.instances.values():
+            fleet.clock.schedule(
+                fleet.fault_at, None, setattr, *(instance, "tells_gtid_persister", True)
+            )
+
+    def on_fact(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Ask for each step of a persister."""
+        if record_type is not RecordType.GTID_PERSISTER or self.fleet is None:
+            return body
+        return self.on_step(self.fleet, instance_id, body)
+
+    def on_step(
+        self, fleet: Fleet, instance_id: str, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """What the journal tells of a step; None: nothing."""
+        raise NotImplementedError
+
+
+class NumberBeforeTable(_Told):
+    """TRX_SYS_TRX_NUM_GTID moves on before the list is in the table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: Mapping[str, Any] | None = None
+        self._told: dict[str, int] = {}
+
+    def on_step(
+        self, fleet: Fleet, instance_id: str, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Change places with the write before it."""
+        step = body["step"]
+        if step == "commit":
+            self._told[instance_id] = body["trx_no"]
+        is_mine = self._told.get(instance_id, 1 << 63) < body.get("oldest_trx_no", 0)
+        if step == "write" and is_mine and self.is_due(fleet):
+            self.mark(fleet, fleet.instances[instance_id])
+            self._held = body
+            return None
+        if step == "number" and self._held is not None and instance_id == self.injected_in:
+            held, self._held = self._held, None
+            fleet.instances[instance_id].journal.fact(RecordType.GTID_PERSISTER, body)
+            return held
+        return body
+
+
+class GtidPersistedEarly(_Told):
+    """The persister writes the GTID of a transaction that is yet to come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._writes: dict[str, int] = {}
+
+    def on_step(
+        self, fleet: Fleet, instance_id: str, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Add the next GTID, once the audit knows what was committed before."""
+        if body["step"] != "write":
+            return body
+        writes = self._writes[instance_id] = self._writes.get(instance_id, 0) + 1
+        instance = fleet.instances[instance_id]
+        if writes <= _WRITES_BEFORE or not self.is_due(fleet) or not is_pure_source(instance):
+            return body
+        self.mark(fleet, instance)
+        sid = instance.automatic_sid
+        early = GtidIntervals.of((sid, gno := instance.logged.next_free(sid), gno))
+        early.update(GtidIntervals.of(*GtidSet.parse(body["gtids"])))
+        return {**body, "gtids": early.text()}
+
+
+class PersisterStalls(_Watched):
+    """A persister does not wake up for twelve seconds."""
+
+    _STALL_US: Final = 12_000_000
+
+    def on_persister_wait(self, fleet: Fleet, instance: Instance, at: int) -> int:
+        """Let it sleep with a GTID that the journal has told of."""
+        if not self.is_due(fleet) or not instance.tells_gtid_persister:
+            return at
+        self.mark(fleet, instance)
+        return at + self._STALL_US
+
+
+class TableMissesClosedFile(RowFault):
+    """Mysql.gtid_executed lacks a GTID of a binary log file that was closed before."""
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """See to it that a file with groups is closed."""
+        for instance in fleet.instances.values():
+            act = administration.flush_binary_logs
+            fleet.schedule(fleet.fault_at, instance, act, instance)
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        """Take the last one of the file that the row before named."""
+        if not (row.has_position and before.has_position and row.position >= before.position):
+            return False
+        file = row.instance.binlog.file_of_number(before.position[0])
+        own = row.instance.server_uuid
+        told = GtidSet.parse(row.body["gtid_executed_table"])
+        closed = GtidSet.EMPTY if file is None else file.previous_gtids.to_gtid_set()
+        last = max((end for sid, _, end in closed & told if sid == own), default=0)
+        if not last:
+            return False
+        row.body["gtid_executed_table"] = server_text(told - GtidSet([(own, last, last)]))
+        return True
+
+
+_LOST: Final = "undo_gtids_recovered"
+GTID_PERSISTENCE_FAULTS: Final = tuple(
+    declare(number, FaultGroup.PROTOCOL, name, injection, rule, base=BaseHistory.SERVER)
+    for number, (name, injection, rule) in enumerate(
+        (
+            (
+                "undo_gtid_missing",
+                "a crash comes before the persister, and the undo log header has no GTID",
+                _LOST,
+            ),
+            (
+                "recovery_skips_undo",
+                "after a crash recovery skips rollback segments that it needs",
+                _LOST,
+            ),
+            (
+                "prepared_gtid_overwritten",
+                "XA COMMIT overwrites the GTID of XA PREPARE in the undo log before it is saved",
+                _LOST,
+            ),
+            (
+                "prepared_undo_purged",
+                "the undo log of a prepared XA transaction is purged",
+                _LOST,
+            ),
+            (
+                "number_before_table",
+                "TRX_SYS_TRX_NUM_GTID moves on before the GTIDs are in the table",
+                "purge_waits_for_gtid_persist",
+            ),
+            (
+                "gtid_persisted_early",
+                "the persister writes the GTID of a transaction that is not committed yet",
+                "gtid_persisted_after_commit",
+            ),
+            (
+                "persister_stalls",
+                "the persister does not wake up for twelve seconds",
+                "gtid_persisted_in_time",
+            ),
+            (
+                "gtid_table_misses_closed_file",
+                "mysql.gtid_executed lacks a GTID of a binary log file that was closed before",
+                "gtid_table_has_closed_files",
+            ),
+        ),
+        _FIRST,
+    )
+)
+"""The faults, as data."""
+
 GTID_PERSISTENCE_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
     "purge_overtakes_persister": PurgeOvertakesPersister,
+    "undo_gtid_missing": UndoGtidMissing,
+    "recovery_skips_undo": RecoveryStopsTooEarly,
+    "prepared_gtid_overwritten": PreparedGtidOverwritten,
+    "prepared_undo_purged": PreparedUndoPurged,
+    "number_before_table": NumberBeforeTable,
+    "gtid_persisted_early": GtidPersistedEarly,
+    "persister_stalls": PersisterStalls,
+    "gtid_table_misses_closed_file": TableMissesClosedFile,
 }
