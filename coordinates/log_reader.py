@@ -100,8 +100,14 @@ class LogReader:
             self.sids.append(sid)
         return number
 
-    def _sid_mapping(self, block: Block) -> npt.NDArray[np.int32]:
-        return np.array([*(self.sid_number(s) for s in block.sids), -1], dtype=np.int32)
+    def _sid_mapping(self, block: Block, indices: Array) -> npt.NDArray[np.int32]:
+        # A sid that only other logs of the block have is not entered.
+        occurs = np.zeros(len(block.sids) + 1, dtype=bool)
+        occurs[block.columns["sid"][indices]] = True
+        mapping = np.full(len(occurs), -1, dtype=np.int32)
+        for place in np.flatnonzero(occurs[:-1]).tolist():
+            mapping[place] = self.sid_number(block.sids[place])
+        return mapping
 
     # Reading
 
@@ -112,7 +118,7 @@ class LogReader:
         special = _SPECIAL[types]
         special[1:] |= files[1:] != files[:-1]
         stops = np.flatnonzero(special)
-        mapping = self._sid_mapping(block)
+        mapping = self._sid_mapping(block, indices)
         at = 0
         for stop in [*stops.tolist(), len(indices)]:
             if stop - at >= FAST_MIN and self._read_run(block, indices[at:stop], mapping):
