@@ -8,7 +8,7 @@ import pytest
 
 from coordinates.gtid import GtidSet
 from coordinates.journal import RecordType
-from producers.simulator import commit
+from producers.simulator import administration, commit
 from producers.simulator.engine import Fleet, History, simulate
 from producers.simulator.model import GroupKind, Instance
 from producers.simulator.online_backup import backup_image, tables
@@ -196,7 +196,7 @@ def test_a_prepared_transaction_is_in_the_image_and_its_commit_in_the_log() -> N
     fleet.run(fleet.now + SECOND)
     image = image_of(fleet, source)
     assert prepared is None, "behind the zone it is logged later"
-    (group,) = image.prepared_xa
+    (group,) = image.transactions.prepared()
     fleet.write(source, GroupKind.XA_COMMIT, xa_of=group)
     fleet.run(fleet.now + SECOND)
     server = recovery.add_server(fleet, source)
@@ -205,3 +205,19 @@ def test_a_prepared_transaction_is_in_the_image_and_its_commit_in_the_log() -> N
     assert source.tables is not None
     assert server.tables.checksums() == source.tables.checksums()
     assert server.prepared_xa == []
+
+
+def test_a_prepared_transaction_of_an_image_outlives_a_crash() -> None:
+    """Its undo log is in the image."""
+    fleet, source = backed_up_fleet(writes_per_second=0.01)
+    fleet.write(source, GroupKind.XA_PREPARE)
+    fleet.run(fleet.now + SECOND)
+    image = image_of(fleet, source)
+    (group,) = image.transactions.prepared()
+    server = recovery.add_server(fleet, source)
+    recover(fleet, image, server, StopPoint(image.position))
+    assert server.prepared_xa == [group]
+    administration.crash(fleet, server, torn=False)
+    fleet.run(fleet.now + SECOND)
+    assert server.is_running
+    assert server.prepared_xa == [group]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _FIRST: Final = 126
 _STEP_US: Final = 1_000
 _RETRY_US: Final = 50_000
-_ROOM: Final = 4_096
+_ROOM: Final = 2_048
 """Bytes that are left in the binary log file for what is committed before the crash."""
 _WRITES_BEFORE: Final = 2
 """So often a persister writes before an audit that begins here knows what was committed before."""

@@ -22,9 +22,10 @@ from producers.simulator.replication_info import master_info, relay_log_info
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from producers.simulator.clone.rollback_segments import TrxSys
     from producers.simulator.engine import Fleet
     from producers.simulator.gtid_intervals import GtidIntervals
-    from producers.simulator.model import Channel, Group, Instance
+    from producers.simulator.model import Channel, Instance
     from producers.simulator.online_backup.engine_locking import Engine
 
 _RETRY_US = 50_000
@@ -41,7 +42,7 @@ class Image:
         position: Binary log coordinate of the validity point; None without a binary log.
         executed: GTIDs of the groups up to it.
         data: Content of the tables that are backed up.
-        prepared_xa: XA transactions prepared then.
+        transactions: Undo logs, those of prepared XA transactions too.
         channels: Replica positions, as the journal has them.
     """
 
@@ -51,7 +52,7 @@ class Image:
     position: tuple[str, int] | None
     executed: GtidIntervals
     data: TableData
-    prepared_xa: list[Group] = field(default_factory=list)
+    transactions: TrxSys
     channels: list[dict[str, Any]] = field(default_factory=list)
 
     def summary(self) -> dict[str, Any]:
@@ -169,7 +170,7 @@ def take_image(instance: Instance, backup_id: str, *, is_validity_point: bool) -
         position=instance.binlog.position if instance.log_bin else None,
         executed=executed,
         data=instance.tables.copy([table.name for table in BACKED_UP]),
-        prepared_xa=list(instance.prepared_xa),
+        transactions=instance.innodb.transactions.copy(),
         channels=[_replica_positions(c) for c in instance.channels.values() if c.is_configured],
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
 from coordinates.journal import RecordType
 from producers.simulator import administration, binary_log, commit, innodb
+from producers.simulator.clone import gtid_persistence
 from producers.simulator.gtid_intervals import GtidIntervals
 from producers.simulator.topology import InstancePlan, server_uuids
 
@@ -141,11 +142,13 @@ def _come_up(fleet: Fleet, image: Image, server: Instance, when_up: Callable[[],
     server.binlog.files = []
     server.binlog.lineage += 1
     server.rotation_is_due = False
-    for name in ("executed", "purged", "table", "table_only", "logged"):
+    for name in ("executed", "purged", "table", "table_only", "gtids_saved", "logged"):
         setattr(server, name, image.executed.copy())
     server.tables = image.data.copy()
-    server.prepared_xa = list(image.prepared_xa)
     server.innodb = innodb.fresh(fleet.rng)
+    server.innodb.transactions = image.transactions.copy()
+    gtid_persistence.forget_memory(server)
+    server.prepared_xa = server.innodb.transactions.prepared()
     # A replay must not wait for another backup's validity point.
     server.backup_synchronization = server.backup = None
     fleet.hooks.on_restore(fleet, server)
