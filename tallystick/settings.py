@@ -25,6 +25,8 @@ FILE = Path("tallystick.toml")
 PREFIX = "TALLYSTICK_"
 NOT_SETTINGS = frozenset({"TALLYSTICK_HOME"})
 """Variables with our prefix that others read: where fetched jars are kept (``deploy.jars``)."""
+PASSWORD_PREFIX = "TALLYSTICK_MYSQL_PASSWORD"  # noqa: S105  its name, not its value
+"""Passwords of servers, which ``producers.mysql.settings`` reads: secrets are no settings."""
 
 Origin = Literal["flag", "environment", "file", "default"]
 
@@ -148,6 +150,8 @@ def load(flags: Mapping[str, Any] | None = None) -> Loaded:
 def _refuse_unknown_variables() -> None:
     for variable in os.environ:
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
+            continue
+        if variable == PASSWORD_PREFIX or variable.startswith(f"{PASSWORD_PREFIX}_"):
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name not in Settings.model_fields:

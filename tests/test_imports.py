@@ -25,6 +25,7 @@ HOMES = {
     "great_expectations": {"expectations"},
     "confluent_kafka": {"producers"},
     "kafka": {"producers"},
+    "pymysql": {"producers"},
     "typer": {"tallystick"},
     "pydantic_settings": {"tallystick"},
 }

@@ -54,6 +54,20 @@ def test_config_shows_value_and_origin(tallystick, monkeypatch):
     assert any(line.split()[:3] == ["metrics_port", "off", "(default):"] for line in lines)
 
 
+def test_passwords_of_servers_are_no_settings(tallystick, monkeypatch):
+    """They are left to who connects, and are not shown."""
+    monkeypatch.setenv("TALLYSTICK_MYSQL_PASSWORD", "hunter2")
+    monkeypatch.setenv("TALLYSTICK_MYSQL_PASSWORD_SOURCE_A", "hunter3")
+    shown = tallystick("config")
+    assert 0 == shown.code
+    assert "hunter" not in shown.out + shown.err
+    monkeypatch.setenv("TALLYSTICK_MYSQL_PASSWORDS", "hunter4")
+    refused = tallystick("config")
+    assert 2 == refused.code
+    assert "TALLYSTICK_MYSQL_PASSWORDS is no setting" in refused.err
+    assert "hunter" not in refused.err
+
+
 @pytest.mark.parametrize(
     ("toml", "said"),
     [

@@ -1,0 +1,168 @@
+"""A connection to one server: its errors in our words, its limits, and which servers are refused.
+
+PyMySQL is the extra ``mysql``; it is imported when a server is asked and not before.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from producers.mysql.dialect import Dialect
+from producers.mysql.errors import (
+    DriverMissingError,
+    MysqlError,
+    UnsupportedServerError,
+    code_and_message,
+)
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+    from producers.mysql.settings import ServerSettings
+
+CONNECT_TIMEOUT_S = 10.0
+STATEMENT_TIMEOUT_S = 20.0
+"""The longest that a statement may take until its connection is given up."""
+_SELECT_TIMEOUT_MS = 15_000
+_LOCK_WAIT_S = 5
+
+_SESSION = (
+    f"SET SESSION max_execution_time = {_SELECT_TIMEOUT_MS}, lock_wait_timeout = {_LOCK_WAIT_S},"
+    f" innodb_lock_wait_timeout = {_LOCK_WAIT_S}, transaction_read_only = ON,"
+    " time_zone = '+00:00'"
+)
+_TIMED_OUT = frozenset({1205, 3024})
+"""Lock wait, max_execution_time: the server ended the statement."""
+_WITHOUT_DRIVER = "PyMySQL is not installed; expected it with: pip install 'tallystick[mysql]'"
+
+
+def connect(
+    settings: ServerSettings, *, statement_timeout_s: float = STATEMENT_TIMEOUT_S
+) -> Connection[Any]:
+    """Connect to a server that is supported.
+
+    The session can write nothing, and waits for no lock longer than seconds.
+
+    Args:
+        settings: The server.
+        statement_timeout_s: How long the server may be silent before the connection is given up.
+
+    Raises:
+        DriverMissingError: PyMySQL is not installed.
+        UnsupportedServerError: The server is no MySQL, or too old.
+        MysqlError: It cannot be reached, refuses the account or has no TLS that was asked for.
+    """
+    try:
+        import pymysql
+    except ModuleNotFoundError:
+        raise DriverMissingError(_WITHOUT_DRIVER) from None
+    connection = pymysql.connections.Connection(
+        host=settings.host,
+        port=settings.port,
+        unix_socket=None if settings.unix_socket is None else str(settings.unix_socket),
+        user=settings.user,
+        # As bytes: PyMySQL would encode text as Latin-1, and quote it where it cannot.
+        password=_password(settings),
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=statement_timeout_s,
+        write_timeout=CONNECT_TIMEOUT_S,
+        program_name="tallystick",
+        defer_connect=True,
+        **_tls(settings),
+    )
+    try:
+        connection.connect()
+        dialect_of(connection)
+        with connection.cursor() as cursor:
+            cursor.execute(_SESSION)
+    except UnsupportedServerError as error:
+        connection.close()
+        raise UnsupportedServerError(f"{_where(settings)}: {error}") from None
+    except Exception as error:  # noqa: BLE001  what a stranger sends may raise anything
+        _refuse_unsupported(connection, settings)
+        raise mysql_error(error, settings, "cannot connect") from None
+    return connection
+
+
+def dialect_of(connection: Connection[Any]) -> Dialect:
+    """The dialect of a connected server.
+
+    Raises:
+        UnsupportedServerError: The server is no MySQL, or too old.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.version, @@GLOBAL.version_comment")
+        version, comment = cursor.fetchone() or ("", "")
+    return Dialect.of(str(version), str(comment))
+
+
+def mysql_error(error: Exception, settings: ServerSettings, what: str) -> MysqlError:
+    """An error of PyMySQL, or of bytes that are no MySQL, as one of ours: what, where, why.
+
+    Args:
+        error: As it was raised.
+        settings: The server.
+        what: What could not be done: ``cannot connect``.
+    """
+    import pymysql
+
+    code, said = code_and_message(error)
+    cause = getattr(error, "original_exception", None) or error.__context__
+    is_timeout = code in _TIMED_OUT or isinstance(cause, TimeoutError)
+    if isinstance(error, (pymysql.err.Error, OSError)):
+        number = "" if code is None else f"error {code}: "
+        text = f"{_where(settings)}: {what}: {number}{said}"
+    else:
+        text = (
+            f"{_where(settings)}: {what}: expected MySQL's protocol,"
+            f" its answer cannot be read ({type(error).__name__})"
+        )
+    return MysqlError(text, code=code, is_timeout=is_timeout)
+
+
+def _where(settings: ServerSettings) -> str:
+    return f"server {settings.name!r} ({settings.address}, user {settings.user!r})"
+
+
+def _refuse_unsupported(connection: Connection[Any], settings: ServerSettings) -> None:
+    """Say what the server is, if its greeting tells that it would be refused in any case."""
+    greeted = getattr(connection, "server_version", None)
+    if not isinstance(greeted, str):
+        return
+    try:
+        Dialect.of(greeted)
+    except UnsupportedServerError as error:
+        raise UnsupportedServerError(f"{_where(settings)}: {error}") from None
+
+
+def _password(settings: ServerSettings) -> Any:
+    secret = settings.password
+    return b"" if secret is None else secret.get_secret_value().encode()
+
+
+def _tls(settings: ServerSettings) -> dict[str, Any]:
+    """PyMySQL's arguments; with a context it refuses a server that offers no TLS."""
+    if settings.unix_socket is not None or settings.tls == "disabled":
+        return {"ssl_disabled": True}
+    if settings.tls == "preferred":
+        return {}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = settings.tls == "verify_identity"
+    context.verify_mode = ssl.CERT_NONE if settings.tls == "required" else ssl.CERT_REQUIRED
+    if settings.tls == "required":
+        return {"ssl": context}
+    try:
+        if settings.ca is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(str(settings.ca))
+    except (OSError, ssl.SSLError) as error:
+        shown = getattr(error, "strerror", None) or type(error).__name__
+        raise MysqlError(
+            f"{_where(settings)}: ca: expected certificates as PEM in {str(settings.ca)!r}: {shown}"
+        ) from None
+    return {"ssl": context}

@@ -1,0 +1,261 @@
+"""How a server of a version is asked: statements, variables and columns under one vocabulary.
+
+The manual's words changed between 8.0.22 (SHOW REPLICA STATUS), 8.0.26 (variables), 8.2 (SHOW
+BINARY LOG STATUS), 8.3 (tags in GTIDs) and 8.4 (the old words are gone). What is read is told in
+today's words whatever the server says. Nothing here talks to a server.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from producers.mysql.errors import UnsupportedServerError
+
+Version = tuple[int, int, int]
+
+LOG_STATUS_SINCE: Version = (8, 0, 11)
+"""performance_schema.log_status and BACKUP_ADMIN are in every release of 8.0, which began here."""
+
+_OTHERS = {
+    "mariadb": "MariaDB",
+    "tidb": "TiDB",
+    "vitess": "Vitess",
+    "oceanbase": "OceanBase",
+    "proxysql": "ProxySQL",
+}
+_NUMBERS = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,5})(?!\d)").match
+_SHOWN_MAX = 60
+_ASKED_FOR = "expected MySQL or Percona Server 8.0, 8.4 or later"
+
+VARIABLES = (
+    ("gtid_mode", (8, 0, 0)),
+    ("log_bin", (8, 0, 0)),
+    ("binlog_order_commits", (8, 0, 0)),
+    ("max_connections", (8, 0, 0)),
+    ("server_id", (8, 0, 0)),
+    ("log_replica_updates", (8, 0, 26)),
+    ("replica_preserve_commit_order", (8, 0, 26)),
+    ("replica_parallel_workers", (8, 0, 26)),
+    ("sync_source_info", (8, 0, 26)),
+    ("innodb_redo_log_capacity", (8, 0, 30)),
+)
+"""Global variables of the journal's ``start``, each with the version that has this name."""
+
+_OLD_VARIABLES = {
+    "log_replica_updates": "@@GLOBAL.log_slave_updates",
+    "replica_preserve_commit_order": "@@GLOBAL.slave_preserve_commit_order",
+    "replica_parallel_workers": "@@GLOBAL.slave_parallel_workers",
+    "sync_source_info": "@@GLOBAL.sync_master_info",
+    "innodb_redo_log_capacity": (
+        "@@GLOBAL.innodb_log_file_size * @@GLOBAL.innodb_log_files_in_group"
+    ),
+}
+
+_STATUS_COLUMNS = (
+    "Replica_IO_Running",
+    "Replica_SQL_Running",
+    "Source_Log_File",
+    "Read_Source_Log_Pos",
+    "Relay_Log_File",
+    "Relay_Log_Pos",
+    "Relay_Source_Log_File",
+    "Exec_Source_Log_Pos",
+    "Source_Host",
+    "Source_Port",
+    "Source_Server_Id",
+    "Source_UUID",
+    "Last_IO_Errno",
+    "Last_SQL_Errno",
+    "Retrieved_Gtid_Set",
+    "Auto_Position",
+    "Replicate_Ignore_Server_Ids",
+    "Channel_Name",
+)
+_FILTER_COLUMNS = (
+    "Replicate_Do_DB",
+    "Replicate_Ignore_DB",
+    "Replicate_Do_Table",
+    "Replicate_Ignore_Table",
+    "Replicate_Wild_Do_Table",
+    "Replicate_Wild_Ignore_Table",
+    "Replicate_Rewrite_DB",
+)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Statements for one version.
+
+    Attributes:
+        version: Of the server: 8, 0, 31.
+        version_text: ``@@version`` as the server gives it.
+    """
+
+    version: Version
+    version_text: str
+
+    @classmethod
+    def of(cls, version_text: str, version_comment: str = "") -> Dialect:
+        """The dialect of a server.
+
+        Args:
+            version_text: The version in the server's greeting, or ``@@version``.
+            version_comment: ``@@version_comment``, which is known after the login only.
+
+        Raises:
+            UnsupportedServerError: It is another product, or too old.
+        """
+        shown = repr(version_text[:_SHOWN_MAX])
+        said = f"{version_text} {version_comment}".lower()
+        for word, product in _OTHERS.items():
+            if word in said:
+                raise UnsupportedServerError(
+                    f"this server is {product} ({shown}), which has no"
+                    f" performance_schema.log_status; {_ASKED_FOR}"
+                )
+        # MariaDB greets with 5.5.5- in front of its own version, and says its name behind it.
+        numbers = _NUMBERS(version_text)
+        if numbers is None:
+            raise UnsupportedServerError(
+                f"this server's version {shown} cannot be read; {_ASKED_FOR}"
+            )
+        major, minor, patch = map(int, numbers.groups())
+        version = (major, minor, patch)
+        if version < LOG_STATUS_SINCE:
+            raise UnsupportedServerError(
+                f"this server is MySQL {shown}, older than"
+                f" {'.'.join(map(str, LOG_STATUS_SINCE))} and without"
+                f" performance_schema.log_status; {_ASKED_FOR}"
+            )
+        return cls(version, version_text)
+
+    @property
+    def number(self) -> str:
+        """The version alone: 8.0.31."""
+        return ".".join(map(str, self.version))
+
+    @property
+    def has_new_words(self) -> bool:
+        """Whether statements say replica and source (8.0.22)."""
+        return self.version >= (8, 0, 22)
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether GTIDs may carry tags (8.3)."""
+        return self.version >= (8, 3, 0)
+
+    @property
+    def has_file_repositories(self) -> bool:
+        """Whether replication info may lie in files (gone with 8.3)."""
+        return self.version < (8, 3, 0)
+
+    # Replication and binary log
+
+    @property
+    def show_replica_status(self) -> str:
+        """One row per channel."""
+        return "SHOW REPLICA STATUS" if self.has_new_words else "SHOW SLAVE STATUS"
+
+    @property
+    def show_replicas(self) -> str:
+        """Who has registered as a replica: it asks for REPLICATION SLAVE, as the dump does."""
+        return "SHOW REPLICAS" if self.has_new_words else "SHOW SLAVE HOSTS"
+
+    @property
+    def show_binary_log_status(self) -> str:
+        """File, position and set of the binary log; not one instant."""
+        return "SHOW BINARY LOG STATUS" if self.version >= (8, 2, 0) else "SHOW MASTER STATUS"
+
+    def column(self, name: str) -> str:
+        """A column of this server in the words that the journal has for it.
+
+        Source_Log_File for Master_Log_File, Replica_IO_Running for Slave_IO_Running. Columns of
+        tables (Master_log_name) keep their names in every version.
+        """
+        return name.replace("Master", "Source").replace("Slave", "Replica")
+
+    @cached_property
+    def status_columns(self) -> tuple[str, ...]:
+        """Columns of SHOW REPLICA STATUS that go into the journal: no accounts, no error texts."""
+        return _STATUS_COLUMNS
+
+    @cached_property
+    def filter_columns(self) -> tuple[str, ...]:
+        """Columns of SHOW REPLICA STATUS that say that something is filtered."""
+        return _FILTER_COLUMNS
+
+    # Tables
+
+    @cached_property
+    def master_info_columns(self) -> tuple[str, ...]:
+        """Columns of mysql.slave_master_info that are read: neither account nor password."""
+        columns = ["Channel_name", "Master_log_name", "Master_log_pos", "Uuid",
+                   "Enabled_auto_position", "Ignored_server_ids"]  # fmt: skip
+        if self.version >= (8, 0, 27):
+            columns.append("Gtid_only")
+        return tuple(columns)
+
+    @cached_property
+    def relay_log_info_columns(self) -> tuple[str, ...]:
+        """Columns of mysql.slave_relay_log_info that are read."""
+        return ("Channel_name", "Relay_log_name", "Relay_log_pos", "Master_log_name",
+                "Master_log_pos", "Number_of_workers")  # fmt: skip
+
+    @cached_property
+    def worker_info_columns(self) -> tuple[str, ...]:
+        """Columns of mysql.slave_worker_info that are read: coordinates, no group bitmap."""
+        return ("Channel_name", "Id", "Relay_log_name", "Relay_log_pos", "Master_log_name",
+                "Master_log_pos")  # fmt: skip
+
+    @cached_property
+    def gtid_table_columns(self) -> tuple[str, ...]:
+        """Columns of mysql.gtid_executed: tags are a column of their own since 8.3."""
+        tag = ("gtid_tag",) if self.has_tags else ()
+        return ("source_uuid", *tag, "interval_start", "interval_end")
+
+    @cached_property
+    def connection_status_columns(self) -> tuple[str, ...]:
+        """Columns of performance_schema.replication_connection_status that are read."""
+        return ("CHANNEL_NAME", "SOURCE_UUID", "SERVICE_STATE", "RECEIVED_TRANSACTION_SET",
+                "LAST_ERROR_NUMBER", "LAST_QUEUED_TRANSACTION",
+                "QUEUEING_TRANSACTION")  # fmt: skip
+
+    @cached_property
+    def worker_status_columns(self) -> tuple[str, ...]:
+        """Columns of performance_schema.replication_applier_status_by_worker that are read."""
+        return ("CHANNEL_NAME", "WORKER_ID", "SERVICE_STATE", "LAST_ERROR_NUMBER",
+                "LAST_APPLIED_TRANSACTION", "APPLYING_TRANSACTION")  # fmt: skip
+
+    # Variables
+
+    @cached_property
+    def select_variables(self) -> str:
+        """One statement with every variable of the journal's ``start``, under today's name."""
+        terms = []
+        for name, since in VARIABLES:
+            known = f"@@GLOBAL.{name}" if self.version >= since else _OLD_VARIABLES[name]
+            terms.append(f"{known} AS {name}")
+        return "SELECT " + ", ".join(terms)
+
+    # InnoDB
+
+    @property
+    def show_lsns(self) -> str | None:
+        """InnoDB's LSNs by one statement, as rows of name and number (8.0.30).
+
+        Before, only INNODB_METRICS had them: for PROCESS, if the counters are switched on, and
+        with nothing that the row of log_status has not.
+        """
+        if self.version < (8, 0, 30):
+            return None
+        return "SHOW GLOBAL STATUS LIKE 'Innodb\\_redo\\_log\\_%lsn'"
+
+
+LSN_NAMES = {
+    "innodb_redo_log_current_lsn": "current",
+    "innodb_redo_log_flushed_to_disk_lsn": "flushed",
+    "innodb_redo_log_checkpoint_lsn": "checkpoint",
+}
+"""What the status variables are called in the journal, by their names in lower case."""

@@ -1,0 +1,89 @@
+"""Connecting: who is refused by its greeting, and what an error says."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from pydantic import SecretStr
+
+from producers.mysql.connection import connect
+from producers.mysql.errors import MysqlError, UnsupportedServerError, code_and_message
+from producers.mysql.settings import ServerSettings
+from tests.support.mysql_greeting import greeting, greeting_with
+
+pytest.importorskip("pymysql")
+PASSWORD = "hunter2-é-€"
+
+
+def settings(port: int, **more: object) -> ServerSettings:
+    return ServerSettings(name="a", port=port, user="me", password=SecretStr(PASSWORD), **more)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("5.5.5-10.11.6-MariaDB-1:10.11.6+maria~ubu2204-log", "is MariaDB"),
+        ("11.4.2-MariaDB", "is MariaDB"),
+        ("5.7.44-log", "older than 8.0.11"),
+        ("8.0.11-TiDB-v7.5.1", "is TiDB"),
+    ],
+)
+def test_a_server_that_is_not_supported_is_refused_by_its_greeting(version, said):
+    """One sentence with server, product and what was expected, whatever the login would say."""
+    with (
+        greeting_with(greeting(version)) as server,
+        pytest.raises(UnsupportedServerError, match=said) as refused,
+    ):
+        connect(settings(server.port))
+    sentence = str(refused.value)
+    assert f"server 'a' (127.0.0.1:{server.port}, user 'me')" in sentence
+    assert "expected MySQL or Percona Server" in sentence
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("tls", ["required", "verify_ca", "verify_identity"])
+def test_a_server_without_the_tls_that_was_asked_for_hears_nothing(tls):
+    """Neither account nor password leave before TLS."""
+    refused = "SSL is required but the server doesn't support it"
+    with greeting_with(greeting("8.0.31")) as server, pytest.raises(MysqlError, match=refused):
+        connect(settings(server.port, tls=tls))
+    assert [b""] == server.heard
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x01\0\0\0\x0a",
+        b"\x05\0\0\0\x0a8.0\0",
+        b"\x00\0\0\0",
+        greeting("x.y.z"),
+        greeting("8.0.31")[:-30],
+        b"",
+    ],
+)
+def test_what_is_no_mysql_server_is_an_error_of_ours(first):
+    """Whatever it sends, the message names the server."""
+    with greeting_with(first) as server, pytest.raises(MysqlError) as failed:
+        connect(settings(server.port))
+    assert f"server 'a' (127.0.0.1:{server.port}, user 'me')" in str(failed.value)
+    assert PASSWORD not in str(failed.value)
+
+
+def test_a_port_where_nobody_listens_is_named():
+    """Server, address, and the system's own words."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(MysqlError, match=rf"server 'a' \(127.0.0.1:{port}.*refused") as failed:
+        connect(settings(port))
+    assert not failed.value.is_timeout
+
+
+def test_an_error_of_the_server_is_one_bounded_line_with_its_number():
+    """Numbers from 32 768 on, which the client reads as negative, are told as the server's."""
+    assert (53_536, "a b") == code_and_message(Exception(-12_000, "a\n b"))
+    code, message = code_and_message(Exception(1227, "x" * 1000))
+    assert (1227, 301) == (code, len(message))
+    assert (None, "ValueError") == code_and_message(ValueError())
