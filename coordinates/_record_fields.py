@@ -125,6 +125,11 @@ _LOG_STATUS = Shape(
         ),
         "clone_status": table_row,
         "clone_progress": table_rows,
+        "replication_connection_status": table_rows,
+        "replication_applier_status_by_worker": table_rows,
+        "unread": list_of(
+            Shape({"part": name, "code": _COUNT, "message": text}, ("part",)),
+        ),
     },
     ("collection_id",),
 )

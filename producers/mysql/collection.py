@@ -1,0 +1,426 @@
+"""One collection of a real server: its statements in the journal's order (docs/journal.md).
+
+The order errs to the safe side: what only grows is read before what it must lie within. What an
+account may not read, or a server does not have, is left out and told under ``unread``; without the
+row of log_status there is an error instead of everything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, final
+
+from producers.mysql.dialect import LSN_NAMES, Dialect
+from producers.mysql.errors import MysqlError
+from producers.mysql.rights import RightHeld, account_of, has_clone_plugin, probe_rights
+from producers.mysql.statements import Refused, Row, Session
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+    from producers.mysql.settings import ServerSettings
+
+LOG_STATUS = (
+    "SELECT SERVER_UUID, `LOCAL`, `REPLICATION`, STORAGE_ENGINES FROM performance_schema.log_status"
+)
+ER_NO_SUCH_TABLE = 1146
+ER_NO_BINARY_LOGGING = 1381
+ER_UNABLE_TO_COLLECT_LOG_STATUS = 3722
+
+_SWITCHES = (
+    "log_bin",
+    "log_replica_updates",
+    "binlog_order_commits",
+    "replica_preserve_commit_order",
+)
+_JSON_COLUMNS = ("LOCAL", "REPLICATION", "STORAGE_ENGINES")
+_column_in = re.compile(r"column '(\w{1,32})'").search
+_integer = re.compile(r"[0-9]{1,19}").fullmatch
+_GROUP_REPLICATION = ("group_replication_applier", "group_replication_recovery")
+
+
+@final
+class Collector:
+    """Reads one server for the journal: what it is, its channels, its log_status and the rest.
+
+    Not for several threads: a second collection on a server may not begin before the first ended.
+
+    Args:
+        settings: The server.
+        connection: One that is there already; without it one is made when it is needed.
+        dialect: That connection's.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        connection: Connection[Any] | None = None,
+        dialect: Dialect | None = None,
+    ) -> None:
+        self.settings = settings
+        self._session = Session(settings, connection, dialect)
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
+
+    # What the server is
+
+    def start_facts(self) -> dict[str, Any]:
+        """The body of a ``start`` record, without what only a witness of the start can know.
+
+        Raises:
+            MysqlError: The server cannot be asked.
+        """
+        self._session.ensure()
+        dialect = self._session.dialect
+        (row,) = self._rows("SELECT @@GLOBAL.server_uuid AS server_uuid")
+        variables = self.variables()
+        return {
+            "server_uuid": str(row["server_uuid"]),
+            "server_id": variables.pop("server_id"),
+            "version": dialect.number,
+            "variables": variables,
+        }
+
+    def variables(self) -> dict[str, Any]:
+        """The journal's variables, under today's names.
+
+        Raises:
+            MysqlError: The server cannot be asked.
+        """
+        dialect = self._session.dialect
+        (row,) = self._rows(dialect.select_variables)
+        found: dict[str, Any] = {name: _plain(value) for name, value in row.items()}
+        for name in _SWITCHES:
+            found[name] = str(found[name]).upper() in {"1", "ON", "TRUE"}
+        capacity = self._redo_log_capacity()
+        # Made smaller while it runs, or set by the old variables: the server still uses more.
+        found["innodb_redo_log_capacity"] = max(capacity, int(found["innodb_redo_log_capacity"]))
+        group = self._setting("group_replication_group_name")
+        if group:
+            found["group_replication_group_name"] = group
+        repository = self._repository_is_transactional(dialect)
+        if repository is not None:
+            found["relay_log_info_transactional"] = repository
+        return found
+
+    def channels(self) -> list[dict[str, Any]]:
+        """Bodies of ``channel`` records, ``change_source``, as the server describes its channels.
+
+        Raises:
+            MysqlError: The server cannot be asked.
+        """
+        rows = self._session.ask(self._session.dialect.show_replica_status)
+        if isinstance(rows, Refused):
+            return []
+        return [
+            _change_source(row, self._session.dialect)
+            for row in map(self._in_todays_words, rows)
+            if row.get("Channel_Name") not in _GROUP_REPLICATION
+        ]
+
+    def gtid_table(self) -> str | None:
+        """The rows of mysql.gtid_executed as a set text; None: they may not be read.
+
+        Raises:
+            MysqlError: The server cannot be asked.
+        """
+        columns = self._session.dialect.gtid_table_columns
+        rows = self._session.ask(_select(columns, "mysql.gtid_executed"))
+        return None if isinstance(rows, Refused) else _set_text(rows)
+
+    def rights(self) -> list[RightHeld]:
+        """Which of the rights that reading takes this account has, and what each is for.
+
+        Raises:
+            MysqlError: The server cannot be asked.
+        """
+        return probe_rights(self._session)
+
+    def account(self) -> str:
+        """The account that the server took us for, as GRANT writes it.
+
+        Raises:
+            MysqlError: The server cannot be asked.
+        """
+        return account_of(self._session)
+
+    # A collection
+
+    def collect(self, collection_id: str, requested_at: int) -> dict[str, Any]:
+        """Answer a collection; whatever goes wrong is part of the answer.
+
+        Args:
+            collection_id: Of the request.
+            requested_at: Microseconds of the observer's clock.
+
+        Returns:
+            The body of a ``log_status`` record.
+        """
+        answer: dict[str, Any] = {"collection_id": collection_id, "requested_at": requested_at}
+        try:
+            self._session.ensure()
+            body = _Body(self._session)
+            self._read_before_row(body)
+            rows = self._session.ask(LOG_STATUS)
+            if isinstance(rows, Refused):
+                return {**answer, "error": _refusal(rows)}
+            if len(rows) != 1:
+                # No row and no error: the audit has a name for it.
+                return answer
+            body.answer["row"] = _row(rows[0])
+            self._read_behind_row(body)
+        except MysqlError as error:
+            return {**answer, "error": _failure(error)}
+        return {**answer, **body.answer, **body.unread_part()}
+
+    def _read_before_row(self, body: _Body) -> None:
+        dialect = self._session.dialect
+        body.value("gtid_executed_first", "SELECT @@GLOBAL.gtid_executed")
+        rows = body.rows("gtid_executed_table", _select(dialect.gtid_table_columns,
+                                                        "mysql.gtid_executed"))  # fmt: skip
+        if rows is not None:
+            body.answer["gtid_executed_table"] = _set_text(rows)
+        for table, columns in (
+            ("slave_master_info", dialect.master_info_columns),
+            ("slave_relay_log_info", dialect.relay_log_info_columns),
+            ("slave_worker_info", dialect.worker_info_columns),
+        ):
+            body.table(table, _select(columns, f"mysql.{table}"))
+        self._read_purged(body)
+        for table, columns in (
+            ("replication_connection_status", dialect.connection_status_columns),
+            ("replication_applier_status_by_worker", dialect.worker_status_columns),
+        ):
+            body.table(table, _select(columns, f"performance_schema.{table}"))
+        status = body.rows("replica_status", dialect.show_replica_status)
+        if status is not None:
+            body.answer["replica_status"] = [
+                _only(self._in_todays_words(row), dialect.status_columns) for row in status
+            ]
+
+    def _read_purged(self, body: _Body) -> None:
+        logs = body.rows("binary_logs", "SHOW BINARY LOGS")
+        if logs is not None:
+            body.answer["binary_logs"] = _binary_logs(logs)
+        body.value("gtid_purged", "SELECT @@GLOBAL.gtid_purged")
+        if logs is not None:
+            again = body.rows("binary_logs_again", "SHOW BINARY LOGS")
+            if again is not None:
+                body.answer["binary_logs_again"] = _binary_logs(again)
+
+    def _read_behind_row(self, body: _Body) -> None:
+        body.value("gtid_owned", "SELECT @@GLOBAL.gtid_owned")
+        prepared = body.rows("prepared_xa", "XA RECOVER")
+        if prepared is not None and not prepared:
+            # Of those that there are the server tells no GTID.
+            body.answer["prepared_xa"] = ""
+        lsns = self._session.dialect.show_lsns
+        if lsns is not None:
+            body.lsns(lsns)
+        # Without the plugin there is no such table, but who has no right to it hears of the right.
+        clone = body.rows(
+            "clone_status",
+            _select(_CLONE_STATUS, "performance_schema.clone_status"),
+            is_there=lambda: has_clone_plugin(self._session),
+        )
+        if clone:
+            body.answer["clone_status"] = _with_plain_values(clone[0])
+            body.table(
+                "clone_progress", _select(_CLONE_PROGRESS, "performance_schema.clone_progress")
+            )
+
+    # Single things
+
+    def _rows(self, statement: str) -> list[Row]:
+        rows = self._session.ask(statement)
+        if isinstance(rows, Refused) or not rows:
+            said = (
+                "no row" if not isinstance(rows, Refused) else f"error {rows.code}: {rows.message}"
+            )
+            raise MysqlError(f"server {self.settings.name!r}: {statement}: {said}")
+        return rows
+
+    def _setting(self, name: str) -> str:
+        rows = self._session.ask(f"SHOW GLOBAL VARIABLES LIKE '{name}'")
+        return "" if isinstance(rows, Refused) or not rows else str(rows[0].get("Value", ""))
+
+    def _redo_log_capacity(self) -> int:
+        rows = self._session.ask("SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_capacity_resized'")
+        value = "" if isinstance(rows, Refused) or not rows else str(rows[0].get("Value"))
+        return int(value) if _integer(value) else 0
+
+    def _repository_is_transactional(self, dialect: Dialect) -> bool | None:
+        """Whether relay log info lies in an InnoDB table; None: that cannot be seen."""
+        if (
+            dialect.has_file_repositories
+            and self._setting("relay_log_info_repository").upper() == "FILE"
+        ):
+            return False
+        rows = self._session.ask(
+            "SELECT ENGINE AS engine FROM information_schema.TABLES"
+            " WHERE TABLE_SCHEMA = 'mysql' AND TABLE_NAME = 'slave_relay_log_info'"
+        )
+        if isinstance(rows, Refused) or not rows:
+            return None
+        return str(rows[0]["engine"]).upper() == "INNODB"
+
+    def _in_todays_words(self, row: Row) -> Row:
+        return {self._session.dialect.column(name): _plain(value) for name, value in row.items()}
+
+
+_CLONE_STATUS = ("ID", "PID", "STATE", "BEGIN_TIME", "END_TIME", "SOURCE", "DESTINATION",
+                 "ERROR_NO", "ERROR_MESSAGE", "BINLOG_FILE", "BINLOG_POSITION",
+                 "GTID_EXECUTED")  # fmt: skip
+_CLONE_PROGRESS = ("ID", "STAGE", "STATE", "BEGIN_TIME", "END_TIME", "THREADS", "ESTIMATE", "DATA",
+                   "NETWORK", "DATA_SPEED", "NETWORK_SPEED")  # fmt: skip
+
+
+@final
+class _Body:
+    """What is read beside the row, and what could not be read."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.answer: dict[str, Any] = {}
+        self._unread: list[dict[str, Any]] = []
+
+    def rows(
+        self, part: str, statement: str, is_there: Callable[[], bool] = lambda: True
+    ) -> list[Row] | None:
+        """The rows of a statement; None, and told, if the server refuses it."""
+        rows = self._session.ask(statement)
+        if not isinstance(rows, Refused):
+            return rows
+        # No clone plugin, no binary log: then there is nothing to read.
+        if rows.code not in {ER_NO_SUCH_TABLE, ER_NO_BINARY_LOGGING} and is_there():
+            self._unread.append({"part": part, "code": rows.code, "message": rows.message})
+        return None
+
+    def value(self, part: str, statement: str) -> None:
+        """The one value of a statement."""
+        rows = self.rows(part, statement)
+        if rows:
+            self.answer[part] = str(_plain(next(iter(rows[0].values()))))
+
+    def table(self, part: str, statement: str) -> None:
+        """The rows of a table as they are."""
+        rows = self.rows(part, statement)
+        if rows is not None:
+            self.answer[part] = [_with_plain_values(row) for row in rows]
+
+    def lsns(self, statement: str) -> None:
+        """InnoDB's status variables of one statement."""
+        found = {
+            LSN_NAMES[name]: int(value)
+            for name, value in _names_and_values(self.rows("innodb", statement) or ())
+            if name in LSN_NAMES and _integer(value)
+        }
+        if found:
+            self.answer["innodb"] = found
+
+    def unread_part(self) -> dict[str, Any]:
+        """What of the answer is missing, with the server's reason."""
+        return {"unread": self._unread} if self._unread else {}
+
+
+def _select(columns: Sequence[str], table: str) -> str:
+    return f"SELECT {', '.join(f'`{column}`' for column in columns)} FROM {table}"  # noqa: S608
+
+
+def _plain(value: Any) -> Any:
+    """A column's value as JSON has it."""
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value)
+
+
+def _with_plain_values(row: Mapping[str, Any]) -> Row:
+    return {name: _plain(value) for name, value in row.items() if value is not None}
+
+
+def _only(row: Row, columns: Iterable[str]) -> Row:
+    return {name: row[name] for name in columns if row.get(name) is not None}
+
+
+def _row(row: Row) -> Row:
+    """The row of log_status; what is no JSON stays text, for the audit to say so."""
+    read = _with_plain_values(row)
+    for name in _JSON_COLUMNS:
+        if isinstance(read.get(name), str):
+            with suppress(ValueError, RecursionError):
+                read[name] = json.loads(read[name])
+    return read
+
+
+def _binary_logs(rows: Iterable[Row]) -> list[Row]:
+    return [
+        {"name": str(row.get("Log_name")), "size": _plain(row.get("File_size"))} for row in rows
+    ]
+
+
+def _names_and_values(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
+    for row in rows:
+        name, value = (str(_plain(each)) for each in tuple(row.values())[:2])
+        yield name.lower(), value
+
+
+def _set_text(rows: Iterable[Row]) -> str:
+    """Intervals as a set text; neighbours are joined, so that a table of many rows stays short."""
+    joined: list[list[Any]] = []
+    for sid, first, last in sorted(map(_interval, rows)):
+        if joined and joined[-1][0] == sid and joined[-1][2] + 1 >= first:
+            joined[-1][2] = max(joined[-1][2], last)
+        else:
+            joined.append([sid, first, last])
+    return ",".join(f"{sid}:{first}-{last}" for sid, first, last in joined)
+
+
+def _interval(row: Row) -> tuple[str, int, int]:
+    tag = row.get("gtid_tag")
+    sid = str(row["source_uuid"]) + (f":{tag}" if tag else "")
+    return sid, int(row["interval_start"]), int(row["interval_end"])
+
+
+def _change_source(row: Row, dialect: Dialect) -> dict[str, Any]:
+    ignored = [
+        int(word) for word in re.split(r"[,\s]+", str(row.get("Replicate_Ignore_Server_Ids") or ""))
+        if _integer(word)
+    ]  # fmt: skip
+    body: dict[str, Any] = {
+        "channel": str(row.get("Channel_Name") or ""),
+        "action": "change_source",
+        "auto_position": str(row.get("Auto_Position")) == "1",
+    }
+    if row.get("Source_UUID"):
+        body["source_uuid"] = str(row["Source_UUID"])
+    if ignored:
+        body["ignore_server_ids"] = ignored
+    if ignored or any(row.get(name) for name in dialect.filter_columns):
+        body["filtered"] = True
+    return body
+
+
+def _refusal(refused: Refused) -> dict[str, Any]:
+    error: dict[str, Any] = {"code": refused.code, "message": refused.message}
+    if refused.is_timeout:
+        error["timed_out"] = True
+    column = _column_in(refused.message)
+    if refused.code == ER_UNABLE_TO_COLLECT_LOG_STATUS and column is not None:
+        error["column"] = column.group(1)
+    return error
+
+
+def _failure(error: MysqlError) -> dict[str, Any]:
+    """A server that cannot be asked, or did not answer in time."""
+    said: dict[str, Any] = {"message": str(error)}
+    if error.code is not None:
+        said["code"] = error.code
+    said["timed_out" if error.is_timeout else "unreachable"] = True
+    return said
