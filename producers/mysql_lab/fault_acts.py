@@ -1,0 +1,339 @@
+"""What a fault does to the lab's servers: statements, signals and files, nothing else.
+
+Each act returns what it did with the values that the servers had.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from producers.mysql_lab.errors import LabError
+from producers.mysql_lab.layout import (
+    REPLICA_2,
+    SOURCE_B,
+    LabChannel,
+    channels_of,
+    replicas_of,
+)
+from producers.mysql_lab.load import Load, LoadPlan, LoadReport
+from producers.mysql_lab.replication import (
+    channel_statuses,
+    start_channel,
+    stop_channel,
+    wait_until_applied,
+)
+from producers.mysql_lab.sessions import Address, Session, session
+
+# Ahead of the newest number, so that a client who writes meanwhile does not take it first.
+NUMBERS_AHEAD = 100
+ERROR_DEADLINE_S = 15.0
+POLL_S = 0.1
+DOWN_S = 0.5
+LOAD_RATE = 100.0
+LOAD_S = 3.0
+
+Did = list[tuple[str, str]]
+"""What was done: a thing and its true value."""
+
+
+class Fleet(Protocol):
+    """The lab as a fault needs it."""
+
+    @property
+    def machine_addresses(self) -> Mapping[str, Address]:
+        """How the servers are reached, by name."""
+        ...
+
+    def make_load(self, plan: LoadPlan) -> Load:
+        """Describes a load on the lab's servers."""
+        ...
+
+    def kill(self, name: str) -> int:
+        """Ends a server's process as a crash does; returns its process id."""
+        ...
+
+    def stop(self, name: str) -> None:
+        """Shuts a server down."""
+        ...
+
+    def restart(self, name: str) -> None:
+        """Starts a server that is down, and returns when it answers."""
+        ...
+
+    def copy_server_uuid(self, donor: str, name: str) -> str:
+        """Gives a stopped server the server_uuid of another; returns it."""
+        ...
+
+    def take_image(self, name: str) -> None:
+        """Copies a running server's files as they are at one moment."""
+        ...
+
+    def restore_image(self, name: str) -> None:
+        """Gives a stopped server the files of its image."""
+        ...
+
+
+def origin_of(server: str) -> str:
+    """The source whose clients' writes reach a server first: itself, if it is a source."""
+    channels = channels_of(server)
+    return origin_of(channels[0].source) if channels else server
+
+
+def errant_transaction(fleet: Fleet, name: str) -> Did:
+    """A client writes on a replica."""
+    statement = "CREATE DATABASE IF NOT EXISTS lab_errant"
+    with _session(fleet, name) as server:
+        before = _own_gtids(server)
+        server.run(statement)
+        after = _own_gtids(server)
+        new = server.value("SELECT GTID_SUBTRACT(%s, %s)", (after, before))
+    return [("statement", statement), ("GTID", str(new))]
+
+
+def gtid_hole(fleet: Fleet, name: str) -> Did:
+    """A client commits an empty transaction under a number that is not the next one."""
+    with _session(fleet, name) as server:
+        newest = _newest_number(server)
+        gtid = f"{_uuid(server)}:{newest + NUMBERS_AHEAD}"
+        _commit_empty(server, gtid)
+        executed = _own_gtids(server)
+    return [("newest number before", str(newest)), ("GTID_NEXT", gtid), ("own GTIDs", executed)]
+
+
+def empty_transaction(fleet: Fleet, name: str) -> Did:
+    """A replica commits an empty transaction under a GTID that its source gives out later."""
+    origin = origin_of(name)
+    with _session(fleet, name) as server, _session(fleet, origin) as source:
+        number = _newest_number(source) + NUMBERS_AHEAD
+        gtid = f"{_uuid(source)}:{number}"
+        _commit_empty(server, gtid)
+        load = fleet.make_load(LoadPlan((origin,), LOAD_RATE, threads=2, seconds=60.0))
+        load.start()
+        reached = _until(lambda: _newest_number(source) > number, 60.0)
+        load.stop()
+        report = load.finish()
+        if not reached:
+            raise LabError(f"{origin!r} did not come to its number {number}: {_told(report)}")
+    return [("GTID", gtid), (f"load on {origin}", _told(report)), ("also given out by", origin)]
+
+
+def reset_source(fleet: Fleet, name: str) -> Did:
+    """A source forgets its history and gives its numbers out again."""
+    with _session(fleet, name) as server:
+        before = server.gtid_executed()
+        server.run("RESET MASTER")
+        written = _brief_load(fleet, name)
+        after = server.gtid_executed()
+    errors = [
+        (f"receiver of {channel.replica}", _await_error(fleet, channel))
+        for channel in replicas_of(name)
+    ]
+    return [
+        ("statement", "RESET MASTER"),
+        ("gtid_executed before", before),
+        (f"load on {name}", written),
+        ("gtid_executed after", after),
+        *errors,
+    ]
+
+
+def reset_replica(fleet: Fleet, name: str) -> Did:
+    """A replica forgets its relay logs and positions, and asks by GTID."""
+    return _reset(fleet, name, "RESET REPLICA FOR CHANNEL %s")
+
+
+def reset_replica_gtids(fleet: Fleet, name: str) -> Did:
+    """A replica forgets what it has executed, and is sent it again."""
+    return _reset(fleet, name, "RESET MASTER")
+
+
+def _reset(fleet: Fleet, name: str, statement: str) -> Did:
+    channels = channels_of(name)
+    with _session(fleet, name) as server:
+        before = server.gtid_executed()
+        for channel in channels:
+            stop_channel(server, channel.channel_name)
+        if "%s" in statement:
+            for channel in channels:
+                server.run(statement, (channel.channel_name,))
+        else:
+            server.run(statement)
+        after = server.gtid_executed()
+        for channel in channels:
+            start_channel(server, channel.channel_name)
+    shown = statement.removesuffix(" FOR CHANNEL %s")
+    return [
+        ("statement", shown),
+        ("gtid_executed before", before),
+        ("gtid_executed after", after),
+        (f"load on {origin_of(name)}", _brief_load(fleet, origin_of(name))),
+    ]
+
+
+def purge_under_lag(fleet: Fleet, name: str) -> Did:
+    """A source purges what the replica has not received."""
+    channel = channels_of(name)[0]
+    origin = origin_of(name)
+    with _session(fleet, name) as replica, _session(fleet, channel.source) as source:
+        replica.run("STOP REPLICA IO_THREAD FOR CHANNEL %s", (channel.channel_name,))
+        written = _brief_load(fleet, origin)
+        for other in (*channels_of(channel.source), *replicas_of(channel.source)):
+            if other != channel:
+                with _session(fleet, other.source) as above, _session(fleet, other.replica) as one:
+                    wait_until_applied(above, one, other)
+        # A logged FLUSH would be a transaction of the replica's own, where the source is one.
+        source.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
+        newest = str(source.run("SHOW BINARY LOGS")[-1][0])
+        source.run("PURGE BINARY LOGS TO %s", (newest,))
+        purged = str(source.value("SELECT @@GLOBAL.gtid_purged")).replace("\n", "")
+        executed = replica.gtid_executed()
+        replica.run("START REPLICA IO_THREAD FOR CHANNEL %s", (channel.channel_name,))
+    return [
+        (f"load on {origin}", written),
+        (f"{channel.source} purged to", newest),
+        (f"gtid_purged of {channel.source}", purged),
+        (f"gtid_executed of {name}", executed),
+        (f"receiver of {name}", _await_error(fleet, channel)),
+    ]
+
+
+def kill(fleet: Fleet, name: str) -> Did:
+    """A server is killed under load and started again."""
+    return _crash(fleet, name, {})
+
+
+def kill_unsynced(fleet: Fleet, name: str) -> Did:
+    """A server that does not wait for its disk is killed under load and started again."""
+    return _crash(fleet, name, {"sync_binlog": 0, "sync_relay_log": 0})
+
+
+def _crash(fleet: Fleet, name: str, settings: Mapping[str, int]) -> Did:
+    did: Did = []
+    with _session(fleet, name) as server:
+        for variable, value in settings.items():
+            server.run(f"SET GLOBAL {variable} = %s", (value,))
+            did.append((variable, str(value)))
+    origins = dict.fromkeys(origin_of(channel.source) for channel in channels_of(name)) or [name]
+    load = fleet.make_load(LoadPlan(tuple(origins), LOAD_RATE, threads=4, seconds=2 * LOAD_S))
+    load.start()
+    time.sleep(LOAD_S / 2)  # the load is under way: what is killed must be at work
+    did.append(("process killed", str(fleet.kill(name))))
+    time.sleep(DOWN_S)
+    fleet.restart(name)
+    report = load.finish()
+    with _session(fleet, name) as server:
+        did += [
+            (f"load on {', '.join(origins)}", _told(report)),
+            ("gtid_executed after", server.gtid_executed()),
+        ]
+    return did
+
+
+def power_cut(fleet: Fleet, name: str) -> Did:
+    """A source comes back with the files that it had some seconds ago."""
+    with _session(fleet, name) as server:
+        # What the system has not written yet is lost with the power: the image has none of it.
+        server.run("SET GLOBAL sync_binlog = 0")
+        server.run("SET GLOBAL innodb_flush_log_at_trx_commit = 0")
+        fleet.take_image(name)
+        written = _brief_load(fleet, name)
+        before = server.gtid_executed()
+        for channel in replicas_of(name):
+            with _session(fleet, channel.replica) as replica:
+                wait_until_applied(server, replica, channel)
+    process = fleet.kill(name)
+    fleet.restore_image(name)
+    fleet.restart(name)
+    with _session(fleet, name) as server:
+        after = server.gtid_executed()
+    errors = [
+        (f"receiver of {channel.replica}", _await_error(fleet, channel))
+        for channel in replicas_of(name)
+    ]
+    return [
+        (f"load on {name}, then lost", written),
+        ("gtid_executed before", before),
+        ("process killed", str(process)),
+        ("gtid_executed after", after),
+        *errors,
+    ]
+
+
+def copied_server_uuid(fleet: Fleet, name: str) -> Did:
+    """A server is started with the identity of another."""
+    # Not of a neighbour: a receiver refuses a source with its own server_uuid, and is not heard.
+    donor = SOURCE_B if name != SOURCE_B else REPLICA_2
+    fleet.stop(name)
+    copied = fleet.copy_server_uuid(donor, name)
+    fleet.restart(name)
+    with _session(fleet, name) as server:
+        reported = _uuid(server)
+    if reported != copied:
+        raise LabError(f"{name!r} says that its server_uuid is {reported!r}; expected {copied!r}")
+    return [("copied from", donor), ("server_uuid of both", reported)]
+
+
+def _session(fleet: Fleet, name: str) -> AbstractContextManager[Session]:
+    return session(fleet.machine_addresses[name])
+
+
+def _uuid(server: Session) -> str:
+    return str(server.value("SELECT @@GLOBAL.server_uuid"))
+
+
+def _own_gtids(server: Session) -> str:
+    """The part of gtid_executed under the server's own UUID, empty when there is none."""
+    own = _uuid(server)
+    parts = (part.strip() for part in server.gtid_executed().split(","))
+    return next((part for part in parts if part.startswith(f"{own}:")), "")
+
+
+def _newest_number(server: Session) -> int:
+    """The highest number that the server has given out under its own UUID; 0: none."""
+    intervals = _own_gtids(server).split(":")[1:]
+    return int(intervals[-1].rpartition("-")[2]) if intervals else 0
+
+
+def _commit_empty(server: Session, gtid: str) -> None:
+    server.run("SET GTID_NEXT = %s", (gtid,))
+    server.run("BEGIN")
+    server.run("COMMIT")
+    server.run("SET GTID_NEXT = 'AUTOMATIC'")
+
+
+def _brief_load(fleet: Fleet, name: str) -> str:
+    load = fleet.make_load(LoadPlan((name,), LOAD_RATE, threads=2, seconds=LOAD_S))
+    load.start()
+    return _told(load.finish())
+
+
+def _told(report: LoadReport) -> str:
+    errors = "".join(f"; {times} x {error}" for error, times in report.errors.items())
+    return f"{report.total} writes in {report.seconds:.1f} s{errors}"
+
+
+def _await_error(fleet: Fleet, channel: LabChannel) -> str:
+    """What a replica says of a channel: its error, if it tells one in time."""
+    with _session(fleet, channel.replica) as replica:
+
+        def error() -> str:
+            return next(
+                status.error
+                for status in channel_statuses(replica)
+                if status.channel_name == channel.channel_name
+            )
+
+        _until(lambda: bool(error()), ERROR_DEADLINE_S)
+        return error() or "no error"
+
+
+def _until(condition: Callable[[], bool], deadline_s: float) -> bool:
+    end = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(POLL_S)
+    return True
