@@ -8,25 +8,26 @@ import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from producers.mysql.dialect import Dialect
+from producers.mysql.rights import Right, rights_of
 from producers.mysql_lab.errors import LabError
 
+VERSION = "8.0.31"
 ADMIN = "root"
 LOAD = "lab_load"
 REPLICATION = "lab_replication"
 AUDIT = "lab_audit"
-AUDIT_RIGHTS = "REPLICATION SLAVE, REPLICATION CLIENT, BACKUP_ADMIN"
-AUDITED_TABLES = (
-    "slave_master_info",
-    "slave_relay_log_info",
-    "slave_worker_info",
-    "gtid_executed",
-)
 LOAD_DATABASES = "lab\\_%"
 
 
 def _new_password() -> str:
     # SOURCE_PASSWORD takes at most 32 characters.
     return secrets.token_hex(16)
+
+
+def audit_rights() -> tuple[Right, ...]:
+    """What the collector needs on a server of the lab, and no more."""
+    return rights_of(Dialect.of(VERSION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,7 @@ class Accounts:
             # FLUSH BINARY LOGS, and XA RECOVER for what an earlier load has left prepared.
             f"GRANT RELOAD, XA_RECOVER_ADMIN ON *.* TO {LOAD}@localhost",
             f"GRANT REPLICATION SLAVE ON *.* TO {REPLICATION}@localhost",
-            f"GRANT {AUDIT_RIGHTS} ON *.* TO {AUDIT}@localhost",
-            f"GRANT SELECT ON performance_schema.* TO {AUDIT}@localhost",
-            *(f"GRANT SELECT ON mysql.{table} TO {AUDIT}@localhost" for table in AUDITED_TABLES),
+            *(right.grant(f"{AUDIT}@localhost").rstrip(";") for right in audit_rights()),
         ]
         return "".join(f"{line};\n" for line in lines)
 

@@ -20,6 +20,7 @@ from producers.mysql_lab.layout import (
 )
 from producers.mysql_lab.load import Load, LoadPlan, LoadReport
 from producers.mysql_lab.replication import (
+    ChannelStatus,
     channel_statuses,
     start_channel,
     stop_channel,
@@ -33,7 +34,7 @@ ERROR_DEADLINE_S = 15.0
 POLL_S = 0.1
 DOWN_S = 0.5
 LOAD_RATE = 100.0
-LOAD_S = 3.0
+LOAD_S = 2.0
 
 Did = list[tuple[str, str]]
 """What was done: a thing and its true value."""
@@ -122,6 +123,7 @@ def empty_transaction(fleet: Fleet, name: str) -> Did:
 
 def reset_source(fleet: Fleet, name: str) -> Did:
     """A source forgets its history and gives its numbers out again."""
+    _ensure_history(fleet, name)
     with _session(fleet, name) as server:
         before = server.gtid_executed()
         server.run("RESET MASTER")
@@ -152,6 +154,8 @@ def reset_replica_gtids(fleet: Fleet, name: str) -> Did:
 
 def _reset(fleet: Fleet, name: str, statement: str) -> Did:
     channels = channels_of(name)
+    for origin in dict.fromkeys(origin_of(channel.source) for channel in channels):
+        _ensure_history(fleet, origin)
     with _session(fleet, name) as server:
         before = server.gtid_executed()
         for channel in channels:
@@ -234,6 +238,7 @@ def _crash(fleet: Fleet, name: str, settings: Mapping[str, int]) -> Did:
 
 def power_cut(fleet: Fleet, name: str) -> Did:
     """A source comes back with the files that it had some seconds ago."""
+    _ensure_history(fleet, name)
     with _session(fleet, name) as server:
         # What the system has not written yet is lost with the power: the image has none of it.
         server.run("SET GLOBAL sync_binlog = 0")
@@ -259,6 +264,7 @@ def power_cut(fleet: Fleet, name: str) -> Did:
         ("process killed", str(process)),
         ("gtid_executed after", after),
         *errors,
+        (f"load on {name}, under the lost numbers", _brief_load(fleet, name)),
     ]
 
 
@@ -304,6 +310,17 @@ def _commit_empty(server: Session, gtid: str) -> None:
     server.run("SET GTID_NEXT = 'AUTOMATIC'")
 
 
+def _ensure_history(fleet: Fleet, source: str) -> None:
+    """Writes on a source that has executed nothing yet, until its replicas have it too."""
+    with _session(fleet, source) as server:
+        if server.gtid_executed():
+            return
+        _brief_load(fleet, source)
+        for channel in replicas_of(source):
+            with _session(fleet, channel.replica) as replica:
+                wait_until_applied(server, replica, channel)
+
+
 def _brief_load(fleet: Fleet, name: str) -> str:
     load = fleet.make_load(LoadPlan((name,), LOAD_RATE, threads=2, seconds=LOAD_S))
     load.start()
@@ -316,18 +333,17 @@ def _told(report: LoadReport) -> str:
 
 
 def _await_error(fleet: Fleet, channel: LabChannel) -> str:
-    """What a replica says of a channel: its error, if it tells one in time."""
+    """What a replica says of a channel: the error that ends its receiver, if one does in time."""
     with _session(fleet, channel.replica) as replica:
 
-        def error() -> str:
+        def status() -> ChannelStatus:
             return next(
-                status.error
-                for status in channel_statuses(replica)
-                if status.channel_name == channel.channel_name
+                one for one in channel_statuses(replica) if one.channel_name == channel.channel_name
             )
 
-        _until(lambda: bool(error()), ERROR_DEADLINE_S)
-        return error() or "no error"
+        # While it reconnects it says so as an error, too.
+        _until(lambda: status().receiver == "No", ERROR_DEADLINE_S)
+        return status().error or "no error"
 
 
 def _until(condition: Callable[[], bool], deadline_s: float) -> bool:

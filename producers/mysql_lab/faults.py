@@ -142,7 +142,12 @@ FAULTS: Mapping[str, Fault] = {
         Fault(
             "power-cut",
             "a source with sync_binlog = 0 comes back with the files of some seconds ago",
-            ("executed_monotone", "received_within_source_logged", "source_coordinate_valid"),
+            (
+                "executed_monotone",
+                "received_within_source_logged",
+                "source_coordinate_valid",
+                "gtid_origin_agreement",
+            ),
             SOURCES,
             acts.power_cut,
         ),
