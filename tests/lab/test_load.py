@@ -14,6 +14,9 @@ from tallystick.cli import run_command
 from tallystick.errors import ExitCode, MisuseError
 from tallystick.mysql_lab import Lab
 
+# Not `plain`: a crash may part a MyISAM table from the binary log, and other tests crash servers.
+TRANSACTIONAL = ("written", "xa_written")
+
 
 def event_types(lab: Lab, name: str, file: str) -> Counter[str]:
     """How many events of each type a binary log file has; XA's statements by their words."""
@@ -96,15 +99,13 @@ def test_mixed_load_has_every_kind_and_reaches_every_replica(
                 if not replica.run("SHOW DATABASES LIKE %s", (database_of(source),)):
                     continue
                 counted[channel.replica, source] = [
-                    replica.value(rows_of(source, table, "COUNT(*)"))
-                    for table in ("written", "xa_written", "plain")
+                    replica.value(rows_of(source, table, "COUNT(*)")) for table in TRANSACTIONAL
                 ]
                 assert [] == replica.rows("XA RECOVER")
     for (_, source), rows in counted.items():
         with session(mysqld.addresses()[source]) as server:
             assert rows == [
-                server.value(rows_of(source, table, "COUNT(*)"))
-                for table in ("written", "xa_written", "plain")
+                server.value(rows_of(source, table, "COUNT(*)")) for table in TRANSACTIONAL
             ]
 
 
