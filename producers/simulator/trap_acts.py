@@ -304,6 +304,9 @@ def _commit_empty(fleet: Fleet, instance: Instance, uuid: str, gno: int) -> None
 
 
 def _commit_huge(fleet: Fleet, instance: Instance) -> None:
+    if not instance.is_running:
+        fleet.schedule(fleet.now + _SECOND // 10, None, _commit_huge, instance)
+        return
     fleet.write(instance, rows_length=_HUGE_ROWS_LENGTH, rows_count=_HUGE_ROWS_COUNT)
 
 

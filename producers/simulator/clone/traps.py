@@ -154,6 +154,9 @@ def _leave_mode(fleet: Fleet, channel: Channel) -> None:
     if not (donor.is_running and channel.replica.is_running):
         _again(fleet, _leave_mode, channel)
         return
+    if donor.variables["gtid_mode"] != "ON":
+        _clone(fleet)  # the fleet is elsewhere already
+        return
     administration.stop_replication(fleet, channel)
     for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE"):
         commit.finish_all(fleet, donor)
