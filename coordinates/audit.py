@@ -476,7 +476,7 @@ class InstanceAudit(InstanceState):
         if action in ("reconnect", "start_receiver"):
             relay.reconnected()
         if action in ("start_receiver", "stop_receiver", *LINEAGE_ACTIONS):
-            channel.receiver_stopped = action == "stop_receiver"
+            channel.receiver_stopped_at = ts if action == "stop_receiver" else None
         self.clones.channel_administered(name, str(action), ts)
         self.reporter.fact(FactKind.CHANNEL, {**body, "channel_lineage": relay.lineage})
 

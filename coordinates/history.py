@@ -34,7 +34,8 @@ class ChannelHistory:
     auto_position: bool | None = None
     is_filtered: bool = False
     source_instance: str | None = None
-    receiver_stopped: bool = False
+    receiver_stopped_at: int | None = None
+    """Moment of the last STOP; None: the receiver runs, or was not seen to stop."""
     has_reset: bool = False
 
 
@@ -101,7 +102,7 @@ class History:
         self.fallen = {}
         for name, channel in self.channels.items():
             self.begin_channel_lineage(name, channel.lineage)
-            channel.receiver_stopped = False
+            channel.receiver_stopped_at = None
 
     def lose_redo(self) -> None:
         """A crash: redo that was not on disk yet is gone, only what was flushed stays a bound.
@@ -167,7 +168,7 @@ class History:
                     "auto_position": c.auto_position,
                     "is_filtered": c.is_filtered,
                     "source_instance": c.source_instance,
-                    "receiver_stopped": c.receiver_stopped,
+                    "receiver_stopped_at": c.receiver_stopped_at,
                     "has_reset": c.has_reset,
                 }
                 for name, c in self.channels.items()
@@ -214,7 +215,7 @@ class History:
             channel.auto_position = c["auto_position"]
             channel.is_filtered = c["is_filtered"]
             channel.source_instance = c["source_instance"]
-            channel.receiver_stopped = c["receiver_stopped"]
+            channel.receiver_stopped_at = c.get("receiver_stopped_at")
             channel.has_reset = c["has_reset"]
 
 

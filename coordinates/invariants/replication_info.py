@@ -117,7 +117,8 @@ MASTER_INFO_FLUSH_POINTS = register(
         ),
         undecided_when=(
             "the repository was not read, no stop of the receiver was observed since the channel"
-            " began, the read coordinate is not known, or the channel is gtid_only"
+            " began or it came while the answer was read, the read coordinate is not known, or the"
+            " channel is gtid_only"
         ),
         sources=("WL#2775, REQ-3", "MySQL manual: sync_source_info"),
         remedy=(

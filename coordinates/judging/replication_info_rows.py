@@ -228,8 +228,13 @@ def judge_flush_points(channel: ChannelOfRow) -> None:
     if stored is None:
         channel.undecided(rule, NOT_READ)
         return
-    if not channel.history.receiver_stopped or state.receiver_runs is not False or read is None:
+    stopped_at = channel.history.receiver_stopped_at
+    if stopped_at is None or state.receiver_runs is not False or read is None:
         channel.undecided(rule, "the receiver was not stopped since the channel began")
+        return
+    requested_at = channel.row.body.get("requested_at")
+    if isinstance(requested_at, int) and stopped_at >= requested_at:
+        channel.undecided(rule, "the receiver was stopped while the answer was read")
         return
     if stored == read or not same_family(stored, read):
         channel.holds(rule)

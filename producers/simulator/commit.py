@@ -31,11 +31,16 @@ _SEMI_SYNC_US = (1_500, 6_000)
 def assign_gtid(instance: Instance, group: Group) -> None:
     """GTID_NEXT = AUTOMATIC: the smallest free GNO, where the mode asks for a GTID.
 
-    It belongs to the own UUID, or the tag or Group Replication block that the session uses.
+    It belongs to the own UUID, or the tag or Group Replication block that the session uses. What
+    was committed without one is replayed with GTID_NEXT = ANONYMOUS.
     """
-    if group.sid is None and instance.log_bin and instance.gtid_mode in ("ON", "ON_PERMISSIVE"):
+    if group.sid is not None or group.is_anonymous:
+        return
+    if instance.log_bin and instance.gtid_mode in ("ON", "ON_PERMISSIVE"):
         group.sid = instance.automatic_sid
         group.gno = instance.logged.next_free(group.sid, instance.gno_block)
+    else:
+        group.is_anonymous = True
 
 
 def commit(

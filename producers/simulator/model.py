@@ -90,6 +90,7 @@ class Group:
         body: Its events after the GTID event.
         redo_length: Bytes of redo its commit writes; 0 when InnoDB is not touched.
         xa_of: The group that an XA_COMMIT or XA_ROLLBACK ends.
+        is_anonymous: Committed without a GTID: nobody gives it one later.
     """
 
     sid: str | None
@@ -100,6 +101,7 @@ class Group:
     body: tuple[BodyEvent, ...]
     redo_length: int
     xa_of: Group | None = None
+    is_anonymous: bool = False
 
     @property
     def body_length(self) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, Record, audit
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
+from tests.support.rule_cases_of_channels import master_info
 
 Build = Callable[[], Journal]
 
@@ -84,6 +85,21 @@ def unexplained_while_a_relay_log_is_unseen() -> Journal:
     apply(journal, relay, more[0])
     journal.row(replica_status=journal.replica_status())
     journal.records = [r for r in journal.records if r["kind"] != "relay"]
+    return journal
+
+
+def stopped_while_it_was_read() -> Journal:
+    journal, relay, _ = replica()
+    stored = master_info(relay)
+    stored[0]["Master_log_pos"] -= 300
+    asked_at = journal.ts
+    journal.wait(1)
+    journal.record("channel", channel="", action="stop_receiver")
+    journal.row(
+        requested_at=asked_at,
+        replica_status=journal.replica_status(Replica_IO_Running="No"),
+        slave_master_info=stored,
+    )
     return journal
 
 
@@ -183,6 +199,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("master_info_not_ahead_of_relay", gtid_only, "GTID_ONLY", "channel"),
         ("relay_info_coordinates_paired", without_status, "was not read", "channel"),
         ("master_info_flush_points", without_status, "was not read", "channel"),
+        ("master_info_flush_points", stopped_while_it_was_read, "while the answer", "channel"),
     ]
 }
 

@@ -135,6 +135,7 @@ class MasterInfoNotFlushedOnStop(Injector):
     def __init__(self) -> None:
         super().__init__()
         self._channel: Channel | None = None
+        self._stopped_at = 0
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Stop a receiver when the fault is due."""
@@ -149,6 +150,7 @@ class MasterInfoNotFlushedOnStop(Injector):
             is_busy = is_busy and channel.mi.handler.sync_counter + 1 != period
             if is_busy and channel.read[0] == stored[0]:
                 self._channel = channel
+                self._stopped_at = fleet.now
                 self.mark(fleet, channel.replica)
                 receiver.stop(fleet, channel)
                 return
@@ -162,9 +164,10 @@ class MasterInfoNotFlushedOnStop(Injector):
     def on_row(
         self, fleet: Fleet, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Once a row shows it, receive again."""
+        """Once a row that was asked for behind the stop shows it, receive again."""
         channel = self._channel
-        if channel is not None and channel.replica is instance and "row" in body:
+        is_behind = "row" in body and body["requested_at"] > self._stopped_at
+        if channel is not None and channel.replica is instance and is_behind:
             self._channel = None
             fleet.clock.schedule(fleet.now + 1, instance, receiver.start, fleet, channel)
         return body

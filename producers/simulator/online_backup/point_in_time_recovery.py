@@ -203,8 +203,17 @@ def replay(
         **stop.fields(),
     )
     groups = fleet.hooks.on_replay(fleet, server, [group for *_, group in found])
+    _allow_gtid_next(server, groups)
     recovery = Recovery(server, image, source, start, end, len(groups))
     _execute_next(fleet, recovery, groups, 0, when_done)
+
+
+def _allow_gtid_next(server: Instance, groups: list[Group]) -> None:
+    """Each group is replayed as it was logged, so the server's mode has to let both kinds in."""
+    if server.gtid_mode == "ON" and any(group.is_anonymous for group in groups):
+        administration.set_variables(server, gtid_mode="ON_PERMISSIVE")
+    elif server.gtid_mode == "OFF" and any(not group.is_anonymous for group in groups):
+        administration.set_variables(server, gtid_mode="OFF_PERMISSIVE")
 
 
 def _start(image: Image, source: Instance) -> Coordinates:

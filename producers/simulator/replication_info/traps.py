@@ -63,6 +63,8 @@ def _crash_at_some_step(fleet: Fleet) -> None:
         rng = Random(f"crash {fleet.scenario.seed} {channel.replica.instance_id}")
         plan = CrashPlan(rng.choice(acts.STEPS_OF_A_TRANSACTION), passes=rng.randrange(6))
         plan.power_cut = rng.random() < 0.5
+        # What workers have done is looked up in the relay log: it has to be there.
+        channel.replica.variables["sync_relay_log"] = 1
         _at(fleet, 0.4, channel, acts.crash_at, channel.replica, plan)
 
 
