@@ -163,6 +163,13 @@ def stop_replication(fleet: Fleet, channel: Channel) -> None:
     applier.stop(fleet, channel)
 
 
+def restart_appliers(fleet: Fleet, replica: Instance) -> None:
+    """START REPLICA SQL_THREAD where an error has stopped an applier."""
+    for channel in replica.channels.values():
+        if channel.sql_errno:
+            applier.start(fleet, channel)
+
+
 def start_replication(fleet: Fleet, channel: Channel) -> None:
     """START REPLICA; an operator leaves it alone until a clone that is under way has succeeded."""
     if channel.replica.awaits_clone:

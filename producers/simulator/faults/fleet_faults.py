@@ -60,9 +60,12 @@ class PurgedNotAdvanced(Injector):
 
     def on_purge(self, fleet: Fleet, instance: Instance, purged: GtidIntervals) -> bool:
         """Keep what gtid_purged should be."""
-        if instance is not self._instance or self.injected or purged == instance.purged:
+        if instance is not self._instance or purged == instance.purged:
             return True
-        self.mark(fleet, instance)
+        if self.injected and self._owed is None:
+            return True
+        if not self.injected:
+            self.mark(fleet, instance)
         self._owed = purged
         return False
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from coordinates.journal import RecordType
-from producers.simulator import commit, workload
+from producers.simulator import administration, commit, workload
 from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
 from producers.simulator.faults.injector import Injector, is_pure_source
 from producers.simulator.model import GroupKind
@@ -255,6 +255,12 @@ class ApplierPassesZone(_PassesZone):
     def choose(self, instance: Instance) -> bool:
         """A replica that replicates."""
         return any(channel.is_configured for channel in instance.channels.values())
+
+    def at_end(
+        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+    ) -> None:
+        """A metadata change may have stopped the applier meanwhile."""
+        administration.restart_appliers(fleet, instance)
 
     def source(self, instance: Instance) -> Instance:
         """The source of its first channel."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from coordinates.journal import RecordType
-from producers.simulator import administration, applier
+from producers.simulator import administration
 from producers.simulator.model import GroupKind
 from producers.simulator.online_backup import backup_protocol, backup_synchronization
 from producers.simulator.online_backup.engine_locking import ENGINES, Engine
@@ -76,14 +76,9 @@ def crash_in_zone(fleet: Fleet) -> None:
 
 
 def _back_up_replica(fleet: Fleet, replica: Instance) -> None:
-    backup_protocol.begin(fleet, replica, ENGINES, at_end=lambda _: _start_appliers(fleet, replica))
-
-
-def _start_appliers(fleet: Fleet, replica: Instance) -> None:
-    """The backup is over: START REPLICA where a DDL stopped an applier."""
-    for channel in replica.channels.values():
-        if channel.sql_errno:
-            applier.start(fleet, channel)
+    backup_protocol.begin(
+        fleet, replica, ENGINES, at_end=lambda _: administration.restart_appliers(fleet, replica)
+    )
 
 
 def _write_ddl(fleet: Fleet, source: Instance) -> None:
