@@ -275,7 +275,9 @@ def _restart_without_log(fleet: Fleet, replica: Instance) -> None:
 def _restart_with_log(fleet: Fleet, replica: Instance) -> None:
     administration.shut_down(fleet, replica)
     replica.log_bin = replica.variables["log_bin"] = True
-    replica.purged = replica.binlog.files[0].previous_gtids.copy()
+    files = replica.binlog.files
+    # A clone that was made meanwhile has left none.
+    replica.purged = (files[0].previous_gtids if files else replica.executed).copy()
     replica.purged.update(replica.table_only)
 
 

@@ -23,7 +23,10 @@ def demo(
     ] = None,
     scenario: Annotated[
         str | None,
-        typer.Option(help="Show a design, requirement by requirement: log_status."),
+        typer.Option(
+            help="Show a design, requirement by requirement: "
+            "log_status, repositories, pitr, clone or backup."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides everything the fleet does.")] = 1,
     port: Annotated[
