@@ -314,8 +314,10 @@ def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
         copy.boot(fleet, instance)
         return
     innodb.restart(instance.innodb, fleet.rng, crashed=crashed)
+    # None: without a binary log, or with none yet.
+    last = instance.binlog.files[-1] if instance.log_bin and instance.binlog.files else None
     recovered = None
-    if crashed and instance.log_bin:
+    if crashed and last is not None:
         file, position = instance.binlog.position
         recovered = {"file": file, "position": position}
     undo_gtids = gtid_persistence.recover(fleet, instance)
@@ -330,19 +332,18 @@ def start(fleet: Fleet, instance: Instance, crashed: bool) -> None:
     )
     if crashed:
         body["undo_gtids"] = undo_gtids.text()
-    gtid_state.init_gtid_sets(
-        instance,
-        binary_log.gtids_through(instance.binlog.active) if instance.log_bin else GtidIntervals(),
-    )
+    logged = GtidIntervals() if last is None else binary_log.gtids_through(last)
+    gtid_state.init_gtid_sets(instance, logged)
     fleet.hooks.on_recovered(fleet, instance, body)
     instance.is_running = True
     instance.rotation_is_due = False
     instance.journal.fact(RecordType.START, body)
     gtid_persistence.tell_recovery(instance, undo_gtids)
-    if instance.log_bin:
-        last = instance.binlog.active
+    if last is not None:
         last.is_closed = True
-        binary_log.open_file(fleet, instance, last.number + 1, binary_log.gtids_through(last))
+    if instance.log_bin:
+        number = 1 if last is None else last.number + 1
+        binary_log.open_file(fleet, instance, number, logged)
     for channel in instance.channels.values():
         if channel.is_configured and channel.relay_files:
             recovery.recover(fleet, channel)
