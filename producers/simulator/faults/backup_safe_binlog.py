@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from coordinates.binlog import parse_log_file_name
 from producers.simulator import administration, commit
 from producers.simulator.backup_safe_binlog import backup_locks
 from producers.simulator.backup_safe_binlog.backup_utility import (
@@ -17,7 +18,7 @@ from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
 from producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
 from producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, HeaderUpdates
 from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup, declare
-from producers.simulator.faults.injector import Injector, is_pure_source
+from producers.simulator.faults.injector import Injector, groups_between, is_pure_source
 from producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
@@ -218,7 +219,9 @@ class SnapshotFileWithoutLock(_UnsafeBackup):
         instance.galera = None
         copy = backup.binlog_copy
         assert copy is not None
-        if (copy.file.name, copy.position) != backup.coordinates:
+        name, position = backup.coordinates
+        low = parse_log_file_name(name)[1], position
+        if groups_between(instance, low, (copy.file.number, copy.position)):
             self.mark(fleet, instance)
             return
         fleet.clock.schedule(fleet.now + _RETRY_US, instance, self._wait, fleet, instance)

@@ -93,9 +93,14 @@ def _plan(
         if images and source.binlog.lineage == lineage:
             fleet.schedule(fleet.now + _RECOVERY_US, None, recover, images[0], source, place)
 
+    def back_up(_: Fleet) -> None:
+        backed_up.backups_begun += 1
+        backup_id = f"{backed_up.instance_id}-backup-{backed_up.backups_begun}"
+        backup_image.back_up(fleet, backed_up, backup_id, images.append)
+
     load = fleet.load_ends_at - fleet.start_ts
     for share, act in (
-        (_IMAGE_AT, lambda _: backup_image.back_up(fleet, backed_up, "backup-1", images.append)),
+        (_IMAGE_AT, back_up),
         (_CHECKSUMS_AT, lambda _: backup_image.check_sums(fleet, source, recover_later)),
     ):
         fleet.schedule(fleet.start_ts + int(load * share), None, act)
