@@ -117,28 +117,27 @@ def test_a_collection_is_a_record_of_the_journal_that_can_be_read(mysqld, name):
 
 def test_the_statements_run_in_the_order_of_the_journal(mysqld):
     """docs/journal.md: what only grows is read before what it must lie within."""
-    settings = settings_of(mysqld, REPLICA)
-    thread = "SELECT CONNECTION_ID()"
-    with closing(connect(settings)) as connection, session(mysqld.addresses()[REPLICA]) as admin:
-        with connection.cursor() as cursor:
-            cursor.execute(thread)
-            (number,) = cursor.fetchone()
-        collector = Collector(settings, connection, Dialect.of("8.0.31"))
-        collector.collect("c1", 1)
-        rows = admin.run(
-            "SELECT SQL_TEXT FROM performance_schema.events_statements_history"
-            " JOIN performance_schema.threads USING (THREAD_ID)"
-            " WHERE PROCESSLIST_ID = %s ORDER BY EVENT_ID",
-            (number,),
-        )
-    asked = [text for (text,) in rows if text]
-    # The server remembers the last ten statements of a thread.
-    words = ["SHOW BINARY LOGS", "gtid_purged", "SHOW BINARY LOGS", "connection_status",
-             "by_worker", "SHOW REPLICA STATUS", "log_status", "gtid_owned", "XA RECOVER",
-             "Innodb", "clone_status"]  # fmt: skip
-    assert len(asked) >= 9
-    assert [True] * len(asked) == [
-        word in text for word, text in zip(words[-len(asked) :], asked, strict=True)
+    with (
+        account(mysqld, REPLICA, grants()) as settings,
+        session(mysqld.addresses()[REPLICA]) as admin,
+    ):
+        admin.run("SET GLOBAL log_output = 'TABLE', GLOBAL general_log = ON")
+        try:
+            collected(settings)
+            rows = admin.run(
+                "SELECT CONVERT(argument USING utf8mb4) FROM mysql.general_log"
+                " WHERE user_host LIKE 'narrow%' AND command_type = 'Query' ORDER BY event_time"
+            )
+        finally:
+            admin.run("SET GLOBAL general_log = OFF, GLOBAL log_output = 'FILE'")
+    words = ("gtid_executed", "mysql.gtid_executed", "slave_master_info", "slave_relay_log_info",
+             "slave_worker_info", "SHOW BINARY LOGS", "gtid_purged", "SHOW BINARY LOGS",
+             "connection_status", "by_worker", "SHOW REPLICA STATUS", "log_status", "gtid_owned",
+             "XA RECOVER", "Innodb", "clone_status")  # fmt: skip
+    asked = [text for (text,) in rows]
+    first = next(at for at, text in enumerate(asked) if "gtid_executed" in text)
+    assert [True] * len(words) == [
+        word in text for word, text in zip(words, asked[first:], strict=False)
     ]
 
 
