@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from tallystick import __version__, running, terminal
-from tallystick.commands import audit, broker, demo, fleet, journal, lab, offline, reference
+from tallystick.commands import audit, broker, demo, fleet, journal, lab, offline, reference, tail
 from tallystick.errors import ExitCode
 
 # Typer may carry a click of its own: its classes are found through one that it hands out.
@@ -57,6 +57,7 @@ for command in (
     journal.journal,
     fleet.simulate,
     fleet.load,
+    tail.tail,
     offline.replay,
     offline.report,
     offline.campaign,

@@ -55,10 +55,12 @@ def test_the_lock_has_what_the_project_asks_for() -> None:
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     dependencies = project.partition("dependencies = [")[2].partition("\n]")[0]
     group = project.partition("\ndev = [")[2].partition("\n]")[0]
-    asked = set(re.findall(r'^\s*"([a-z0-9-]+)', dependencies + group, re.MULTILINE))
+    extra = project.partition("\nmysql = ")[2].partition("\n")[0]
+    found = re.findall(r'^[\s\[]*"([A-Za-z0-9-]+)', f"{dependencies}{group}\n{extra}", re.MULTILINE)
+    asked = {name.lower() for name in found}
     lock = (ROOT / LOCKS[1]).read_text("utf-8")
     locked = set(re.findall(r"^([a-z0-9._-]+)==", lock, re.MULTILINE))
-    assert {"pyspark", "pytest"} <= asked
+    assert {"pyspark", "pytest", "pymysql"} <= asked
     assert asked <= locked
 
 

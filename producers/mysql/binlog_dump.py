@@ -1,0 +1,252 @@
+"""The binary log of a server as its replicas get it: COM_BINLOG_DUMP, packet by packet.
+
+The session is no registered replica and not semi-synchronous: no commit waits for it. Whole events
+come out in the order of the files, each with its place by counting; what the protocol makes up
+(leading ROTATE, heartbeats, a FORMAT_DESCRIPTION inside a file) does not.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+import uuid
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from coordinates.binlog import CHECKSUM_LENGTH, MAGIC_LENGTH, EventType
+from producers.mysql.binlog_events import (
+    EventError,
+    FormatDescription,
+    LogEvent,
+    is_artificial,
+    read_event,
+    read_format_description,
+    read_header,
+    rotate_target,
+)
+from producers.mysql.errors import MysqlError
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+COM_BINLOG_DUMP = 0x12
+COM_BINLOG_DUMP_GTID = 0x1E
+_POSITION_FIELD_MAX = 2**32
+_THROUGH_GTID = 0x0004
+_PACKET_LENGTH_MAX = 0xFFFFFF
+_PACKET_HEADER = 4
+_RECEIVE_BYTES = 1 << 20
+_READ_BYTES_MAX = 8 << 20
+"""One call of ``read`` gives no more than what came in so many bytes."""
+_OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
+_SQL_STATE_LENGTH = 6
+PURGED_OR_UNKNOWN = 1236
+"""ER_SOURCE_FATAL_ERROR_READING_BINLOG: the place asked for is not there (any more)."""
+
+
+class DumpEndedError(MysqlError):
+    """The stream has ended: the connection broke, or the server said why in its ``code``."""
+
+
+class StreamedEvent(NamedTuple):
+    """An event of the stream, and what its file's FORMAT_DESCRIPTION says if it is that event."""
+
+    event: LogEvent
+    format: FormatDescription | None
+
+
+@final
+class BinlogDump:
+    """One stream of a binary log.
+
+    Args:
+        connection: A connection of its own; it can be used for nothing else any more.
+        server_id: As which replica the stream is asked for.
+        file: The first file, without a directory.
+        position: Where in it, an event's start: 4 is its beginning.
+        heartbeat_s: After so much silence the server sends a heartbeat.
+
+    Attributes:
+        file: The file that the stream is in.
+        position: Where its next event starts.
+        format: What the present file's FORMAT_DESCRIPTION says; inside a file ``created`` is 0.
+        first_format: The same of the first file.
+
+    Raises:
+        DumpEndedError: The connection broke.
+    """
+
+    def __init__(
+        self,
+        connection: Connection[Any],
+        *,
+        server_id: int,
+        file: str,
+        position: int,
+        heartbeat_s: float,
+    ) -> None:
+        self._connection = connection
+        self._socket: socket.socket = connection._sock  # type: ignore[attr-defined]  # noqa: SLF001
+        self._buffer = bytearray()
+        self._parts: list[bytes] = []
+        self._ended: DumpEndedError | None = None
+        self._silence_max_s = 3 * heartbeat_s + 10
+        self._heard_at = time.monotonic()
+        self.file = file
+        self.position = position
+        self.format: FormatDescription | None = None
+        self.first_format: FormatDescription | None = None
+        nanoseconds = int(heartbeat_s * 1_000_000_000)
+        own_uuid = uuid.uuid4()
+        try:
+            with connection.cursor() as cursor:
+                # Old and new names of 8.0.26; of another replica's UUID no session is ended.
+                cursor.execute(
+                    "SET @master_binlog_checksum = @@GLOBAL.binlog_checksum,"
+                    " @source_binlog_checksum = @@GLOBAL.binlog_checksum,"
+                    f" @master_heartbeat_period = {nanoseconds},"
+                    f" @source_heartbeat_period = {nanoseconds},"
+                    f" @slave_uuid = '{own_uuid}', @replica_uuid = '{own_uuid}'"
+                )
+            command, payload = dump_command(server_id, file, position)
+            connection._execute_command(command, payload)  # type: ignore[attr-defined]  # noqa: SLF001
+        except Exception as error:
+            raise DumpEndedError(f"the binary log cannot be asked for: {error}") from error
+
+    def read(self, timeout_s: float) -> list[StreamedEvent]:
+        """Give the events that have come, after at most the time when there are none.
+
+        Raises:
+            DumpEndedError: The stream has ended.
+            EventError: Something in it is no event.
+        """
+        found: list[StreamedEvent] = []
+        if self._ended is not None:
+            raise self._ended
+        try:
+            if not self._receive(timeout_s):
+                return found
+            while len(self._buffer) < _READ_BYTES_MAX and self._receive(0.0):
+                pass
+        except DumpEndedError as error:
+            # What came before the end is whole, and may tell why.
+            self._ended = error
+        for packet in self._packets():
+            try:
+                streamed = self._take(packet)
+            except DumpEndedError as error:
+                self._ended = error
+                break
+            if streamed is not None:
+                found.append(streamed)
+        if not found and self._ended is not None:
+            raise self._ended
+        return found
+
+    def _receive(self, timeout_s: float) -> bool:
+        try:
+            # A time-out of 0 would make a TLS socket non-blocking.
+            self._socket.settimeout(max(timeout_s, 0.0005))
+            received = self._socket.recv(_RECEIVE_BYTES)
+        except TimeoutError:
+            if time.monotonic() - self._heard_at > self._silence_max_s:
+                raise DumpEndedError(
+                    f"no heartbeat for {self._silence_max_s:.0f} s: the connection is given up"
+                ) from None
+            return False
+        except OSError as error:
+            raise DumpEndedError(f"the connection broke: {error}") from error
+        if not received:
+            raise DumpEndedError("the server closed the connection")
+        self._heard_at = time.monotonic()
+        self._buffer += received
+        return True
+
+    def _packets(self) -> Iterator[bytes]:
+        """Whole payloads; 16 MiB and more come in several packets."""
+        buffer, at = bytes(self._buffer), 0
+        end = len(buffer)
+        while end - at >= _PACKET_HEADER:
+            length = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
+            if end - at - _PACKET_HEADER < length:
+                break
+            begin = at + _PACKET_HEADER
+            at = begin + length
+            if length == _PACKET_LENGTH_MAX:
+                self._parts.append(buffer[begin:at])
+            elif self._parts:
+                self._parts.append(buffer[begin:at])
+                payload = b"".join(self._parts)
+                self._parts.clear()
+                yield payload
+            else:
+                yield buffer[begin:at]
+        del self._buffer[:at]
+
+    def _take(self, packet: bytes) -> StreamedEvent | None:
+        if not packet or packet[0] != _OK:
+            raise _ended(packet)
+        event = packet[1:]
+        header = read_header(event)
+        if header.length != len(event):
+            raise EventError(
+                f"{self.file}:{self.position}: expected an event of {header.length} bytes,"
+                f" found {len(event)}"
+            )
+        told = None
+        if header.type == EventType.FORMAT_DESCRIPTION:
+            told = self.format = read_format_description(event)
+            self.first_format = self.first_format or told
+        if is_artificial(header):
+            if header.type == EventType.ROTATE:
+                checksum_length = CHECKSUM_LENGTH if _has_checksum(event) else 0
+                self.file, self.position = rotate_target(event, checksum_length)
+            return None
+        if self.position < MAGIC_LENGTH:
+            raise EventError(f"expected a position of at least 4, found {self.position}")
+        checksum_length = CHECKSUM_LENGTH if self.format is None else self.format.checksum_length
+        read = read_event(event, self.position, self.file, checksum_length)
+        self.position = read.end
+        return StreamedEvent(read, told)
+
+    def close(self) -> None:
+        """End the stream: the server notices when it writes next."""
+        self._connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def dump_command(server_id: int, file: str, position: int) -> tuple[int, bytes]:
+    """The command that asks for a binary log from a place on, and its argument.
+
+    COM_BINLOG_DUMP has 32 bits for the position. Beyond 4 GiB the command for GTID sets is taken,
+    with the empty set and a file name, which goes before a search by set.
+    """
+    name = file.encode()
+    if position < _POSITION_FIELD_MAX:
+        return COM_BINLOG_DUMP, struct.pack("<IHI", position, 0, server_id) + name
+    empty_set = struct.pack("<Q", 0)
+    return COM_BINLOG_DUMP_GTID, (
+        struct.pack("<HII", _THROUGH_GTID, server_id, len(name))
+        + name
+        + struct.pack("<QI", position, len(empty_set))
+        + empty_set
+    )
+
+
+def _has_checksum(event: bytes) -> bool:
+    checksum = int.from_bytes(event[-CHECKSUM_LENGTH:], "little")
+    return zlib.crc32(event[:-CHECKSUM_LENGTH]) == checksum
+
+
+def _ended(packet: bytes) -> Exception:
+    if packet and packet[0] == _ERROR and len(packet) >= 3:
+        code = int.from_bytes(packet[1:3], "little")
+        text = packet[3:]
+        if text[:1] == b"#":
+            text = text[_SQL_STATE_LENGTH:]
+        said = " ".join(text.decode("utf-8", "replace").split())[:300]
+        return DumpEndedError(f"the server ended the stream: error {code}: {said}", code=code)
+    if packet and packet[0] == _EOF:
+        return DumpEndedError("the server ended the stream")
+    return EventError("expected a packet with an event, found none")

@@ -1,0 +1,132 @@
+"""What was done to a replica's channels, as two answers to collections show it.
+
+A collector does not see CHANGE REPLICATION SOURCE and RESET REPLICA; it sees that a channel has
+another source, or that its relay log began anew. The records that the journal wants for it stand
+in front of the row that showed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, final
+
+from coordinates.binlog import parse_log_file_name
+from coordinates.errors import CoordinateError, GtidSetParseError
+from coordinates.gtid import GtidSet
+
+_OF_SOURCE = ("Source_UUID", "Source_Host", "Source_Port", "Auto_Position")
+
+_UNKNOWN: dict[str, Any] = dict.fromkeys((*_OF_SOURCE, "Retrieved_Gtid_Set", "read", "relay"))
+
+
+@final
+class ChannelWatch:
+    """The channels of one replica.
+
+    Attributes:
+        known: What the last answer said of each channel.
+    """
+
+    def __init__(self, known: Mapping[str, dict[str, Any]] | None = None) -> None:
+        self.known: dict[str, dict[str, Any]] = dict(known or {})
+
+    def note(
+        self, body: Mapping[str, Any], sources: Iterable[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Take an answer; give the ``channel`` records that belong in front of it.
+
+        Args:
+            body: Of a ``log_status`` record.
+            sources: Bodies of ``change_source`` records, as the server describes its channels.
+        """
+        status = body.get("replica_status")
+        if not isinstance(status, list) or "row" not in body:
+            return []
+        described = {str(said["channel"]).lower(): dict(said) for said in sources}
+        relays = _relay_coordinates(body)
+        records: list[dict[str, Any]] = []
+        now: dict[str, dict[str, Any]] = {}
+        for said in status:
+            name = str(said.get("Channel_Name") or "").lower()
+            channel = {key: said.get(key) for key in _OF_SOURCE}
+            channel["Retrieved_Gtid_Set"] = said.get("Retrieved_Gtid_Set")
+            channel["read"] = _place(said.get("Source_Log_File"), said.get("Read_Source_Log_Pos"))
+            channel["relay"] = _place(*relays.get(name, (None, None)))
+            channel["is_empty"] = relays.get(name) == ("", 0)
+            before = self.known.get(name)
+            if not channel["Source_UUID"] and before is not None:
+                # Not connected since a start of the server.
+                channel["Source_UUID"] = before["Source_UUID"]
+            is_told = before is not None and before.get("is_renewed")
+            action = None if before is None or is_told else _action(before, channel)
+            if before is None or action == "change_source":
+                told = {"channel": name, "auto_position": channel["Auto_Position"] in (1, "1")}
+                records.append({**told, **described.get(name, {}), "action": "change_source"})
+            elif action is not None:
+                records.append({"channel": name, "action": action})
+            now[name] = channel
+        gone = sorted(self.known.keys() - now.keys())
+        records += [{"channel": name, "action": "reset_all"} for name in gone]
+        self.known = now
+        return records
+
+    def renewed(self, name: str) -> None:
+        """What was done to the channel has been told: the next answer is no news of it."""
+        self.known[name] = {**self.known.get(name, _UNKNOWN), "is_renewed": True}
+
+    def removed(self, name: str) -> None:
+        """The channel is gone, and that has been told."""
+        self.known.pop(name, None)
+
+    def forget_received(self, name: str) -> None:
+        """The channel's relay log begins anew, and that has been told."""
+        channel = self.known.get(name)
+        if channel is not None:
+            self.known[name] = {**channel, "Retrieved_Gtid_Set": "", "relay": None, "read": None}
+
+
+def _relay_coordinates(body: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    replication = body["row"].get("REPLICATION") or {}
+    channels = replication.get("channels") if isinstance(replication, dict) else None
+    return {
+        str(channel.get("channel_name", "")).lower(): (
+            channel.get("relay_log_file"),
+            channel.get("relay_log_position"),
+        )
+        for channel in channels or ()
+        if isinstance(channel, dict)
+    }
+
+
+def _place(file: Any, position: Any) -> list[Any] | None:
+    try:
+        base_name, number = parse_log_file_name(str(file))
+        return [base_name, number, int(position)]
+    except (CoordinateError, TypeError, ValueError):
+        return None
+
+
+def _action(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    if any(before[key] != now[key] for key in _OF_SOURCE if before[key] or key != "Source_UUID"):
+        return "change_source"
+    if now["is_empty"]:
+        return None if before["is_empty"] else "reset"
+    if _has_fallen(before["relay"], now["relay"]) or _has_shrunk(before, now):
+        return "reset"
+    if now["Auto_Position"] not in (1, "1") and _has_fallen(before["read"], now["read"]):
+        return "reconnect"
+    return None
+
+
+def _has_fallen(before: list[Any] | None, now: list[Any] | None) -> bool:
+    return bool(before and now and before[0] == now[0] and now[1:] < before[1:])
+
+
+def _has_shrunk(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """A receiver only adds to what it has retrieved, until it begins anew."""
+    try:
+        old = GtidSet.parse(before["Retrieved_Gtid_Set"] or "")
+        new = GtidSet.parse(now["Retrieved_Gtid_Set"] or "")
+    except (GtidSetParseError, TypeError):
+        return False
+    return not old <= new

@@ -1,0 +1,215 @@
+"""A channel's relay log, read from its files where the collector runs beside the server.
+
+Files are read to their end, then the next number. The file that is being read stays open: the
+server unlinks files that are not read to their end yet. Nothing is locked and nothing written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple, final
+
+from coordinates.binlog import (
+    EVENT_HEADER_LENGTH,
+    MAGIC,
+    MAGIC_LENGTH,
+    EventType,
+    format_log_file_name,
+)
+from producers.mysql.binlog_events import (
+    EventError,
+    FormatDescription,
+    LogEvent,
+    read_event,
+    read_format_description,
+    read_header,
+)
+
+_READ_BYTES = 4 << 20
+_HEAD_BYTES = 512
+
+
+class RelayPlace(NamedTuple):
+    """Where reading goes on.
+
+    Attributes:
+        number: Of the file.
+        position: Start of the next event.
+        goes_on: Whether the event before it is a ROTATE to the next file.
+    """
+
+    number: int
+    position: int
+    goes_on: bool = False
+
+
+_BEGINNING = RelayPlace(1, MAGIC_LENGTH)
+
+
+@final
+class RelayFiles:
+    """The relay log of one channel.
+
+    Args:
+        directory: Where the files are.
+        base_name: What they are called without the number.
+        place: Where to begin.
+
+    Attributes:
+        place: Where reading goes on.
+        lost: Whether a file, or part of one, has gone unread since this was last set to False.
+        starts: How many starts of the server have been told and have not shown here yet. A start
+            opens a file that no ROTATE leads to; it is read behind that start.
+        is_anew: Whether the numbers began again at 1: RESET REPLICA, CHANGE REPLICATION SOURCE.
+            What was left of the old files has been read, nothing of the new ones ever is.
+    """
+
+    def __init__(self, directory: Path, base_name: str, place: RelayPlace) -> None:
+        self._directory = directory
+        self._match = re.compile(re.escape(base_name) + r"\.([0-9]{6,18})").fullmatch
+        self.base_name = base_name
+        self.place = place
+        self.lost = False
+        self.is_anew = False
+        self.starts = 0
+        self._file: int | None = None
+        self._checksum_length: int | None = None
+
+    def numbers(self) -> list[int]:
+        """The numbers of all files that are there, ascending."""
+        found = (self._match(path.name) for path in self._directory.iterdir())
+        return sorted(int(match[1]) for match in found if match is not None)
+
+    def read(self, upto: tuple[int, int] | None = None) -> list[LogEvent]:
+        """The events that have been written since the last call.
+
+        Args:
+            upto: With it, no event that ends beyond this file number and position.
+
+        Raises:
+            EventError: Something in a file is no event.
+            OSError: A file or the directory cannot be read.
+        """
+        found: list[LogEvent] = []
+        while not self.is_anew:
+            if upto is not None and self.place.number > upto[0]:
+                break
+            # A file that has a successor is complete: look for that one before the last read.
+            numbers = self.numbers()
+            if self._has_begun_anew(numbers):
+                if self._file is not None:
+                    self._read_file(found, None)
+                self.lost = self.lost or self._file is None or self.place.goes_on
+                self.is_anew = True
+                self.close()
+                break
+            if self._file is None and not self._open():
+                break
+            later = [number for number in numbers if number > self.place.number]
+            limit = upto[1] if upto and upto[0] == self.place.number else None
+            self._read_file(found, limit)
+            if limit is not None or not later:
+                break
+            if later[0] != self.place.number + 1:
+                self.lost = True
+            elif not self.place.goes_on:
+                if not self.starts:
+                    break
+                self.starts -= 1
+            self.close()
+            self.place = RelayPlace(later[0], MAGIC_LENGTH)
+        return found
+
+    def _has_begun_anew(self, numbers: list[int]) -> bool:
+        """Whether the file at hand is of files that are gone, and others have their names."""
+        if not numbers or numbers[0] > self.place.number:
+            return False
+        if self._file is None:
+            return self.place != _BEGINNING and self.place.number not in numbers
+        return os.fstat(self._file).st_nlink == 0
+
+    def _open(self) -> bool:
+        path = self._directory / format_log_file_name(self.base_name, self.place.number)
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            later = [number for number in self.numbers() if number > self.place.number]
+            if not later:
+                return False
+            self.lost = True
+            self.place = RelayPlace(later[0], MAGIC_LENGTH)
+            return self._open()
+        try:
+            told = _read_head(file, path.name)
+        except EventError:
+            os.close(file)
+            raise
+        if told is None:
+            os.close(file)
+            return False
+        self._file = file
+        self._checksum_length = told.checksum_length
+        return True
+
+    def _read_file(self, found: list[LogEvent], limit: int | None) -> None:
+        assert self._file is not None
+        assert self._checksum_length is not None
+        name = format_log_file_name(self.base_name, self.place.number)
+        position, goes_on = self.place.position, self.place.goes_on
+        wanted = _READ_BYTES
+        while True:
+            chunk = os.pread(self._file, wanted, position)
+            at = 0
+            length = 0
+            while len(chunk) - at >= EVENT_HEADER_LENGTH:
+                length = int.from_bytes(chunk[at + 9 : at + 13], "little")
+                if length < EVENT_HEADER_LENGTH:
+                    raise EventError(f"{name}:{position + at}: expected an event")
+                if len(chunk) - at < length:
+                    break
+                if limit is not None and position + at + length > limit:
+                    break
+                event = chunk[at : at + length]
+                checksum_length = self._checksum_length
+                if event[4] == EventType.FORMAT_DESCRIPTION:
+                    # The source's stands in the relay log, too, and its events follow it.
+                    checksum_length = read_format_description(event).checksum_length
+                    self._checksum_length = checksum_length
+                read = read_event(event, position + at, name, checksum_length)
+                goes_on = leads_on(self.base_name, read.type, read.fields.get("text"))
+                found.append(read)
+                at += length
+            position += at
+            self.place = RelayPlace(self.place.number, position, goes_on)
+            if at == 0 and len(chunk) == wanted and length > wanted:
+                wanted = length
+                continue
+            if at == 0 or len(chunk) < wanted:
+                return
+            wanted = _READ_BYTES
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def leads_on(base_name: str, event_type: int, text: str | None) -> bool:
+    """Whether an event closes a relay log file and names the next one."""
+    return event_type == EventType.ROTATE and str(text).startswith(f"{base_name}.")
+
+
+def _read_head(file: int, name: str) -> FormatDescription | None:
+    """What the FORMAT_DESCRIPTION of a file says, None before it has been written."""
+    head = os.pread(file, MAGIC_LENGTH + _HEAD_BYTES, 0)
+    if len(head) < MAGIC_LENGTH + EVENT_HEADER_LENGTH:
+        return None
+    if head[:MAGIC_LENGTH] != MAGIC:
+        raise EventError(f"{name}: expected a log file, found {head[:4]!r}")
+    event = head[MAGIC_LENGTH : MAGIC_LENGTH + read_header(head[MAGIC_LENGTH:]).length]
+    if len(event) < read_header(event).length:
+        return None
+    return read_format_description(event)

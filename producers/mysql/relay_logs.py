@@ -1,0 +1,182 @@
+"""The relay logs of all channels of a replica, in step with what its rows say."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, final
+
+from coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
+from coordinates.errors import CoordinateError
+from coordinates.journal import RecordType
+from producers.mysql.binlog_events import EventError, LogEvent
+from producers.mysql.relay_files import RelayFiles, RelayPlace
+from producers.mysql.tail_journal import TailJournal
+
+Place = tuple[int, int]
+"""File number and position."""
+
+_BEGINS_ANEW = frozenset({"change_source", "reset", "reset_all"})
+
+
+@final
+class RelayLogs:
+    """Reads the relay logs beside the server; without a directory it does nothing.
+
+    Args:
+        directory: Where the files are, None where they cannot be read.
+        journal: Takes the events.
+        notice: Takes one line about what cannot be read.
+        clock_us: Microseconds since 1970.
+
+    Attributes:
+        anew: Channels whose files began again at 1; they are read when it is told why.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None,
+        journal: TailJournal,
+        notice: Callable[[str], None],
+        clock_us: Callable[[], int],
+    ) -> None:
+        self._directory = directory
+        self._journal = journal
+        self._notice = notice
+        self._clock_us = clock_us
+        self._files: dict[str, RelayFiles] = {}
+        self._waiting: dict[str, deque[tuple[int, Place, LogEvent | None]]] = {}
+        """What has been read and not told: when, where it ends, and None for what was lost."""
+        self._problem = ""
+        self.anew: set[str] = set()
+        if directory is not None:
+            for channel, (base_name, number, position, goes_on) in journal.place.relays.items():
+                place = RelayPlace(number, position, goes_on)
+                self._files[channel] = RelayFiles(directory, base_name, place)
+
+    def started(self) -> None:
+        """A start of the server has been told."""
+        for files in self._files.values():
+            files.starts += 1
+
+    def forget(self) -> None:
+        """Another server: its channels are others."""
+        for channel in list(self._files):
+            self._close(channel)
+
+    def _close(self, channel: str) -> None:
+        files = self._files.pop(channel, None)
+        if files is not None:
+            files.close()
+        self._waiting.pop(channel, None)
+        self._journal.place.relays.pop(channel, None)
+        self.anew.discard(channel)
+
+    def renew(self, channel: str, record: Mapping[str, Any]) -> None:
+        """Read a channel whose files began anew; the record says what was done to it."""
+        files = self._files.get(channel)
+        if files is None or self._directory is None:
+            return
+        if files.lost:
+            self._journal.fact(RecordType.GAP, {})
+        base_name = files.base_name
+        self.administer([record])
+        if record["action"] != "reset_all":
+            self._files[channel] = RelayFiles(
+                self._directory, base_name, RelayPlace(1, MAGIC_LENGTH)
+            )
+
+    def tell(self, until_us: int, channel: str | None = None, upto: Place | None = None) -> None:
+        """Tell events that were read no later than a time, or lie before a place of a channel.
+
+        A source's log is known up to times before which its events were written. What its replicas
+        have of it must bear no earlier time than when they had it.
+        """
+        for name, waiting in self._waiting.items():
+            while waiting:
+                read_us, place, event = waiting[0]
+                is_before = name == channel and upto is not None and place <= upto
+                if read_us > until_us and not is_before:
+                    break
+                waiting.popleft()
+                if event is None:
+                    self._journal.fact(RecordType.GAP, {})
+                else:
+                    self._journal.relay_event(name, event)
+
+    def administer(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Tell what was done to channels; what was in their files before is told first."""
+        for record in records:
+            if record["action"] in _BEGINS_ANEW:
+                self.tell(self._clock_us())
+                self._close(record["channel"])
+            self._journal.fact(RecordType.CHANNEL, record)
+
+    def read(self) -> None:
+        """Read what has been written; it is told later."""
+        for channel, files in list(self._files.items()):
+            self._read(channel, files, None)
+
+    def read_row(self, body: Mapping[str, Any]) -> bool:
+        """Tell each relay log up to its coordinates in a row that belongs here.
+
+        Returns:
+            Whether all have been told that far.
+        """
+        if self._directory is None:
+            return True
+        is_reached = True
+        applied = _applied_files(body)
+        replication = body["row"].get("REPLICATION")
+        channels = replication.get("channels", ()) if isinstance(replication, dict) else ()
+        for said in channels:
+            name = str(said.get("channel_name", "")).lower()
+            with suppress(CoordinateError, TypeError, ValueError):
+                base_name, number = parse_log_file_name(str(said.get("relay_log_file")))
+                position = int(said.get("relay_log_position"))
+                files = self._files.get(name)
+                if files is None or files.base_name != base_name:
+                    self._close(name)
+                    first = min(number, applied.get(name, number))
+                    files = RelayFiles(self._directory, base_name, RelayPlace(first, MAGIC_LENGTH))
+                    self._files[name] = files
+                # Every start up to the row has been told, whether it showed here or not.
+                files.starts = max(files.starts, number - files.place.number)
+                self._read(name, files, (number, position))
+                files.starts = 0
+                self.tell(self._journal.place.ts, name, (number, position))
+                is_reached = is_reached and files.place[:2] >= (number, position)
+        return is_reached
+
+    def _read(self, channel: str, files: RelayFiles, upto: tuple[int, int] | None) -> None:
+        try:
+            events = files.read(upto)
+        except (EventError, OSError) as error:
+            said = f"relay log of channel {channel!r} cannot be read: {error}"
+            if said != self._problem:
+                self._problem = said
+                self._notice(said)
+            return
+        waiting = self._waiting.setdefault(channel, deque())
+        now = self._clock_us()
+        if files.lost and not files.is_anew:
+            files.lost = False
+            self._notice(f"a relay log file of channel {channel!r} was gone before it was read")
+            waiting.append((now, (0, 0), None))
+        for event in events:
+            place = parse_log_file_name(event.fields["file"])[1], event.end
+            waiting.append((now, place, event))
+        if files.is_anew:
+            self.anew.add(channel)
+
+
+def _applied_files(body: Mapping[str, Any]) -> dict[str, int]:
+    """The number of the relay log file that each applier is in."""
+    found = {}
+    for said in body.get("replica_status") or ():
+        with suppress(CoordinateError, TypeError):
+            name = str(said.get("Channel_Name") or "").lower()
+            found[name] = parse_log_file_name(str(said.get("Relay_Log_File")))[1]
+    return found

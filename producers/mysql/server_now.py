@@ -1,0 +1,68 @@
+"""What a tail must know of a server before it follows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from producers.mysql.connection import connect, mysql_error
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+    from producers.mysql.server_watch import Collects
+    from producers.mysql.settings import ServerSettings
+
+
+@dataclass(slots=True)
+class ServerNow:
+    """A server as it is when its stream is opened.
+
+    Attributes:
+        facts: Body of a ``start`` record.
+        gtid_table: ``mysql.gtid_executed`` as a set text, None if it may not be read.
+        boot_s: When its present boot began, seconds of its clock, some two seconds sure.
+        recovers_relay_log: ``relay_log_recovery``.
+        logs: The binary log files, oldest first, with their sizes.
+        is_boot_untold: Whether the journal does not tell of its present boot yet.
+    """
+
+    facts: dict[str, Any]
+    gtid_table: str | None
+    boot_s: float
+    recovers_relay_log: bool
+    logs: dict[str, int] = field(default_factory=dict)
+    is_boot_untold: bool = False
+
+    @property
+    def has_binlog(self) -> bool:
+        """Whether it writes a binary log."""
+        return bool(self.logs)
+
+
+def learn_server(
+    settings: ServerSettings, collector: Collects
+) -> tuple[ServerNow, Connection[Any]]:
+    """Ask a server what it is; the connection is left for its stream.
+
+    Raises:
+        MysqlError: It cannot be asked.
+    """
+    facts = collector.start_facts()
+    table = collector.gtid_table()
+    connection = connect(settings)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT UNIX_TIMESTAMP(NOW(6)), @@GLOBAL.relay_log_recovery")
+            now_s, recovers = cursor.fetchone() or (0, 0)
+            cursor.execute("SHOW GLOBAL STATUS LIKE 'Uptime'")
+            uptime_s = int((cursor.fetchone() or ("", 0))[1])
+            logs: dict[str, int] = {}
+            if facts.get("variables", {}).get("log_bin"):
+                cursor.execute("SHOW BINARY LOGS")
+                logs = {str(row[0]): int(row[1]) for row in cursor.fetchall()}
+    except Exception as error:  # noqa: BLE001  what a stranger sends may raise anything
+        connection.close()
+        raise mysql_error(error, settings, "cannot ask for its binary logs") from None
+    boot_s = float(now_s) - uptime_s
+    return ServerNow(facts, table, boot_s, str(recovers) in ("1", "ON"), logs), connection

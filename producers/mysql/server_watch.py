@@ -1,0 +1,197 @@
+"""The statements of a tail, on a thread of their own: collections, and how far the log reaches.
+
+No statement here takes part in a transaction or waits for one; the binary log's stream goes on
+while one of them waits.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from producers.mysql.connection import connect, dialect_of
+from producers.mysql.errors import MysqlError
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+    from producers.collect_requests import CollectRequest
+    from producers.mysql.settings import ServerSettings
+
+
+class Collects(Protocol):
+    """What is asked of a server for its journal: ``producers.mysql.collection.Collector``."""
+
+    def start_facts(self) -> dict[str, Any]:
+        """Body of a ``start`` record."""
+
+    def variables(self) -> dict[str, Any]:
+        """The journal's variables."""
+
+    def channels(self) -> list[dict[str, Any]]:
+        """Bodies of ``change_source`` records."""
+
+    def gtid_table(self) -> str | None:
+        """``mysql.gtid_executed`` as a set text."""
+
+    def collect(self, collection_id: str, requested_at: int) -> dict[str, Any]:
+        """Body of a ``log_status`` record."""
+
+    def close(self) -> None:
+        """End the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """An answer to a collection.
+
+    Attributes:
+        body: Of the ``log_status`` record.
+        ts: When it had been read, microseconds.
+        variables: As they were before it, without ``server_id``.
+        channels: Bodies of ``change_source`` records, as they were behind it.
+    """
+
+    request: CollectRequest
+    body: dict[str, Any]
+    ts: int
+    variables: dict[str, Any] = field(default_factory=dict)
+    channels: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The binary log reached this place, or one beyond, at ``ts``; file None: there is no log.
+
+    Attributes:
+        ts: Taken before the question, microseconds.
+        seen: Where the stream had come before the question: a log does not end before that.
+    """
+
+    ts: int
+    file: str | None
+    position: int
+    seen: tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelsTold:
+    """Bodies of ``change_source`` records, as the server described its channels before `ts`."""
+
+    ts: int
+    channels: list[dict[str, Any]]
+
+
+@final
+class ServerWatch:
+    """Asks one server until it is closed.
+
+    Args:
+        settings: The server.
+        collector: Its statements for a collection; closed with the watch.
+        clock_us: Microseconds since 1970.
+        interval_s: How often the end of the log is asked for.
+        seen: Where the stream has come: file and position.
+        told: Takes what was found, from the watch's thread.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        collector: Collects,
+        *,
+        clock_us: Callable[[], int],
+        interval_s: float,
+        seen: Callable[[], tuple[str, int]],
+        told: Callable[[Collected | Reached | ChannelsTold], None],
+    ) -> None:
+        self._settings = settings
+        self._collector = collector
+        self._clock_us = clock_us
+        self._interval_s = interval_s
+        self._seen = seen
+        self._told = told
+        self._wants_channels = threading.Event()
+        self._connection: Connection[Any] | None = None
+        self._statement = ""
+        self._asked: queue.SimpleQueue[CollectRequest | None] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"watch {settings.name}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def ask(self, request: CollectRequest) -> None:
+        """Have a collection made when those asked for before are done."""
+        self._asked.put(request)
+
+    def ask_channels(self) -> None:
+        """Have the channels described, soon."""
+        if not self._wants_channels.is_set():
+            self._wants_channels.set()
+            self._asked.put(None)
+
+    def close(self) -> None:
+        """Ask for nothing more; a statement that waits in the server is not waited for."""
+        self._closed.set()
+        self._asked.put(None)
+        self._thread.join(1.0)
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._look()
+            with suppress(queue.Empty):
+                request = self._asked.get(timeout=self._interval_s)
+                if request is not None and not self._closed.is_set():
+                    self._told(self._collect(request))
+            if self._wants_channels.is_set() and not self._closed.is_set():
+                with suppress(MysqlError):
+                    channels = self._collector.channels()
+                    self._told(ChannelsTold(self._clock_us(), channels))
+                self._wants_channels.clear()
+        self._collector.close()
+        self._disconnect()
+
+    def _collect(self, request: CollectRequest) -> Collected:
+        try:
+            variables = self._collector.variables()
+        except MysqlError:
+            variables = {}  # the collection itself says what is wrong
+        variables.pop("server_id", None)
+        body = self._collector.collect(request.collection_id, request.requested_at)
+        ts = self._clock_us()
+        channels: list[dict[str, Any]] = []
+        if body.get("replica_status"):
+            with suppress(MysqlError):
+                channels = self._collector.channels()
+        return Collected(request, body, ts, variables, channels)
+
+    def _look(self) -> None:
+        ts = self._clock_us()
+        try:
+            if self._connection is None:
+                self._connection = connect(self._settings)
+                self._statement = dialect_of(self._connection).show_binary_log_status
+            with self._connection.cursor() as cursor:
+                seen = self._seen()
+                ts = self._clock_us()
+                cursor.execute(self._statement)
+                row = cursor.fetchone()
+        except Exception:  # noqa: BLE001  the stream tells what is wrong; here it is tried again
+            self._disconnect()
+            return
+        file, position = (None, 0) if row is None else (str(row[0]), int(row[1]))
+        self._told(Reached(ts, file, position, seen))
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()

@@ -1,0 +1,116 @@
+"""The journal that a tail writes: records in order, their times, and the place that is saved.
+
+Times follow one rule. A record of time t stands behind everything that was logged before t; an
+event bears the last time up to which that is known, so no event is told later than it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, final
+
+from coordinates.journal import BlockBuilder, RecordType, Stream
+from producers.mysql.binlog_events import LogEvent
+from producers.mysql.tail_place import TailPlace
+from producers.publisher import BlockLinger, EventSink
+
+LINGER_S = 0.2
+BLOCK_RECORDS = 4096
+
+
+@final
+class TailJournal:
+    """One server's journal.
+
+    Args:
+        instance_id: Our key of the server.
+        sink: Takes its blocks.
+        place: Where it stands; kept up to date.
+        state_file: Where the place is saved; None: nowhere.
+        clock: Seconds that never fall.
+
+    Attributes:
+        place: Where it stands.
+        records: How many records were written.
+    """
+
+    def __init__(
+        self,
+        instance_id: str,
+        sink: EventSink,
+        place: TailPlace,
+        *,
+        state_file: Path | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.place = place
+        self.records = 0
+        self._is_proven = True
+        self._sink = sink
+        self._state_file = state_file
+        self._builder = BlockBuilder(
+            instance_id, epoch=place.epoch, first_sequence=place.next_sequence
+        )
+        self._linger = BlockLinger(
+            self._builder, sink, clock=clock, block_size=BLOCK_RECORDS, linger_s=LINGER_S
+        )
+
+    def advance(self, ts: int) -> None:
+        """Everything that was logged before `ts` stands in the journal."""
+        self.place.ts = max(self.place.ts, ts)
+        self._is_proven = True
+
+    def advance_unproven(self, ts: int) -> None:
+        """A fact is noticed at `ts`, and something logged before may still come behind it.
+
+        That is sound once: what was told up to here is judged when time goes on again, and that
+        must be at a time up to which everything is known.
+        """
+        if self._is_proven:
+            self.place.ts = max(self.place.ts, ts)
+            self._is_proven = False
+
+    def binlog_event(self, event: LogEvent) -> None:
+        """An event of the binary log."""
+        self._builder.log_event(Stream.BINLOG, event.type, ts=self.place.ts, **event.fields)
+        self.place.logged(event.fields["file"], event.end, event.type)
+        self._added()
+
+    def relay_event(self, channel: str, event: LogEvent) -> None:
+        """An event of a channel's relay log."""
+        self._builder.log_event(
+            Stream.RELAY, event.type, ts=self.place.ts, channel=channel, **event.fields
+        )
+        fields = event.fields
+        self.place.received(channel, fields["file"], event.end, event.type, fields.get("text"))
+        self._added()
+
+    def fact(self, record_type: RecordType, body: Mapping[str, Any]) -> None:
+        """A fact about the server."""
+        self._builder.server_record(
+            record_type, body, ts=self.place.ts, channel=body.get("channel")
+        )
+        self._added()
+
+    def _added(self) -> None:
+        self.records += 1
+        if len(self._builder) >= BLOCK_RECORDS:
+            self._linger.flush()
+
+    def poll(self) -> None:
+        """Call this a few times in the linger time."""
+        self._linger.poll()
+
+    def save(self) -> None:
+        """Have everything acknowledged, then remember the place.
+
+        Raises:
+            DeliveryError: A block was not acknowledged.
+            OSError: The place cannot be written.
+        """
+        self._linger.flush()
+        self._sink.flush()
+        self.place.next_sequence = self._builder.next_sequence
+        if self._state_file is not None:
+            self.place.save(self._state_file)

@@ -1,0 +1,166 @@
+"""Where the journal of a real server stands, and how that outlives the process.
+
+The place is saved behind blocks that the sink has acknowledged. What was published behind the last
+save is read back from the journal and noted here, so that a killed tail goes on exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coordinates.binlog import EventType, parse_log_file_name
+from coordinates.errors import AuditError
+from coordinates.journal import ABSENT, Block, RecordType, Stream
+from producers.mysql.relay_files import leads_on
+
+FORMAT_VERSION = 1
+
+
+class TailPlaceError(AuditError):
+    """A saved place cannot be read."""
+
+
+@dataclass(slots=True)
+class TailPlace:
+    """Where one server's journal stands.
+
+    Attributes:
+        epoch, next_sequence: The journal's next record.
+        ts: Time of its last record, microseconds.
+        server_uuid: As last told; None: nothing has been told yet.
+        server_id, variables: As last told.
+        boot_s: When the boot that was told last began, seconds of the server's clock.
+        file, position: Start of the next event of the binary log; file "" before the first one.
+        ended_by: Type of the event that closed the file, 0 while it is open.
+        file_opened_s: Time in the file's FORMAT_DESCRIPTION, None not known.
+        oldest_file: The oldest file of the list as last told.
+        relays: Of each channel's next relay log event base name, file number and position, and
+            whether the event before it leads to the next file.
+        channels: What the last row said of each channel.
+        saved_at_ms: When it was saved, milliseconds since 1970.
+    """
+
+    epoch: int = 0
+    next_sequence: int = 0
+    ts: int = 0
+    server_uuid: str | None = None
+    server_id: int | None = None
+    variables: dict[str, Any] = field(default_factory=dict)
+    boot_s: float | None = None
+    file: str = ""
+    position: int = 0
+    ended_by: int = 0
+    file_opened_s: int | None = None
+    oldest_file: str | None = None
+    relays: dict[str, tuple[str, int, int, bool]] = field(default_factory=dict)
+    channels: dict[str, dict[str, Any]] = field(default_factory=dict)
+    saved_at_ms: int = 0
+
+    def logged(self, file: str, end: int, event_type: int) -> None:
+        """An event of the binary log was told."""
+        if file != self.file:
+            self.file = file
+            self.file_opened_s = None
+        self.position = end
+        is_last = event_type in (EventType.ROTATE, EventType.STOP)
+        self.ended_by = event_type if is_last else 0
+
+    def received(
+        self, channel: str, file: str, end: int, event_type: int, text: str | None
+    ) -> None:
+        """An event of a relay log was told."""
+        base_name, number = parse_log_file_name(file)
+        goes_on = leads_on(base_name, event_type, text)
+        self.relays[channel] = (base_name, number, end, goes_on)
+
+    def note(self, block: Block) -> None:
+        """Take in what was published behind the save."""
+        columns = {name: column.tolist() for name, column in block.columns.items()}
+        for index in range(len(block)):
+            self.ts = max(self.ts, columns["ts"][index])
+            stream, record_type = columns["stream"][index], columns["type"][index]
+            if stream == Stream.SERVER:
+                self._note_fact(block, index, record_type)
+                continue
+            file = columns["file"][index]
+            if file == ABSENT:
+                continue
+            end = columns["start"][index] + columns["length"][index]
+            if stream == Stream.BINLOG:
+                self.logged(block.files[file], end, record_type)
+            else:
+                channel = block.channels[columns["channel"][index]]
+                text = block.texts.get(index)
+                self.received(channel, block.files[file], end, record_type, text)
+        self.next_sequence = block.next_sequence
+
+    def _note_fact(self, block: Block, index: int, record_type: int) -> None:
+        if record_type == RecordType.START:
+            body = block.body(index)
+            self.started(body, None)
+        elif record_type == RecordType.VARIABLES:
+            self.variables |= block.body(index).get("variables", {})
+        elif record_type == RecordType.BINLOG_RESET:
+            self.reset()
+        elif record_type == RecordType.BINLOG_PURGE:
+            self.oldest_file = block.body(index).get("to_file", self.oldest_file)
+
+    def started(self, body: Mapping[str, Any], boot_s: float | None) -> None:
+        """A start of the server was told."""
+        self.server_uuid = body.get("server_uuid", self.server_uuid)
+        self.server_id = body.get("server_id", self.server_id)
+        self.variables |= body.get("variables", {})
+        self.boot_s = boot_s
+
+    def reset(self) -> None:
+        """The binary log began anew."""
+        self.file, self.position, self.ended_by = "", 0, 0
+        self.file_opened_s = self.oldest_file = None
+
+    def save(self, path: Path) -> None:
+        """Write it in one step: a reader finds the old one or the new one.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self.saved_at_ms = time.time_ns() // 1_000_000
+        document = {"format": FORMAT_VERSION, **asdict(self)}
+        temporary = path.with_name(f"{path.name}.new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> TailPlace | None:
+        """What was saved; None: nothing yet.
+
+        Raises:
+            TailPlaceError: It cannot be read.
+        """
+        try:
+            document = json.loads(path.read_text("utf-8"))
+            if document.pop("format") != FORMAT_VERSION:
+                raise TailPlaceError(f"{str(path)!r}: expected a place of format {FORMAT_VERSION}")
+            place = cls(**document)
+            place.relays = {
+                str(channel): (str(base_name), int(number), int(position), bool(goes_on))
+                for channel, (base_name, number, position, goes_on) in place.relays.items()
+            }
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise TailPlaceError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise TailPlaceError(
+                f"{str(path)!r} is no saved place ({type(error).__name__}); remove it to begin anew"
+            ) from None
+        return place

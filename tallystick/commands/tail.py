@@ -1,0 +1,218 @@
+"""``tallystick tail``: the journal of real servers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tallystick import terminal
+from tallystick.commands.offline import STANDARD_INPUT
+from tallystick.commands.options import BootstrapServers, Client, Directory, TopicPrefix
+from tallystick.errors import MisuseError
+from tallystick.running import stopping
+from tallystick.settings import load as load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from producers.collect_requests import CollectRequest
+    from producers.mysql.settings import ServerSettings
+    from producers.mysql.tail import Tail
+    from producers.mysql.tail_place import TailPlace
+    from producers.publisher import EventSink
+    from tallystick.settings import Settings
+
+
+def tail(
+    *,
+    config: Annotated[
+        Path | None, typer.Option(help="A servers.toml.", metavar="FILE", show_default=False)
+    ] = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(help="A server; may be repeated.", metavar="NAME=[USER@]HOST[:PORT]"),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(help="Write JSON Lines there instead of to Kafka; - is standard output."),
+    ] = None,
+    from_oldest: Annotated[
+        bool,
+        typer.Option(
+            "--from-oldest", help="Begin a journal with the oldest binary log, not the present one."
+        ),
+    ] = False,
+    collect_interval_s: Annotated[
+        float | None,
+        typer.Option(help="With --output: seconds between two collections.", metavar="SECONDS"),
+    ] = None,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    client: Client = None,
+    directory: Directory = None,
+) -> None:
+    """Follow real MySQL servers and write their journals, until stopped.
+
+    Binary logs come as replicas get them, relay logs from files where relay_log_dir names them.
+    Into Kafka it answers requests for collections, and goes on exactly where it was stopped. With
+    --output it asks for collections itself, and begins anew. Passwords come from the environment
+    (TALLYSTICK_MYSQL_PASSWORD, TALLYSTICK_MYSQL_PASSWORD_NAME) or from files that servers.toml
+    names.
+    """
+    from producers.mysql.settings import load_servers
+
+    settings = load_settings(
+        {
+            "bootstrap_servers": bootstrap_servers,
+            "topic_prefix": topic_prefix,
+            "client": client,
+            "directory": directory,
+            "collect_interval_s": collect_interval_s,
+        }
+    ).settings
+    servers = load_servers(config, server or ())
+    if output is None:
+        _tail_into_kafka(servers, settings, is_from_oldest=from_oldest)
+    else:
+        _tail_into_file(servers, settings, output, is_from_oldest=from_oldest)
+
+
+def _tail_into_file(
+    servers: Sequence[ServerSettings], settings: Settings, output: str, *, is_from_oldest: bool
+) -> None:
+    from producers.mysql.tail_place import TailPlace
+    from tallystick.tailing import FileSink, regular_requests
+
+    with ExitStack() as stack:
+        if output == STANDARD_INPUT:
+            file = sys.stdout
+        else:
+            try:
+                file = stack.enter_context(Path(output).open("w", encoding="utf-8"))
+            except OSError as error:
+                raise MisuseError(f"{output!r} cannot be written: {error.strerror}") from error
+        epoch = time.time_ns() // 1_000_000_000
+        places = {server.name: TailPlace(epoch=epoch) for server in servers}
+        _run(
+            servers,
+            places,
+            FileSink(file),
+            regular_requests(settings.collect_interval_s),
+            where="standard output" if output == STANDARD_INPUT else output,
+            states=None,
+            is_from_oldest=is_from_oldest,
+        )
+
+
+def _tail_into_kafka(
+    servers: Sequence[ServerSettings], settings: Settings, *, is_from_oldest: bool
+) -> None:
+    from producers.collect_requests import CollectRequests
+    from producers.kafka_topics import ensure_topics, tallystick_topics
+    from producers.publisher import KafkaSettings, open_sink
+    from tallystick.reach import require_listener
+    from tallystick.tailing import alone_in
+
+    states = settings.directory / "tail" / settings.topic_prefix
+    require_listener(settings.bootstrap_servers)
+    ensure_topics(
+        settings.bootstrap_servers,
+        tallystick_topics(settings.journal_partitions, settings.topic_prefix),
+        replication_factor=settings.replication_factor,
+    )
+    with ExitStack() as stack:
+        stack.enter_context(alone_in(states))
+        places = _places(servers, settings, states)
+        requests = CollectRequests(
+            settings.bootstrap_servers,
+            clock_us=lambda: time.time_ns() // 1_000,
+            age_max_s=settings.collect_deadline_s,
+            notice=terminal.notice,
+            topic=f"{settings.topic_prefix}.collect",
+            client=settings.client,
+        )
+        stack.callback(requests.close)
+        sink = open_sink(
+            settings.client,
+            KafkaSettings(
+                bootstrap_servers=settings.bootstrap_servers,
+                topic=f"{settings.topic_prefix}.journal",
+            ),
+        )
+        _run(
+            servers,
+            places,
+            sink,
+            requests.poll,
+            where=settings.bootstrap_servers,
+            states=states,
+            is_from_oldest=is_from_oldest,
+        )
+        sink.close()
+
+
+def _places(
+    servers: Sequence[ServerSettings], settings: Settings, states: Path
+) -> dict[str, TailPlace]:
+    """Where each journal goes on: as saved, and with what reached the topic behind that."""
+    from producers.journal_resume import published_since
+    from producers.mysql.tail_place import TailPlace
+    from tallystick.tailing import RESUME_MARGIN_MS, resumed
+
+    saved = {server.name: TailPlace.load(states / f"{server.name}.json") for server in servers}
+    since = [place.saved_at_ms for place in saved.values() if place is not None]
+    published = {}
+    if since:
+        published = published_since(
+            settings.bootstrap_servers,
+            list(saved),
+            max(0, min(since) - RESUME_MARGIN_MS),
+            f"{settings.topic_prefix}.journal",
+        )
+    epoch = time.time_ns() // 1_000_000_000
+    places = {}
+    for name, place in saved.items():
+        places[name], problem = resumed(place, published.get(name, ()), epoch)
+        if problem is not None:
+            terminal.notice(f"{name}: {problem}")
+    return places
+
+
+def _run(
+    servers: Sequence[ServerSettings],
+    places: dict[str, TailPlace],
+    sink: EventSink,
+    requests: Callable[[float], list[CollectRequest]],
+    *,
+    where: str,
+    states: Path | None,
+    is_from_oldest: bool,
+) -> None:
+    from producers.mysql.collection import Collector
+    from producers.mysql.tail import Tail, TailOptions
+    from tallystick.tailing import Tails
+
+    tails: list[Tail] = [
+        Tail(
+            server,
+            sink,
+            Collector,
+            place=places[server.name],
+            state_file=None if states is None else states / f"{server.name}.json",
+            options=TailOptions(from_oldest=is_from_oldest),
+            notice=terminal.notice,
+        )
+        for server in servers
+    ]
+    names = ", ".join(f"{server.name} ({server.address})" for server in servers)
+    with stopping() as stop:
+        terminal.notice(f"{names}: journals go to {where}; Ctrl-C ends them")
+        Tails(tails, requests, terminal.notice).run(stop)
+    records = sum(tail.journal.records for tail in tails)
+    collections = sum(tail.collections for tail in tails)
+    terminal.notice(f"{records:,} records, {collections} answers to collections")

@@ -1,0 +1,179 @@
+"""Several tails in one process: their threads, their saved places, who asks them."""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO, final
+
+from coordinates.errors import AuditError
+from coordinates.journal import Block
+from coordinates.json_lines import block_to_lines
+from producers.collect_requests import CollectRequest
+from producers.mysql.errors import UnsupportedServerError
+from producers.mysql.tail import Tail, steady_clock_us
+from producers.mysql.tail_place import TailPlace
+from tallystick.errors import MisuseError
+
+RESUME_MARGIN_MS = 60_000
+"""Blocks are looked for so long before the place was saved: clocks of a producer's machines."""
+JOIN_S = 60.0
+
+
+@final
+class FileSink:
+    """Blocks as JSON Lines; several threads may send."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+
+    def send(self, block: Block) -> None:
+        """Write a block."""
+        lines = [f"{line}\n" for line in block_to_lines(block)]
+        with self._lock:
+            self._file.writelines(lines)
+
+    def flush(self) -> None:
+        """Hand everything to the system."""
+        with self._lock:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Flush; the file is its opener's."""
+        self.flush()
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Hold a folder of places: two tails of one journal would write two stories.
+
+    Raises:
+        MisuseError: Another process has it, or it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "lock").open("w")
+    except OSError as error:
+        raise MisuseError(f"{str(directory)!r} cannot be written: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise MisuseError(
+                f"another tallystick tail runs with {str(directory)!r};"
+                " give this one another --directory or --topic-prefix"
+            ) from None
+        yield
+
+
+def resumed(
+    place: TailPlace | None, published: Sequence[Block], epoch: int
+) -> tuple[TailPlace, str | None]:
+    """The place where a journal goes on, and what to tell if it cannot.
+
+    Args:
+        place: As it was saved, None if it never was.
+        published: The instance's blocks in the topic since about then.
+        epoch: Of a journal that begins.
+    """
+    if place is None:
+        return TailPlace(epoch=epoch), None
+    for block in published:
+        if block.epoch > place.epoch:
+            return TailPlace(epoch=epoch), "somebody else wrote its journal since: it begins anew"
+        if block.epoch < place.epoch or block.next_sequence <= place.next_sequence:
+            continue
+        if block.first_sequence > place.next_sequence:
+            return TailPlace(epoch=epoch), "part of its journal is not there: it begins anew"
+        place.note(block.take(place.next_sequence - block.first_sequence, len(block)))
+    return place, None
+
+
+@final
+class Tails:
+    """Runs tails side by side until they are told to stop.
+
+    Args:
+        tails: One a server.
+        requests: Gives the collections that are asked for, after at most some seconds.
+        notice: Takes one line.
+    """
+
+    def __init__(
+        self,
+        tails: Sequence[Tail],
+        requests: Callable[[float], list[CollectRequest]],
+        notice: Callable[[str], None],
+    ) -> None:
+        self._tails = tails
+        self._requests = requests
+        self._notice = notice
+        self._errors: dict[str, BaseException] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Follow all servers; one that cannot be followed leaves the others alone.
+
+        Raises:
+            AuditError: The journal cannot be delivered, or no server can be followed.
+        """
+        threads = [
+            threading.Thread(target=self._run, args=(tail, stop), name=tail.name, daemon=True)
+            for tail in self._tails
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while not stop.is_set() and any(thread.is_alive() for thread in threads):
+                for request in self._requests(0.2):
+                    for tail in self._tails:
+                        if request.concerns(tail.name) and tail.name not in self._errors:
+                            tail.ask(request)
+                if any(not _is_of_server(error) for error in self._errors.values()):
+                    break
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(JOIN_S)
+        grave = [error for error in self._errors.values() if not _is_of_server(error)]
+        if grave or len(self._errors) == len(self._tails):
+            raise (grave or list(self._errors.values()))[0]
+
+    def _run(self, tail: Tail, stop: threading.Event) -> None:
+        try:
+            tail.run(stop)
+        except UnsupportedServerError as error:
+            self._errors[tail.name] = error
+            if len(self._tails) > 1:
+                self._notice(str(error))
+        except OSError as error:
+            self._errors[tail.name] = AuditError(f"{tail.name}: its place cannot be saved: {error}")
+        except Exception as error:  # noqa: BLE001  it is raised again where the tails are run
+            self._errors[tail.name] = error
+
+
+def _is_of_server(error: BaseException) -> bool:
+    return isinstance(error, UnsupportedServerError)
+
+
+def regular_requests(interval_s: float) -> Callable[[float], list[CollectRequest]]:
+    """Asks for a collection at once and then every interval: where nobody else does."""
+    due = time.monotonic()
+    count = 0
+
+    def ask(timeout_s: float) -> list[CollectRequest]:
+        nonlocal due, count
+        left = due - time.monotonic()
+        if left > 0:
+            time.sleep(min(left, timeout_s))
+            return []
+        due = time.monotonic() + interval_s
+        count += 1
+        now = steady_clock_us()
+        return [CollectRequest(f"tail-{now // 1_000_000}-{count}", now)]
+
+    return ask

@@ -1,0 +1,278 @@
+"""Following real servers: every event once, whatever breaks, and rows in their places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinates.replay import audit_history
+from coordinates.verdict import Verdict
+from producers.mysql.tail import TailOptions
+from producers.mysql.tail_place import TailPlace
+from producers.mysql_lab.layout import REPLICA_1, SOURCE_A
+from producers.mysql_lab.load import LoadPlan
+from producers.mysql_lab.sessions import Session, session
+from tallystick.mysql_lab import Lab
+from tallystick.tailing import resumed
+from tests.support.tails import (
+    RunningTail,
+    data_directory,
+    events_of_files,
+    running,
+    settings_of,
+    wait_for,
+)
+
+
+def on(lab: Lab, name: str) -> Any:
+    return session(lab.addresses()[name])
+
+
+def end_of(server: Session) -> tuple[str, int]:
+    (row,) = server.run("SHOW MASTER STATUS")
+    return str(row[0]), int(row[1])
+
+
+def load(lab: Lab, seconds: float = 2.0, seed: int = 1) -> None:
+    running_load = lab.make_load(LoadPlan((SOURCE_A,), rate=150, seconds=seconds, seed=seed))
+    running_load.start()
+    running_load.finish()
+
+
+def catch_up(lab: Lab, tail: RunningTail) -> None:
+    with on(lab, SOURCE_A) as server:
+        tail.wait_until_at(*end_of(server))
+
+
+def without_flags_of_open_files(lab: Lab, name: str) -> list[tuple[Any, ...]]:
+    """A FORMAT_DESCRIPTION has another flag, and so another checksum, while its file is open."""
+    return [
+        tuple(event[:4]) if event.type == 15 else tuple(event)
+        for event in events_of_files(data_directory(lab, name), "binlog")
+    ]
+
+
+def told(tail: RunningTail) -> list[tuple[Any, ...]]:
+    return [
+        tuple(event[:4]) if event.type == 15 else tuple(event) for event in tail.binlog_events()
+    ]
+
+
+def test_the_journal_has_the_events_of_the_files(mysqld: Lab) -> None:
+    """Name, offset, length, type and checksum of every event are those of the bytes on disk."""
+    with running(settings_of(mysqld, SOURCE_A)) as tail:
+        load(mysqld)
+        catch_up(mysqld, tail)
+    expected = without_flags_of_open_files(mysqld, SOURCE_A)
+    assert len(expected) > 500
+    assert expected == told(tail)
+
+
+def test_a_broken_connection_loses_and_doubles_nothing(mysqld: Lab) -> None:
+    """The stream's connection is killed under load, several times."""
+    with running(settings_of(mysqld, SOURCE_A)) as tail, on(mysqld, SOURCE_A) as server:
+        running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=150, seconds=4, seed=2))
+        running_load.start()
+        kills = 0
+        while running_load.is_alive:
+            for identity, user, command in server.run(
+                "SELECT id, user, command FROM information_schema.processlist"
+            ):
+                if user == "lab_audit" and str(command).startswith("Binlog Dump"):
+                    server.run(f"KILL {int(identity)}")
+                    kills += 1
+            position = end_of(server)
+            tail.wait_until_at(*position)
+        running_load.finish()
+        tail.wait_until_at(*end_of(server))
+    assert kills >= 2
+    assert without_flags_of_open_files(mysqld, SOURCE_A) == told(tail)
+    assert not [line for line in tail.records if '"kind":"gap"' in line]
+
+
+def test_a_killed_tail_goes_on_behind_what_was_published(mysqld: Lab, tmp_path: Path) -> None:
+    """The place is saved before the last blocks: what they hold is not told again."""
+    state_file = tmp_path / "source-a.json"
+    settings = settings_of(mysqld, SOURCE_A)
+    with running(settings, state_file=state_file) as first:
+        load(mysqld, 1.0, seed=3)
+        catch_up(mysqld, first)
+        wait_for(state_file.exists, lambda: first.notices)
+        saved = TailPlace.load(state_file)
+        load(mysqld, 1.0, seed=4)
+        catch_up(mysqld, first)
+    assert saved is not None
+    place, problem = resumed(saved, first.sink.blocks, epoch=99)
+    assert problem is None
+    assert place.next_sequence == first.tail.journal.place.next_sequence
+    assert (place.file, place.position) == (
+        first.tail.journal.place.file,
+        first.tail.journal.place.position,
+    )
+    load(mysqld, 1.0, seed=5)
+    with running(settings, place=place) as second:
+        catch_up(mysqld, second)
+        second.collect("c1")
+    assert without_flags_of_open_files(mysqld, SOURCE_A) == told(first) + told(second)
+    blocks = [*first.sink.blocks, *second.sink.blocks]
+    assert [block.first_sequence for block in blocks[1:]] == [
+        block.next_sequence for block in blocks[:-1]
+    ]
+    assert audit_history(blocks).verdict is Verdict.CONSISTENT
+
+
+def test_a_row_stands_where_the_log_reaches_its_coordinates(mysqld: Lab) -> None:
+    """Under load, each row is right behind the event that ends at its position."""
+    with running(settings_of(mysqld, SOURCE_A)) as tail:
+        running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=200, seconds=4, seed=6))
+        running_load.start()
+        number = 0
+        while running_load.is_alive:
+            number += 1
+            tail.collect(f"c{number}")
+        running_load.finish()
+    end: tuple[str, int] | None = None
+    rows = 0
+    for line in tail.records:
+        record = json.loads(line)
+        if record["kind"] == "binlog":
+            end = record["file"], record["start"] + record["length"]
+        elif "row" in record:
+            local = record["row"]["LOCAL"]
+            assert (local["binary_log_file"], local["binary_log_position"]) == end
+            rows += 1
+    assert rows == number > 5
+    assert audit_history(tail.sink.blocks).findings == []
+
+
+def test_a_crash_of_the_server_is_told_between_its_boots(mysqld: Lab) -> None:
+    """After kill -9 under load the start stands between the files, with the recovered end."""
+    with running(settings_of(mysqld, SOURCE_A)) as tail:
+        tail.collect("before")
+        running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=150, seconds=60, seed=7))
+        running_load.start()
+        records = tail.tail.journal.records
+        wait_for(lambda: tail.tail.journal.records > records + 200, lambda: tail.notices)
+        with on(mysqld, SOURCE_A) as server:
+            crashed_in, _ = end_of(server)
+        mysqld.kill(SOURCE_A)
+        running_load.stop()
+        running_load.finish()
+        mysqld.restart(SOURCE_A)
+        load(mysqld, 1.0, seed=8)
+        catch_up(mysqld, tail)
+        tail.collect("after")
+    starts = [json.loads(line) for line in tail.records if '"kind":"start"' in line]
+    path = data_directory(mysqld, SOURCE_A) / crashed_in
+    assert starts[-1]["crashed"] is True
+    assert starts[-1]["recovered"] == {"file": crashed_in, "position": path.stat().st_size}
+    assert without_flags_of_open_files(mysqld, SOURCE_A) == told(tail)
+    assert audit_history(tail.sink.blocks).verdict is Verdict.CONSISTENT
+    mysqld.await_applied()
+
+
+def test_files_purged_while_nobody_read_are_a_gap(mysqld: Lab) -> None:
+    """The journal says that records are missing, and goes on with the oldest file."""
+    settings = settings_of(mysqld, SOURCE_A)
+    with running(settings) as first:
+        catch_up(mysqld, first)
+    mysqld.await_applied()
+    with on(mysqld, SOURCE_A) as server:
+        for _ in range(2):
+            load(mysqld, 0.5, seed=9)
+            server.run("FLUSH BINARY LOGS")
+        mysqld.await_applied()
+        oldest = end_of(server)[0]
+        server.run(f"PURGE BINARY LOGS TO '{oldest}'")
+    place = TailPlace(**asdict(first.tail.journal.place))
+    with running(settings, place=place) as second:
+        catch_up(mysqld, second)
+        second.collect("c1")
+    kinds = [json.loads(line)["kind"] for line in second.records]
+    assert kinds[0] == "gap"
+    assert "gap" not in kinds[1:]
+    assert second.binlog_events()[0].file == oldest
+    result = audit_history([*first.sink.blocks, *second.sink.blocks])
+    assert result.findings == []
+    assert result.verdict is Verdict.UNDECIDED
+
+
+def test_a_reset_is_told(mysqld: Lab) -> None:
+    """RESET MASTER on a replica without replicas of its own: the new log is read from its start."""
+    name = "hub"
+    settings = settings_of(mysqld, name)
+    mysqld.await_applied()
+    with running(settings) as tail, on(mysqld, name) as server:
+        tail.collect("before")
+        purged = server.value("SELECT @@GLOBAL.gtid_executed")
+        for channel in ("source_a", "source_b"):
+            server.run(f"STOP REPLICA FOR CHANNEL '{channel}'")
+        server.run("RESET MASTER")
+        server.run("SET GLOBAL gtid_purged = %s", (purged,))
+        for channel in ("source_a", "source_b"):
+            server.run(f"START REPLICA FOR CHANNEL '{channel}'")
+        load(mysqld, 1.0, seed=10)
+        mysqld.await_applied()
+        wait_for(lambda: any("RESET" in notice for notice in tail.notices), lambda: tail.notices)
+        tail.wait_until_at(*end_of(server))
+        tail.collect("after")
+    kinds = [json.loads(line)["kind"] for line in tail.records]
+    assert kinds.count("binlog_reset") == 1
+    behind = [json.loads(line) for line in tail.records[kinds.index("binlog_reset") :]]
+    first = next(record for record in behind if record["kind"] == "binlog")
+    assert (first["file"], first["start"]) == ("binlog.000001", 4)
+    assert audit_history(tail.sink.blocks).findings == []
+
+
+def test_an_unreachable_server_answers_so(mysqld: Lab) -> None:
+    """A collection is answered although nobody is there; then the server is followed again."""
+    with running(settings_of(mysqld, REPLICA_1)) as tail:
+        tail.collect("c1")
+        mysqld.stop(REPLICA_1)
+        wait_for(lambda: tail.notices, lambda: "no notice")
+        tail.collect("c2")
+        mysqld.restart(REPLICA_1)
+        mysqld.await_applied()
+        wait_for(lambda: "replica-1: followed again" in tail.notices, lambda: tail.notices)
+        tail.collect("c3")
+    answers = [json.loads(line) for line in tail.records if '"kind":"log_status"' in line]
+    assert [("row" in answer) for answer in answers] == [True, False, True]
+    assert answers[1]["error"]["unreachable"] is True
+    starts = [json.loads(line) for line in tail.records if '"kind":"start"' in line]
+    assert starts[-1]["crashed"] is False
+
+
+@pytest.mark.parametrize("name", [SOURCE_A, REPLICA_1])
+def test_no_secret_and_no_row_is_in_a_journal(
+    mysqld: Lab, name: str, collected: Callable[[str], RunningTail]
+) -> None:
+    """Neither passwords nor what the clients wrote leave the process."""
+    marker = "row image that nobody may see"
+    with on(mysqld, SOURCE_A) as server:
+        server.run("CREATE DATABASE IF NOT EXISTS secret")
+        server.run("CREATE TABLE IF NOT EXISTS secret.t (a VARCHAR(100))")
+        server.run("INSERT INTO secret.t VALUES (%s)", (marker,))
+    mysqld.await_applied()
+    text = "\n".join(collected(name).records)
+    passwords = {value for value in asdict(mysqld.accounts).values() if isinstance(value, str)}
+    settings = settings_of(mysqld, name)
+    assert settings.password is not None
+    passwords.add(settings.password.get_secret_value())
+    for secret in (marker, *passwords):
+        assert secret not in text
+
+
+@pytest.fixture
+def collected(mysqld: Lab) -> Callable[[str], RunningTail]:
+    def collect(name: str) -> RunningTail:
+        options = TailOptions(back_off_max_s=1.0)
+        with running(settings_of(mysqld, name), options=options) as tail:
+            tail.collect("c1")
+        return tail
+
+    return collect
