@@ -14,11 +14,11 @@ from coordinates.invariants.gtid_persistence import (
     GTID_TABLE_HAS_CLOSED_FILES,
     UNDO_GTIDS_RECOVERED,
 )
+from coordinates.judging.step_judge import StepJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.invariants._registry import Invariant
     from coordinates.judging.row import Row
     from coordinates.reporter import Reporter
 
@@ -28,11 +28,11 @@ WRITES_UNTIL_ANCHORED = 2
 """Both lists may hold what was committed before the observation began."""
 
 
-class GtidPersistence:
+class GtidPersistence(StepJudge):
     """The GTID persister's promises: what it has written, and how far undo may be purged."""
 
     def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
+        super().__init__(reporter)
         self._pending: dict[str, int] = {}
         """GTID to trx_no of transactions whose GTID is not in the table yet; 0: prepared."""
         self._since: dict[str, int] = {}
@@ -99,13 +99,14 @@ class GtidPersistence:
 
     def _report_early(self, written: GtidSet, known: list[str], ts: int) -> None:
         excess = written - GtidSet.parse(",".join(known))
-        self._report(
+        self.report(
             GTID_PERSISTED_AFTER_COMMIT,
             f"gtid persister at {ts}",
             f"The GTID persister wrote {excess.first(3)}, whose transaction InnoDB had not "
             "committed.",
             str(written),
             f"without {excess.first(10)}",
+            "WL#9211",
         )
 
     def _judge_time(self, oldest: tuple[str, int], ts: int) -> None:
@@ -113,13 +114,14 @@ class GtidPersistence:
         if ts - since <= LATE_US or self._is_late:
             return
         self._is_late = True
-        self._report(
+        self.report(
             GTID_PERSISTED_IN_TIME,
             f"gtid persister at {ts}",
             f"{gtid} was committed {(ts - since) / 1e6:.1f} s before the GTID persister wrote "
             "again.",
             f"{ts - since} µs",
             f"about 1000000 µs, at most {LATE_US} µs",
+            "WL#9211",
         )
 
     def _moved(self, body: Mapping[str, Any], ts: int) -> None:
@@ -128,12 +130,13 @@ class GtidPersistence:
         if not isinstance(number, int):
             return
         if number < self._trx_num_gtid:
-            self._report(
+            self.report(
                 PURGE_WAITS_FOR_GTID_PERSIST,
                 f"gtid persister at {ts}",
                 f"TRX_SYS_TRX_NUM_GTID fell from {self._trx_num_gtid} to {number}.",
                 str(number),
                 f"at least {self._trx_num_gtid}",
+                "WL#9211",
             )
         self._trx_num_gtid = number
         self._judge_limit("TRX_SYS_TRX_NUM_GTID", number, ts)
@@ -144,13 +147,14 @@ class GtidPersistence:
             return
         gtid, oldest = min(numbered, key=lambda item: item[1])
         if number > oldest:
-            self._report(
+            self.report(
                 PURGE_WAITS_FOR_GTID_PERSIST,
                 f"gtid persister at {ts}",
                 f"The {what} {number} passed transaction {oldest}, whose GTID {gtid} is not in "
                 "mysql.gtid_executed yet.",
                 f"{what} {number}",
                 f"at most {oldest}",
+                "WL#9211",
             )
 
     # Starts
@@ -182,13 +186,14 @@ class GtidPersistence:
             return
         missing = GtidSet.parse(",".join(gtid for gtid in self._pending if gtid not in found))
         if missing:
-            self._report(
+            self.report(
                 UNDO_GTIDS_RECOVERED,
                 f"start at {ts}",
                 f"InnoDB had committed {missing.first(3)}; the start found its GTID neither in "
                 "mysql.gtid_executed nor in undo logs.",
                 str(found),
                 f"with {missing.first(10)}",
+                "WL#9211",
             )
 
     # Rows
@@ -231,20 +236,6 @@ class GtidPersistence:
             expected=f"with {missing.first(10)}",
             expected_in="Previous_gtids of the file that the row before named",
             witness=missing.first(10),
-        )
-
-    def _report(
-        self, rule: Invariant, at: str, sentence: str, observed: str, expected: str
-    ) -> None:
-        self._reporter.broken(
-            rule,
-            at=at,
-            sentence=sentence,
-            observed=observed,
-            observed_in="journal",
-            expected=expected,
-            expected_in="WL#9211",
-            witness=observed,
         )
 
     # What ends an observation
