@@ -234,6 +234,14 @@ def test_what_a_row_names_exists(document: str) -> None:
 
 
 @documents
+def test_the_summary_counts_the_rows(document: str) -> None:
+    """The table at the top says how many rows are done, done in part, and without a meaning."""
+    kinds = [row.kind for row in rows_of(document)]
+    counts = [len(kinds), *(kinds.count(kind) for kind in ("done", "in part", KINDS[-1]))]
+    assert f"| {document} | {' | '.join(map(str, counts))} |" in PAGE
+
+
+@documents
 def test_a_fault_breaks_an_invariant_of_its_row(document: str) -> None:
     """A row does not show off with a fault that is about something else."""
     strangers = [
