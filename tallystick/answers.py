@@ -81,7 +81,9 @@ def answers_of(
             _take_row(instances.setdefault(cut.instance_id, _Instance()), cut)
     for finding in data.findings:
         instance = instances.setdefault(finding.instance_id, _Instance())
-        instance.broken.setdefault((finding.invariant, finding.channel), []).append(finding)
+        # A comparison held on the whole instance or broke there: one case, whatever its channel.
+        channel = None if INVARIANTS[finding.invariant].scope == "X" else finding.channel
+        instance.broken.setdefault((finding.invariant, channel), []).append(finding)
     for name, instance in instances.items():
         _take_events(instance, name in set(binlogs), name in set(relay_logs))
         _take_comparisons(instance, name, data, set(instances), name in set(relay_logs))
@@ -150,9 +152,6 @@ def _answers(instance: _Instance) -> list[Answer]:
         found[key] = Answer(*key, Verdict.CONSISTENT)
     for key, findings in instance.broken.items():
         found[key] = Answer(*key, Verdict.INCONSISTENT, findings=tuple(findings))
-        # A rule of the instance that a channel broke did not hold.
-        if key[1] is not None and found.get((key[0], None)) is not None:
-            del found[key[0], None]
     return sorted(found.values(), key=_order)
 
 

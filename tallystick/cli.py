@@ -10,7 +10,18 @@ from typing import Annotated, Any, cast
 import typer
 
 from tallystick import __version__, running, terminal
-from tallystick.commands import audit, broker, demo, fleet, journal, lab, offline, reference, tail
+from tallystick.commands import (
+    audit,
+    broker,
+    check,
+    demo,
+    fleet,
+    journal,
+    lab,
+    offline,
+    reference,
+    tail,
+)
 from tallystick.errors import ExitCode
 
 # Typer may carry a click of its own: its classes are found through one that it hands out.
@@ -53,6 +64,7 @@ def _help_of(command: Callable[..., None]) -> str:
 for command in (
     demo.demo,
     audit.audit,
+    check.check,
     journal.collect,
     journal.journal,
     fleet.simulate,

@@ -1,0 +1,309 @@
+"""A few collections of real servers, their logs followed meanwhile, audited in memory.
+
+Replicas are asked before their sources: what a replica has executed, its source must have logged by
+then. Tails end when their logs are known behind the last row, so that nothing waits for evidence.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any, final
+
+from coordinates.journal import Block, RecordType, Stream
+from coordinates.replay import AuditResult, audit_history
+from producers.collect_requests import CollectRequest
+from producers.mysql.collection import Collector
+from producers.mysql.errors import DriverMissingError, MysqlError, UnsupportedServerError
+from producers.mysql.rights import RightHeld
+from producers.mysql.settings import ServerSettings
+from producers.mysql.tail import Tail, TailOptions, steady_clock_us
+from producers.mysql.tail_place import TailPlace
+from producers.publisher import MemorySink
+
+CATCH_UP_DEADLINE_S = 900.0
+"""How long the present binary log files may take to be read from their beginnings."""
+ANSWER_DEADLINE_S = 20.0
+"""How long a server may take to answer, and its log to come to the row."""
+_POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class CheckedServer:
+    """What a check learned of one server.
+
+    Attributes:
+        settings: How it is reached.
+        version: What it is; empty when it could not be asked.
+        account: As whom we were logged in.
+        sources: server_uuid of the source of each of its channels.
+        server_uuid: Its own.
+        rights: What the account may do.
+        problem: Why it could not be asked, empty when it could.
+        rows: How many rows of log_status it gave.
+        binlog_events: How many events of its binary log were read.
+        relay_events: How many of its relay logs.
+        unread: What could not be read, by part, with the server's words.
+    """
+
+    settings: ServerSettings
+    version: str = ""
+    account: str = ""
+    server_uuid: str = ""
+    sources: tuple[str, ...] = ()
+    rights: list[RightHeld] = field(default_factory=list)
+    problem: str = ""
+    rows: int = 0
+    binlog_events: int = 0
+    relay_events: int = 0
+    unread: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Our key of the server."""
+        return self.settings.name
+
+    @property
+    def missing_rights(self) -> list[RightHeld]:
+        """Those that the account has not, or of which that cannot be told."""
+        return [held for held in self.rights if not held.is_held]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check brought.
+
+    Attributes:
+        result: What the audit says.
+        servers: The servers, in the order of the settings.
+        begun_at: When it began.
+        elapsed_s: How long it took, seconds.
+    """
+
+    result: AuditResult
+    servers: tuple[CheckedServer, ...]
+    begun_at: datetime
+    elapsed_s: float
+
+
+def look(settings: Sequence[ServerSettings]) -> tuple[CheckedServer, ...]:
+    """Ask each server what it is and what its account may do.
+
+    Raises:
+        UnsupportedServerError: One of them is no MySQL, or too old.
+        DriverMissingError: PyMySQL is not installed.
+        MysqlError: None of them can be asked.
+    """
+    servers = tuple(map(_look_at, settings))
+    if all(server.problem for server in servers):
+        raise MysqlError("\n".join(server.problem for server in servers))
+    return servers
+
+
+def _look_at(settings: ServerSettings) -> CheckedServer:
+    server = CheckedServer(settings)
+    collector = Collector(settings)
+    try:
+        facts = collector.start_facts()
+        server.version, server.server_uuid = facts["version"], facts["server_uuid"]
+        server.account = collector.account()
+        server.rights = collector.rights()
+        server.sources = tuple(
+            body["source_uuid"] for body in collector.channels() if "source_uuid" in body
+        )
+    except (UnsupportedServerError, DriverMissingError):
+        raise
+    except MysqlError as error:
+        server.problem = str(error)
+    finally:
+        collector.close()
+    return server
+
+
+def asking_order(servers: Sequence[CheckedServer]) -> list[list[CheckedServer]]:
+    """Servers in groups, each group before the sources of its servers.
+
+    Servers that replicate in a ring come in the order of the settings.
+    """
+    by_uuid = {server.server_uuid: server for server in servers if server.server_uuid}
+    left = list(servers)
+    groups: list[list[CheckedServer]] = []
+    while left:
+        needed = {id(by_uuid[uuid]) for each in left for uuid in each.sources if uuid in by_uuid
+                  and by_uuid[uuid] is not each}  # fmt: skip
+        group = [server for server in left if id(server) not in needed] or left[:1]
+        groups.append(group)
+        left = [server for server in left if server not in group]
+    return groups
+
+
+@final
+class FleetCheck:
+    """Checks servers once.
+
+    Args:
+        servers: As ``look`` found them; what is learned of them is added.
+        notice: Takes a line about what went wrong meanwhile.
+        disabled: Invariants that are switched off.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[CheckedServer],
+        *,
+        notice: Callable[[str], None],
+        disabled: frozenset[str] = frozenset(),
+    ) -> None:
+        self._servers = tuple(servers)
+        self._disabled = disabled
+        self._sink = MemorySink()
+        self._stop = threading.Event()
+        self._failures: list[BaseException] = []
+        self._changed = threading.Condition()
+        self._answered: dict[str, set[str]] = {}
+        self._tails = {
+            server.name: Tail(
+                server.settings,
+                self._sink,
+                Collector,
+                place=TailPlace(),
+                notice=notice,
+                options=TailOptions(deadline_s=ANSWER_DEADLINE_S),
+                answered=self._note_answer(server.name),
+            )
+            for server in self._servers
+        }
+
+    def run(
+        self,
+        *,
+        collections: int,
+        interval_s: float,
+        interrupted: threading.Event,
+        say: Callable[[str], None],
+    ) -> Checked | None:
+        """Collect, and judge everything.
+
+        Args:
+            collections: How many times each server is asked.
+            interval_s: From the begin of one collection to that of the next, seconds.
+            interrupted: Ends the check early.
+            say: Takes a line of progress.
+
+        Returns:
+            None if it was interrupted.
+
+        Raises:
+            AuditError: A tail ended by an error.
+        """
+        begun_at, begun = datetime.now(timezone.utc), time.monotonic()
+        threads = [
+            threading.Thread(target=self._follow, args=(tail,), name=f"tail {name}", daemon=True)
+            for name, tail in self._tails.items()
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._catch_up(interrupted, say)
+            for number in range(1, collections + 1):
+                next_at = time.monotonic() + interval_s
+                say(f"collection {number} of {collections}")
+                self._collect(f"check-{number:03d}", interrupted)
+                if number < collections:
+                    interrupted.wait(max(0.0, next_at - time.monotonic()))
+                if interrupted.is_set() or self._failures:
+                    break
+            say("reading the logs behind the last row")
+        finally:
+            # One stop for all: each tail reads on until its log is known behind every row.
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+        if self._failures:
+            raise self._failures[0]
+        if interrupted.is_set():
+            return None
+        for block in self._sink.blocks:
+            self._count(block)
+        result = audit_history(self._sink.blocks, disabled=self._disabled)
+        return Checked(result, self._servers, begun_at, time.monotonic() - begun)
+
+    # Following
+
+    def _follow(self, tail: Tail) -> None:
+        try:
+            tail.run(self._stop)
+        except Exception as error:  # noqa: BLE001  told by the thread that waits
+            with self._changed:
+                self._failures.append(error)
+                self._changed.notify_all()
+
+    def _note_answer(self, name: str) -> Callable[[str], None]:
+        def answered(collection_id: str) -> None:
+            with self._changed:
+                self._answered.setdefault(collection_id, set()).add(name)
+                self._changed.notify_all()
+
+        return answered
+
+    # Collecting
+
+    def _collect(self, collection_id: str, interrupted: threading.Event) -> None:
+        for group in asking_order(self._servers):
+            names = {server.name for server in group}
+            request = CollectRequest(collection_id, steady_clock_us(), frozenset(names))
+            for name in names:
+                self._tails[name].ask(request)
+            # A tail answers by itself at its deadline; this one is for a tail that is stuck.
+            self._await(
+                partial(self._have_answered, names, collection_id),
+                2 * ANSWER_DEADLINE_S,
+                interrupted,
+            )
+
+    def _have_answered(self, names: set[str], collection_id: str) -> bool:
+        return names <= self._answered.get(collection_id, set())
+
+    def _catch_up(self, interrupted: threading.Event, say: Callable[[str], None]) -> None:
+        """Wait until each log is known up to now: a row is found in it only then."""
+        now = steady_clock_us()
+        behind = [self._tails[server.name] for server in self._servers if not server.problem]
+        say("reading the binary logs")
+        self._await(
+            lambda: all(tail.journal.place.ts > now for tail in behind),
+            CATCH_UP_DEADLINE_S,
+            interrupted,
+        )
+
+    def _await(
+        self, condition: Callable[[], bool], deadline_s: float, interrupted: threading.Event
+    ) -> None:
+        end = time.monotonic() + deadline_s
+        with self._changed:
+            while not condition() and not self._failures and not interrupted.is_set():
+                if time.monotonic() >= end:
+                    return
+                self._changed.wait(_POLL_S)
+
+    # Counting
+
+    def _count(self, block: Block) -> None:
+        server = next(each for each in self._servers if each.name == block.instance_id)
+        streams, types = block.columns["stream"], block.columns["type"]
+        server.binlog_events += int((streams == Stream.BINLOG).sum())
+        server.relay_events += int((streams == Stream.RELAY).sum())
+        is_row = (streams == Stream.SERVER) & (types == RecordType.LOG_STATUS)
+        for index in is_row.nonzero()[0].tolist():
+            body = block.body(index)
+            server.rows += "row" in body
+            for part in body.get("unread", ()):
+                server.unread[part["part"]] = _in_words(part)
+
+
+def _in_words(part: Mapping[str, Any]) -> str:
+    code = part.get("code")
+    return f"error {code}: {part.get('message', '')}" if code else str(part.get("message", ""))

@@ -1,0 +1,279 @@
+"""`tallystick check`: real servers, without Kafka and Spark; what it finds, says and writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from producers.mysql.dialect import Dialect
+from producers.mysql.rights import rights_of
+from producers.mysql_lab.load import LoadPlan
+from producers.mysql_lab.sessions import session
+from tallystick.errors import ExitCode
+from tallystick.fleet_check import CheckedServer, asking_order
+from tallystick.mysql_lab import Lab
+from tests.support.mysql_greeting import greeting, greeting_with
+
+SOURCE, REPLICA = "source-a", "replica-2"
+QUICK = ("--collections", "2", "--interval", "0.5")
+PASSWORD = "hunter2"
+
+
+def junit(path: Path) -> ET.Element:
+    return ET.fromstring(path.read_bytes())  # noqa: S314  a document of our own
+
+
+@contextmanager
+def load_on(lab: Lab) -> Iterator[None]:
+    """Writes on both sources while the block runs."""
+    load = lab.make_load(LoadPlan((SOURCE, "source-b"), rate=80, seconds=600))
+    load.start()
+    try:
+        yield
+    finally:
+        load.stop()
+        load.finish()
+        lab.await_applied()
+
+
+def test_a_healthy_fleet_under_load_is_consistent(mysqld, tallystick, tmp_path):
+    """Status 0, no finding, every server with its rows; a tear of log_status is no error."""
+    page = tmp_path / "check.json"
+    with load_on(mysqld):
+        ran = tallystick(
+            "check", "--config", str(mysqld.config_file), "--collections", "5", "--interval", "0.5",
+            "--json", str(page), "--junit", str(tmp_path / "check.xml"),
+        )  # fmt: skip
+    document = json.loads(page.read_text("utf-8"))
+    assert (ExitCode.CONSISTENT, [], "CONSISTENT") == (
+        ran.code,
+        document["findings"],
+        document["verdict"],
+    ), ran.out
+    assert dict.fromkeys(mysqld.servers, 5) == {
+        name: server["rows"] for name, server in document["servers"].items()
+    }
+    for server in document["servers"].values():
+        assert server["binlog_events"] > 100
+        assert {"CONSISTENT", "UNDECIDED"} >= {each["verdict"] for each in server["answers"]}
+    held = {
+        (name, answer["invariant"])
+        for name, server in document["servers"].items()
+        for answer in server["answers"]
+        if answer["verdict"] == "CONSISTENT"
+    }
+    for name in ("replica-1", "replica-2", "hub"):
+        assert {(name, "no_errant_gtids"), (name, "relay_mirrors_source")} <= held
+    root = junit(tmp_path / "check.xml")
+    assert ("0", "0") == (root.get("failures"), root.get("errors"))
+    assert set(mysqld.servers) == {suite.get("name") for suite in root}
+    tears = [o for o in document["observations"] if o["code"] == "LOG_STATUS_TEAR"]
+    assert bool(tears) is ("server bugs 102175 and 112331" in ran.out)
+
+
+def test_an_errant_transaction_is_found_by_check_alone(mysqld, tallystick, tmp_path):
+    """Status 1; text, JSON and JUnit name replica, source, invariant and GTID."""
+    with errant(mysqld) as gtid:
+        ran = tallystick(
+            "check", "--config", str(mysqld.config_file), *QUICK,
+            "--json", str(tmp_path / "c.json"), "--junit", str(tmp_path / "c.xml"),
+        )  # fmt: skip
+    assert ExitCode.INCONSISTENT == ran.code
+    assert "no_errant_gtids (error)" in ran.out
+    assert gtid in ran.out
+    document = json.loads((tmp_path / "c.json").read_text("utf-8"))
+    assert [("no_errant_gtids", REPLICA)] == [
+        (found["invariant"], found["instance_id"]) for found in document["findings"]
+    ]
+    failures = [
+        (case.get("classname"), case.get("name"), case.find("failure").get("message"))
+        for case in junit(tmp_path / "c.xml").iter("testcase")
+        if case.find("failure") is not None
+    ]
+    ((suite, name, message),) = failures
+    assert (f"tallystick.{REPLICA}", "no_errant_gtids") == (suite, name)
+    assert gtid in message
+
+
+@contextmanager
+def errant(lab: Lab) -> Iterator[str]:
+    """A transaction that only the replica has; afterwards its log knows nothing of it."""
+    lab.await_applied()
+    with session(lab.addresses()[REPLICA]) as admin:
+        before = admin.gtid_executed()
+        admin.run("CREATE DATABASE lab_errant")
+        uuid = admin.value("SELECT @@server_uuid")
+        try:
+            number = admin.value("SELECT GTID_SUBTRACT(@@GLOBAL.gtid_executed, %s)", (before,))
+            yield str(number)
+        finally:
+            admin.run("SET sql_log_bin = 0")
+            admin.run("DROP DATABASE lab_errant")
+            admin.run("STOP REPLICA")
+            kept = admin.value(
+                "SELECT GTID_SUBTRACT(@@GLOBAL.gtid_executed, %s)", (f"{uuid}:1-1000000",)
+            )
+            admin.run("RESET MASTER")
+            admin.run("SET GLOBAL gtid_purged = %s", (kept,))
+            admin.run("START REPLICA")
+    lab.await_applied()
+
+
+def test_the_report_goes_to_standard_output_as_json(mysqld, tallystick, tmp_path):
+    """`--json -` prints one document and nothing else."""
+    ran = tallystick("check", "--config", str(mysqld.config_file), *QUICK, "--json", "-")
+    document = json.loads(ran.out)
+    assert ("CONSISTENT", 2) == (document["verdict"], document["servers"][SOURCE]["rows"])
+
+
+def test_nothing_that_is_written_or_shown_holds_a_secret(mysqld, tallystick, tmp_path):
+    """Passwords of the lab's accounts are in no output, and nothing was written on a server."""
+    before = {name: executed(mysqld, name) for name in mysqld.servers}
+    ran = tallystick(
+        "check", "--config", str(mysqld.config_file), *QUICK, "--json", str(tmp_path / "c.json"),
+        "--junit", str(tmp_path / "c.xml"), "--report", str(tmp_path / "page"),
+    )  # fmt: skip
+    shown = ran.out + ran.err
+    shown += "".join(path.read_text("utf-8") for path in tmp_path.rglob("*") if path.is_file())
+    accounts = mysqld.accounts
+    for secret in (accounts.admin, accounts.load, accounts.replication, accounts.audit):
+        assert secret not in shown
+    assert (tmp_path / "page" / "report.html").is_file()
+    assert before == {name: executed(mysqld, name) for name in mysqld.servers}
+
+
+def executed(lab: Lab, name: str) -> str:
+    with session(lab.addresses()[name]) as admin:
+        return admin.gtid_executed()
+
+
+@contextmanager
+def account(lab: Lab, *, but: str = "nothing") -> Iterator[str]:
+    """An account of the source with the listed rights but one; gives --server's word."""
+    with session(lab.addresses()[SOURCE]) as admin:
+        admin.run("SET sql_log_bin = 0")
+        admin.run("CREATE USER narrow@localhost IDENTIFIED BY %s", (PASSWORD,))
+        for right in rights_of(Dialect.of("8.0.31")):
+            if right.name != but:
+                admin.run(right.grant("narrow@localhost"))
+        try:
+            yield f"{SOURCE}=narrow@127.0.0.1:{lab.addresses()[SOURCE].port}"
+        finally:
+            admin.run("DROP USER narrow@localhost")
+
+
+def test_the_listed_rights_are_enough(mysqld, tallystick, monkeypatch):
+    """With what --rights prints nothing is unread, and nothing is missing."""
+    monkeypatch.setenv("TALLYSTICK_MYSQL_PASSWORD", PASSWORD)
+    with account(mysqld) as server:
+        ran = tallystick("check", "--server", server, *QUICK)
+        listed = tallystick("check", "--server", server, "--rights")
+    assert (ExitCode.CONSISTENT, ExitCode.CONSISTENT) == (ran.code, listed.code), ran.out
+    assert "not read" not in ran.out
+    assert "GRANT" not in listed.out
+
+
+def test_a_missing_right_is_told_with_its_statement(mysqld, tallystick, monkeypatch):
+    """A required one ends the check with status 2, another leaves its part unread."""
+    monkeypatch.setenv("TALLYSTICK_MYSQL_PASSWORD", PASSWORD)
+    with account(mysqld, but="BACKUP_ADMIN") as server:
+        ran = tallystick("check", "--server", server, *QUICK)
+        listed = tallystick("check", "--server", server, "--rights")
+    statement = "GRANT BACKUP_ADMIN ON *.* TO 'narrow'@'localhost';"
+    assert (ExitCode.MISUSE, ExitCode.MISUSE) == (ran.code, listed.code)
+    assert f"{SOURCE}: BACKUP_ADMIN is missing; expected: {statement}" in ran.err
+    assert statement in listed.out
+    with account(mysqld, but="SELECT on mysql.gtid_executed") as server:
+        ran = tallystick("check", "--server", server, *QUICK)
+    assert ExitCode.CONSISTENT == ran.code
+    assert "not read:" in ran.out
+    assert "gtid_executed_table: error 1142" in ran.out
+    assert "GRANT SELECT ON mysql.gtid_executed TO 'narrow'@'localhost';" in ran.out
+    assert "gtid_table_within_executed" in ran.out
+
+
+def test_a_server_that_is_away_leaves_the_others_checked(mysqld, tallystick, tmp_path, monkeypatch):
+    """Status 3 and the reason; an error in JUnit."""
+    monkeypatch.setenv("TALLYSTICK_MYSQL_PASSWORD", PASSWORD)
+    with account(mysqld) as server:
+        ran = tallystick(
+            "check", "--server", server, "--server", "gone=127.0.0.1:1", *QUICK,
+            "--junit", str(tmp_path / "c.xml"),
+        )  # fmt: skip
+    assert ExitCode.UNDECIDED == ran.code, ran.out
+    assert "server 'gone' (127.0.0.1:1" in ran.err
+    assert "undecided: no row of log_status" in ran.out
+    assert {SOURCE: "0", "gone": "1"} == {
+        suite.get("name"): suite.get("errors") for suite in junit(tmp_path / "c.xml")
+    }
+
+
+def test_where_no_server_answers_nothing_is_checked(tallystick):
+    """Status 2, and each server's own reason."""
+    ran = tallystick("check", "--server", "a=127.0.0.1:1", "--server", "b=127.0.0.1:1")
+    assert ExitCode.MISUSE == ran.code
+    first, second = ran.err.splitlines()[-2:]
+    assert "server 'a' (127.0.0.1:1" in first
+    assert "server 'b' (127.0.0.1:1" in second
+
+
+@pytest.mark.parametrize("version", ["5.5.5-10.11.6-MariaDB", "5.7.44-log"])
+def test_a_server_that_is_not_supported_ends_it_with_a_sentence(tallystick, version):
+    """Status 2; one line has what it is and what was expected."""
+    with greeting_with(greeting(version)) as server:
+        ran = tallystick("check", "--server", f"a=127.0.0.1:{server.port}")
+    assert ExitCode.MISUSE == ran.code
+    *_, sentence = ran.err.splitlines()
+    assert version in sentence
+    assert "expected MySQL or Percona Server 8.0, 8.4 or later" in sentence
+
+
+def test_the_rights_are_printed_without_any_server(tallystick):
+    """GRANT statements that can be given to a server, each with what it is for."""
+    ran = tallystick("check", "--rights")
+    assert ExitCode.CONSISTENT == ran.code
+    statements = [line for line in ran.out.splitlines() if not line.startswith("-- ")]
+    assert "GRANT BACKUP_ADMIN ON *.* TO 'tallystick'@'%';" in statements
+    assert all(line.startswith("GRANT ") and line.endswith(";") for line in statements)
+    assert "User_password" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "no server is given"),
+        (("--server", "a=me:secret@db"), "a password is no part of it"),
+        (("--config", "nowhere.toml"), "'nowhere.toml' cannot be read"),
+        (("--server", "a=127.0.0.1:1", "--disable", "no_such"), "no invariant has the name"),
+    ],
+)
+def test_misuse_is_told(tallystick, arguments, said, monkeypatch, tmp_path):
+    """Status 2, what is wrong and what was expected; no secret is repeated."""
+    monkeypatch.chdir(tmp_path)
+    ran = tallystick("check", *arguments)
+    assert (ExitCode.MISUSE, True) == (ran.code, said in ran.err), ran.err
+    assert "secret" not in ran.err
+
+
+def server(name: str, *sources: str) -> CheckedServer:
+    return CheckedServer(None, server_uuid=name, sources=sources)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "order"),
+    [
+        ([server("s"), server("r", "s"), server("rr", "r")], ["rr", "r", "s"]),
+        ([server("a"), server("b"), server("hub", "a", "b")], ["hub", "a b"]),
+        ([server("a", "b"), server("b", "a")], ["a", "b"]),
+        ([server("a", "a"), server("r", "elsewhere")], ["a r"]),
+        ([server("a", "b"), server("b", "a"), server("r", "a")], ["r", "a", "b"]),
+    ],
+)
+def test_replicas_are_asked_before_their_sources(fleet, order):
+    """In a ring somebody is first; a source that is not checked waits for nobody."""
+    assert order == [" ".join(each.server_uuid for each in group) for group in asking_order(fleet)]
