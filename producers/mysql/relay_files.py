@@ -62,6 +62,9 @@ class RelayFiles:
         lost: Whether a file, or part of one, has gone unread since this was last set to False.
         starts: How many starts of the server have been told and have not shown here yet. A start
             opens a file that no ROTATE leads to; it is read behind that start.
+        jumps: Whether a file may be passed over that is gone; else reading stops in front of it,
+            for a start of the server may lie there that has not been told.
+        is_stopped: Whether reading has stopped there.
         is_anew: Whether the numbers began again at 1: RESET REPLICA, CHANGE REPLICATION SOURCE.
             What was left of the old files has been read, nothing of the new ones ever is.
     """
@@ -74,6 +77,8 @@ class RelayFiles:
         self.lost = False
         self.is_anew = False
         self.starts = 0
+        self.jumps = False
+        self.is_stopped = False
         self._file: int | None = None
         self._checksum_length: int | None = None
 
@@ -113,7 +118,8 @@ class RelayFiles:
             if limit is not None or not later:
                 break
             if later[0] != self.place.number + 1:
-                self.lost = True
+                if not self._may_jump():
+                    break
             elif not self.place.goes_on:
                 if not self.starts:
                     break
@@ -121,6 +127,11 @@ class RelayFiles:
             self.close()
             self.place = RelayPlace(later[0], MAGIC_LENGTH)
         return found
+
+    def _may_jump(self) -> bool:
+        self.is_stopped = not self.jumps
+        self.lost = self.lost or self.jumps
+        return self.jumps
 
     def _has_begun_anew(self, numbers: list[int]) -> bool:
         """Whether the file at hand is of files that are gone, and others have their names."""
@@ -136,9 +147,8 @@ class RelayFiles:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             later = [number for number in self.numbers() if number > self.place.number]
-            if not later:
+            if not later or not self._may_jump():
                 return False
-            self.lost = True
             self.place = RelayPlace(later[0], MAGIC_LENGTH)
             return self._open()
         try:

@@ -18,6 +18,8 @@ from producers.mysql.tail_journal import TailJournal
 Place = tuple[int, int]
 """File number and position."""
 
+WAITING_MAX = 400_000
+"""With so many events read and not told, no more are read."""
 _BEGINS_ANEW = frozenset({"change_source", "reset", "reset_all"})
 
 
@@ -46,6 +48,7 @@ class RelayLogs:
         self._journal = journal
         self._notice = notice
         self._clock_us = clock_us
+        self._stopped_us = 0
         self._files: dict[str, RelayFiles] = {}
         self._waiting: dict[str, deque[tuple[int, Place, LogEvent | None]]] = {}
         """What has been read and not told: when, where it ends, and None for what was lost."""
@@ -56,10 +59,32 @@ class RelayLogs:
                 place = RelayPlace(number, position, goes_on)
                 self._files[channel] = RelayFiles(directory, base_name, place)
 
+    def open(self, applied: Mapping[str, str]) -> None:
+        """Begin to read channels that are not known yet.
+
+        Args:
+            applied: The file that each channel's applier is in.
+        """
+        if self._directory is None:
+            return
+        for channel, file in applied.items():
+            if channel not in self._files:
+                with suppress(CoordinateError):
+                    base_name, number = parse_log_file_name(file)
+                    place = RelayPlace(number, MAGIC_LENGTH)
+                    self._files[channel] = RelayFiles(self._directory, base_name, place)
+        self.read()
+
     def started(self) -> None:
         """A start of the server has been told."""
         for files in self._files.values():
             files.starts += 1
+            files.jumps = True
+
+    def lose(self) -> None:
+        """The server is not heard any more."""
+        for files in self._files.values():
+            files.jumps = files.is_stopped = False
 
     def forget(self) -> None:
         """Another server: its channels are others."""
@@ -94,6 +119,9 @@ class RelayLogs:
         A source's log is known up to times before which its events were written. What its replicas
         have of it must bear no earlier time than when they had it.
         """
+        for files in self._files.values():
+            # The server has lived on since: what is gone was purged, not left by a start.
+            files.jumps = files.is_stopped and self._stopped_us <= until_us
         for name, waiting in self._waiting.items():
             while waiting:
                 read_us, place, event = waiting[0]
@@ -116,8 +144,13 @@ class RelayLogs:
 
     def read(self) -> None:
         """Read what has been written; it is told later."""
+        if sum(map(len, self._waiting.values())) > WAITING_MAX:
+            return
+        was_stopped = any(files.is_stopped for files in self._files.values())
         for channel, files in list(self._files.items()):
             self._read(channel, files, None)
+        if not was_stopped:
+            self._stopped_us = self._clock_us()
 
     def read_row(self, body: Mapping[str, Any]) -> bool:
         """Tell each relay log up to its coordinates in a row that belongs here.
@@ -144,8 +177,10 @@ class RelayLogs:
                     self._files[name] = files
                 # Every start up to the row has been told, whether it showed here or not.
                 files.starts = max(files.starts, number - files.place.number)
+                files.jumps = True
                 self._read(name, files, (number, position))
                 files.starts = 0
+                files.jumps = files.is_stopped = False
                 self.tell(self._journal.place.ts, name, (number, position))
                 is_reached = is_reached and files.place[:2] >= (number, position)
         return is_reached

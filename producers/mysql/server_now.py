@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from producers.mysql.connection import connect, mysql_error
+from producers.mysql.connection import connect, dialect_of, mysql_error
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -24,6 +24,8 @@ class ServerNow:
         boot_s: When its present boot began, seconds of its clock, some two seconds sure.
         recovers_relay_log: ``relay_log_recovery``.
         logs: The binary log files, oldest first, with their sizes.
+        channels: Bodies of ``change_source`` records, as it describes its channels.
+        relay_files: In which relay log file each channel's applier is.
         is_boot_untold: Whether the journal does not tell of its present boot yet.
     """
 
@@ -32,6 +34,8 @@ class ServerNow:
     boot_s: float
     recovers_relay_log: bool
     logs: dict[str, int] = field(default_factory=dict)
+    channels: list[dict[str, Any]] = field(default_factory=list)
+    relay_files: dict[str, str] = field(default_factory=dict)
     is_boot_untold: bool = False
 
     @property
@@ -50,6 +54,7 @@ def learn_server(
     """
     facts = collector.start_facts()
     table = collector.gtid_table()
+    channels = collector.channels()
     connection = connect(settings)
     try:
         with connection.cursor() as cursor:
@@ -61,8 +66,23 @@ def learn_server(
             if facts.get("variables", {}).get("log_bin"):
                 cursor.execute("SHOW BINARY LOGS")
                 logs = {str(row[0]): int(row[1]) for row in cursor.fetchall()}
+            cursor.execute(dialect_of(connection).show_replica_status)
+            names = [column[0] for column in cursor.description or ()]
+            status = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     except Exception as error:  # noqa: BLE001  what a stranger sends may raise anything
         connection.close()
         raise mysql_error(error, settings, "cannot ask for its binary logs") from None
-    boot_s = float(now_s) - uptime_s
-    return ServerNow(facts, table, boot_s, str(recovers) in ("1", "ON"), logs), connection
+    server = ServerNow(
+        facts,
+        table,
+        boot_s=float(now_s) - uptime_s,
+        recovers_relay_log=str(recovers) in ("1", "ON"),
+        logs=logs,
+        channels=channels,
+        relay_files={
+            str(row["Channel_Name"]).lower(): str(row["Relay_Log_File"])
+            for row in status
+            if row.get("Relay_Log_File")
+        },
+    )
+    return server, connection

@@ -1,0 +1,193 @@
+"""The collections asked of one server: which is under way, and where its answer belongs."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from coordinates.binlog import parse_log_file_name
+from coordinates.errors import CoordinateError
+from coordinates.journal import RecordType
+from producers.collect_requests import CollectRequest
+from producers.mysql.server_watch import Collected, ServerWatch
+
+if TYPE_CHECKING:
+    from producers.mysql.server_history import Place, ServerHistory
+    from producers.mysql.tail_journal import TailJournal
+    from producers.mysql.tail_options import TailOptions
+
+PENDING_MAX = 400_000
+"""So many events wait for a row at most."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A collection under way."""
+
+    request: CollectRequest
+    since: float
+    collected: Collected | None = None
+    is_given_up: bool = False
+
+
+@final
+class CollectionDesk:
+    """Takes requests, one after the other, and puts their answers into the journal.
+
+    Args:
+        journal: Takes the answers.
+        history: What is told of the server: a row waits until it has come to the row's place.
+        options: How long what may take.
+        answered: Is called with a collection's id when its answer stands in the journal.
+
+    Attributes:
+        answers: How many were given.
+    """
+
+    def __init__(
+        self,
+        journal: TailJournal,
+        history: ServerHistory,
+        options: TailOptions,
+        answered: Callable[[str], None] | None,
+    ) -> None:
+        self.answers = 0
+        self._journal = journal
+        self._history = history
+        self._options = options
+        self._answered = answered
+        self._clock = time.monotonic
+        self._requests: queue.SimpleQueue[CollectRequest] = queue.SimpleQueue()
+        self._waiting: deque[tuple[CollectRequest, float]] = deque()
+        self._asked: _Asked | None = None
+
+    def ask(self, request: CollectRequest) -> None:
+        """Take a request; from any thread."""
+        self._requests.put(request)
+
+    @property
+    def holds_events(self) -> bool:
+        """Whether events wait, because the row that is being read may belong in front of them."""
+        asked = self._asked
+        return (
+            asked is not None
+            and not asked.is_given_up
+            and self._history.pending_count < PENDING_MAX
+            and self._clock() - asked.since < self._options.hold_s
+        )
+
+    def hand_on(self, watch: ServerWatch) -> None:
+        """Have the next collection made, once the one before is done."""
+        while not self._requests.empty():
+            self._waiting.append((self._requests.get(), self._clock()))
+        while self._waiting:
+            request, since = self._waiting[0]
+            if self._asked is None:
+                self._asked = _Asked(request, self._clock())
+                watch.ask(request)
+            elif self._clock() - since > self._options.deadline_s:
+                self._answer_error(
+                    request,
+                    {"timed_out": True, "message": "an earlier collection is still under way"},
+                )
+            else:
+                return
+            self._waiting.popleft()
+
+    def collected(self, told: Collected) -> None:
+        """Take what was read; an answer that has been given up is dropped."""
+        if self._asked is None or self._asked.request != told.request:
+            return
+        if self._asked.is_given_up:
+            self._asked = None
+        else:
+            self._asked.collected = told
+
+    def settle(self) -> None:
+        """Put the row where it belongs as soon as the stream has come there."""
+        asked = self._asked
+        if asked is None or asked.is_given_up:
+            return
+        is_late = self._clock() - asked.since > self._options.deadline_s
+        collected = asked.collected
+        if collected is None:
+            if is_late:
+                asked.is_given_up = True
+                self._answer_error(asked.request, {"timed_out": True})
+            return
+        if "row" not in collected.body:
+            self._asked = None
+            self._answer(collected.body)
+            return
+        limit = row_place(collected.body)
+        if limit is not None:
+            self._history.release(limit)
+        here = self._history.here
+        if limit is None or here == limit:
+            self._asked = None
+            self._tell_row(collected)
+        elif is_late or here > limit:
+            self._asked = None
+            self._answer_error(
+                asked.request,
+                {
+                    "timed_out": True,
+                    "message": "the log that was followed did not come to the row's coordinates"
+                    " in time",
+                },
+            )
+
+    def _tell_row(self, collected: Collected) -> None:
+        if self._history.tell_beside(collected):
+            self._answer(collected.body)
+        else:
+            self._answer_error(
+                collected.request,
+                {"timed_out": True, "message": "a relay log was gone before it was read that far"},
+            )
+
+    def end_session(self) -> None:
+        """What was under way has no answer any more."""
+        if self._asked is not None and not self._asked.is_given_up:
+            self._answer_error(self._asked.request, {"unreachable": True})
+        self._asked = None
+
+    def answer_unreachable(self) -> None:
+        """Answer all that is asked while the server is not followed."""
+        for request, _ in self._waiting:
+            self._answer_error(request, {"unreachable": True})
+        self._waiting.clear()
+        while not self._requests.empty():
+            self._answer_error(self._requests.get(), {"unreachable": True})
+
+    def _answer_error(self, request: CollectRequest, error: dict[str, Any]) -> None:
+        body = {"collection_id": request.collection_id, "requested_at": request.requested_at}
+        self._answer({**body, "error": error})
+
+    def _answer(self, body: dict[str, Any]) -> None:
+        self._journal.fact(RecordType.LOG_STATUS, body)
+        self.answers += 1
+        if self._answered is not None:
+            self._answered(body["collection_id"])
+
+
+def row_place(body: dict[str, Any]) -> Place | None:
+    """File number and position of a row, None without a binary log."""
+    local = body["row"].get("LOCAL")
+    if not isinstance(local, dict):
+        return None
+    with suppress(CoordinateError, TypeError, ValueError):
+        return (
+            (
+                parse_log_file_name(str(local["binary_log_file"]))[1],
+                int(local["binary_log_position"]),
+            )
+            if "binary_log_file" in local
+            else None
+        )
+    return None

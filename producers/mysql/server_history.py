@@ -1,0 +1,403 @@
+"""What has happened on one server, told in order: the story that its journal is.
+
+Events come from the stream, proofs of time and descriptions of channels from the watch; here they
+become records in their places. What a server's start, a RESET or a purge did while nobody looked
+is told before what comes behind it. Nothing here waits for a server.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, final
+
+from coordinates.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
+from coordinates.journal import RecordType
+from producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, StreamedEvent
+from producers.mysql.channel_watch import ChannelWatch
+from producers.mysql.errors import MysqlError
+from producers.mysql.log_start import Happened, find_start
+from producers.mysql.relay_logs import RelayLogs
+from producers.mysql.server_watch import ChannelsTold, Collected, Reached
+
+if TYPE_CHECKING:
+    from producers.mysql.binlog_events import FormatDescription
+    from producers.mysql.server_now import ServerNow
+    from producers.mysql.tail_journal import TailJournal
+
+BOOT_TOLERANCE_S = 2.5
+"""Uptime is told in whole seconds, and not at one instant with the clock."""
+TARGETS_MAX = 64
+
+Place = tuple[int, int]
+"""File number and position."""
+
+
+class BeganAnewError(MysqlError):
+    """The binary log is not the one that was followed: there was a RESET."""
+
+
+@final
+class ServerHistory:
+    """One server's history as far as it is told.
+
+    Args:
+        name: Our key of the server.
+        journal: Takes the records.
+        relays: The relay logs.
+        notice: Takes one line about what was noticed.
+        clock_us: Microseconds since 1970.
+        from_oldest: Whether a new journal begins with the oldest binary log file.
+
+    Attributes:
+        relays: The relay logs.
+        channels: The channels, as rows and the server's own words show them.
+        start: Where the stream is to begin: file and position.
+        ended_code: The server's error that ended the stream last.
+        is_anew: Whether the binary log turned out to be another one.
+        is_stopping: Whether no more of relay logs is to be told.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        journal: TailJournal,
+        relays: RelayLogs,
+        *,
+        notice: Callable[[str], None],
+        clock_us: Callable[[], int],
+        from_oldest: bool,
+    ) -> None:
+        self.name = name
+        self.relays = relays
+        self.channels = ChannelWatch(journal.place.channels)
+        self.start = ("", MAGIC_LENGTH)
+        self.ended_code: int | None = None
+        self.is_anew = False
+        self.is_stopping = False
+        self._journal = journal
+        self._notice = notice
+        self._clock_us = clock_us
+        self._from_oldest = from_oldest
+        self._pending: deque[StreamedEvent] = deque()
+        self._targets: deque[Reached] = deque()
+        self._renewal: ChannelsTold | None = None
+        self._is_behind_gap = False
+        self._server: ServerNow | None = None
+
+    @property
+    def here(self) -> Place:
+        """Behind which event of the binary log the journal stands."""
+        place = self._journal.place
+        return (number_of(place.file), place.position) if place.file else (0, 0)
+
+    @property
+    def pending_count(self) -> int:
+        """How many events have come and are not told."""
+        return len(self._pending)
+
+    @property
+    def wants_channels(self) -> bool:
+        """Whether a relay log began anew, and the server has not been asked why."""
+        return bool(self.relays.anew) and self._renewal is None
+
+    # A session begins and ends
+
+    def begin(self, server: ServerNow) -> None:
+        """Tell what has happened since the last session, and where the stream is to go on."""
+        place = self._journal.place
+        self._server = server
+        if place.server_uuid is None:
+            self._begin_journal(server)
+            return
+        if place.server_uuid != server.facts["server_uuid"]:
+            self._notice(f"{self.name}: another server_uuid: its history begins anew")
+            self._journal.fact(RecordType.GAP, {})
+            place.reset()
+            place.relays.clear()
+            self.channels.known = {}
+            self.relays.forget()
+            self._begin_journal(server, {"data_lineage": "restored"})
+            return
+        told = place.boot_s
+        server.is_boot_untold = told is None or abs(told - server.boot_s) > BOOT_TOLERANCE_S
+        if not server.is_boot_untold:
+            self.tell_variables(server.facts["variables"])
+        else:
+            self._journal.advance_unproven(self._clock_us())
+        if server.has_binlog:
+            self._go_on(server)
+        elif server.is_boot_untold:
+            self._tell_boot(server, {})
+
+    def _begin_journal(self, server: ServerNow, more: dict[str, Any] | None = None) -> None:
+        place = self._journal.place
+        facts = dict(server.facts)
+        if self._from_oldest and len(server.logs) > 1:
+            # Older files may be of another mode; the first row tells the present one.
+            known = facts["variables"]
+            facts["variables"] = {key: known[key] for key in known if key != "gtid_mode"}
+        self._journal.advance_unproven(self._clock_us())
+        self._journal.fact(RecordType.START, {**facts, **(more or {})})
+        place.started(facts, server.boot_s)
+        for body in server.channels:
+            name = str(body["channel"]).lower()
+            self._journal.fact(RecordType.CHANNEL, {**body, "channel": name})
+            self.channels.renewed(name)
+        # Appliers purge what they have applied: the files are opened before anything else is read.
+        self.relays.open(server.relay_files)
+        self._start_at_end(server)
+
+    def _start_at_end(self, server: ServerNow) -> None:
+        """Nothing of this binary log has been told yet."""
+        if server.logs:
+            names = list(server.logs)
+            self.start = (names[0] if self._from_oldest else names[-1], MAGIC_LENGTH)
+
+    def _go_on(self, server: ServerNow) -> None:
+        """Find the place where the stream goes on behind what was told."""
+        place = self._journal.place
+        if not place.file:
+            self._start_at_end(server)
+            return
+        start = find_start(place, server.logs)
+        if self.is_anew or start.happened is Happened.RESET:
+            self._tell_reset(server)
+            return
+        self.start = (start.file, start.position)
+        if start.happened is Happened.PURGED:
+            self._notice(
+                f"{self.name}: {place.file} behind {place.position} was purged before it was read:"
+                " told as a gap"
+            )
+            self._journal.fact(RecordType.GAP, {})
+            self._is_behind_gap = True
+            if server.is_boot_untold:
+                self._tell_boot(server, {})
+
+    def _tell_reset(self, server: ServerNow) -> None:
+        """RESET: the binary log began anew."""
+        is_live = self.is_anew or self.ended_code == PURGED_OR_UNKNOWN
+        is_lost = not is_live or any(_target(t) > self.here for t in self._targets)
+        self.is_anew = False
+        if is_lost:
+            self._journal.fact(RecordType.GAP, {})
+        self._notice(
+            f"{self.name}: the binary log began anew (RESET)"
+            + (", maybe behind groups that were not read: told as a gap" if is_lost else "")
+        )
+        # Not before it happened: what replicas have received until then is of the old log.
+        self._journal.advance_unproven(self._clock_us())
+        self._journal.fact(RecordType.BINLOG_RESET, {})
+        self._journal.place.reset()
+        self._targets.clear()
+        self.start = (next(iter(server.logs)), MAGIC_LENGTH)
+        if server.is_boot_untold:
+            self._tell_boot(server, {})
+
+    def identify(self, told: FormatDescription | None) -> None:
+        """Look whether the file that the stream goes on in is the one that was followed.
+
+        Raises:
+            BeganAnewError: It is another one.
+        """
+        place = self._journal.place
+        if told is None or self.start != (place.file, place.position):
+            return
+        if place.file_opened_s not in (None, told.timestamp):
+            self.is_anew = True
+            raise BeganAnewError(f"{self.name}: {place.file} is another file than before")
+
+    def _leave_boot(self) -> None:
+        """A start is about to be told: what the boot before received stands in front of it."""
+        self.relays.read()
+        self.relays.tell(self._clock_us())
+
+    def _tell_boot(self, server: ServerNow, more: dict[str, Any]) -> None:
+        """The present boot of the server began here."""
+        body = {**server.facts, **more}
+        if server.gtid_table is not None:
+            body["gtid_executed_table"] = server.gtid_table
+        self._leave_boot()
+        self._journal.fact(RecordType.START, body)
+        self._journal.place.started(body, server.boot_s)
+        self.relays.started()
+        server.is_boot_untold = False
+        if server.recovers_relay_log:
+            for channel in self.channels.known:
+                self._journal.fact(
+                    RecordType.CHANNEL, {"channel": channel, "action": "relay_log_recovery"}
+                )
+                self.channels.forget_received(channel)
+
+    def end_session(self) -> None:
+        """Tell what came before the stream ended: it may not come again."""
+        try:
+            self.release(None)
+        finally:
+            self._pending.clear()
+            self.relays.lose()
+
+    # What came
+
+    def receive(self, events: list[StreamedEvent]) -> None:
+        """Take events of the stream."""
+        self._pending.extend(events)
+
+    def reached(self, told: Reached) -> None:
+        """Take how far the log had come at a time.
+
+        Raises:
+            BeganAnewError: It ends before a place that has been read.
+        """
+        self._refuse_fallen(told)
+        self._targets.append(told)
+        if len(self._targets) > TARGETS_MAX:
+            del self._targets[TARGETS_MAX // 2]
+
+    def describe_channels(self, told: ChannelsTold) -> None:
+        """Take how the server describes its channels, for those whose relay log began anew."""
+        self._renewal = told
+
+    def release(self, limit: Place | None) -> None:
+        """Tell the events that have come, up to a place.
+
+        Raises:
+            BeganAnewError: They are of another log.
+        """
+        pending = self._pending
+        while pending:
+            event = pending[0].event
+            place = (number_of(event.fields["file"]), event.end)
+            if limit is not None and place > limit:
+                break
+            while self._targets and _target(self._targets[0]) < place:
+                self._prove(self._targets.popleft())
+            self._tell_event(pending.popleft())
+        here = self.here
+        while self._targets and not pending and _target(self._targets[0]) <= here:
+            self._prove(self._targets.popleft())
+
+    def _refuse_fallen(self, told: Reached) -> None:
+        """A log that ends before a place that has been read is another log."""
+        file, position = told.seen
+        if told.file is None or not file:
+            return
+        if (number_of(told.file), told.position) < (number_of(file), position):
+            self.is_anew = True
+            raise BeganAnewError(
+                f"{self.name}: the binary log ends at {told.file}:{told.position},"
+                f" {file}:{position} had been read before"
+            )
+
+    def _renew(self, told: ChannelsTold) -> None:
+        """Channels whose relay logs began anew: what their source is now.
+
+        This stands at a time that is no earlier than what was received before it.
+        """
+        described = {str(body["channel"]).lower(): body for body in told.channels}
+        for name in sorted(self.relays.anew):
+            body = described.get(name)
+            if body is None:
+                self.channels.removed(name)
+                self.relays.renew(name, {"channel": name, "action": "reset_all"})
+            else:
+                self.channels.renewed(name)
+                self.relays.renew(name, {**body, "channel": name})
+
+    def _prove(self, reached: Reached) -> None:
+        """Everything logged before a time has been told."""
+        if reached.ts > self._journal.place.ts:
+            self._journal.advance(reached.ts)
+            if not self.is_stopping:
+                self.relays.tell(reached.ts)
+            self._journal.fact(RecordType.HEARTBEAT, {})
+            if self._renewal is not None and reached.ts >= self._renewal.ts:
+                self._renew(self._renewal)
+                self._renewal = None
+
+    def _tell_event(self, streamed: StreamedEvent) -> None:
+        event, told, place = streamed.event, streamed.format, self._journal.place
+        file = event.fields["file"]
+        if told is not None and place.file not in ("", file):
+            if told.created:
+                self._tell_boundary(told.created, told.server_version)
+            elif place.ended_by != EventType.ROTATE and not self._is_behind_gap:
+                self.is_anew = True
+                raise BeganAnewError(f"{self.name}: {file} does not follow {place.file}")
+            self._is_behind_gap = False
+        mode = place.variables.get("gtid_mode")
+        if (event.type == EventType.ANONYMOUS_GTID and mode == "ON") or (
+            mode == "OFF" and event.type in (EventType.GTID, EventType.GTID_TAGGED)
+        ):
+            # The mode changed and no row has told it yet. What the log holds was allowed.
+            permissive = "ON_PERMISSIVE" if mode == "ON" else "OFF_PERMISSIVE"
+            self.tell_variables({"gtid_mode": permissive})
+        self._journal.binlog_event(event)
+        if told is not None:
+            place.file_opened_s = told.timestamp
+
+    def _tell_boundary(self, created: int, version: str) -> None:
+        """A start of the server opened the next file."""
+        place, server = self._journal.place, self._server
+        assert server is not None
+        more: dict[str, Any] = {"crashed": place.ended_by != EventType.STOP}
+        if more["crashed"]:
+            size = server.logs.get(place.file, place.position)
+            more["recovered"] = {"file": place.file, "position": min(size, place.position)}
+        if created >= server.boot_s - BOOT_TOLERANCE_S:
+            self._tell_boot(server, more)
+            return
+        # A boot that ended before anybody could ask the server.
+        body = {"server_uuid": place.server_uuid, "version": version.partition("-")[0], **more}
+        self._leave_boot()
+        self._journal.fact(RecordType.START, body)
+        place.started(body, None)
+        self.relays.started()
+
+    def tell_variables(self, variables: Mapping[str, Any]) -> None:
+        """Tell those that have another value than was told."""
+        place = self._journal.place
+        changed = {
+            key: value
+            for key, value in variables.items()
+            if key != "server_id" and place.variables.get(key) != value
+        }
+        if changed:
+            self._journal.fact(RecordType.VARIABLES, {"variables": changed})
+            place.variables |= changed
+
+    # Rows
+
+    def tell_beside(self, collected: Collected) -> bool:
+        """Tell what an answer shows of the server, in front of its row: the log stands there.
+
+        Returns:
+            Whether the relay logs have been told up to the row.
+        """
+        place, body, server = self._journal.place, collected.body, self._server
+        if server is not None and server.is_boot_untold:
+            # No file that a start opened came up to here: the clocks were wrong, not the server.
+            server.is_boot_untold = False
+            place.boot_s = server.boot_s
+        self._journal.advance(collected.ts)
+        self.relays.tell(collected.ts)
+        self.relays.administer(self.channels.note(body, collected.channels))
+        if not self.relays.read_row(body):
+            return False
+        self.tell_variables(collected.variables)
+        logs = body.get("binary_logs")
+        oldest = logs[0].get("name") if logs else None
+        if oldest and place.oldest_file and number_of(oldest) > number_of(place.oldest_file):
+            self._journal.fact(RecordType.BINLOG_PURGE, {"to_file": oldest})
+        place.oldest_file = oldest or place.oldest_file
+        return True
+
+
+def number_of(file: str) -> int:
+    """The number of a log file."""
+    return parse_log_file_name(file)[1]
+
+
+def _target(reached: Reached) -> Place:
+    return (0, 0) if reached.file is None else (number_of(reached.file), reached.position)
