@@ -491,6 +491,7 @@ class BinlogReader(BinlogFileReader):
             "table_only": str(self.table_only),
             "xid_groups": self.xid_groups,
             "dense_watch": self.own_gnos.dump(),
+            "dense": self.own_gnos.dump_dense(),
             "base_has_past": self.base_has_past,
         }
         return document, arrays
@@ -506,7 +507,8 @@ class BinlogReader(BinlogFileReader):
         self.oldest_file = document["oldest_file"]
         self.table_only = GtidSet.parse(document["table_only"])
         self.xid_groups = [(sid, gno) for sid, gno in document["xid_groups"]]
-        self.own_gnos.load(document["dense_watch"])
+        # States of 0.1.0 lack the second part: the next row begins it.
+        self.own_gnos.load(document["dense_watch"], document.get("dense", {}))
         self.base_has_past = document["base_has_past"]
 
     # Questions of the judges
@@ -515,8 +517,8 @@ class BinlogReader(BinlogFileReader):
         """At a row: see which GNOs of the own UUID are free; as of ``OwnGnos.watch``."""
         own = self.server.server_uuid
         if own is not None and self.logged_is_complete:
-            sids = [sid for sid in self.sids if sid.startswith(own)]
-            self.own_gnos.watch(sids, used, self.logged, owned)
+            sids = {own, *(sid for sid in self.sids if sid.startswith(own))}
+            self.own_gnos.watch(sorted(sids), used, self.logged, owned)
 
     def logged_at(self, file_number: int, position: int) -> GtidSet | None:
         """L(P), None when the place is older than what is remembered or L is incomplete."""

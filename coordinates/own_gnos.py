@@ -22,6 +22,7 @@ class OwnGnos:
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._watched: dict[str, tuple[int, GtidSet]] = {}
+        self._dense: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._watched)
@@ -29,11 +30,15 @@ class OwnGnos:
     def forget(self) -> None:
         """The server started, or records are missing."""
         self._watched = {}
+        self._dense = {}
 
     def watch(
         self, sids: Iterable[str], used: GtidSet, logged: GrowingGtidSet, owned: GtidSet
     ) -> None:
         """At a row: the smallest free GNO below the last one logged must be the next one taken.
+
+        Where none was free at the row before, the log itself has left it out since then: each
+        number is given out when its group is logged, so that the log is in their order.
 
         Args:
             sids: The server's own UUID, with each of its tags.
@@ -43,9 +48,26 @@ class OwnGnos:
         """
         taken = GrowingGtidSet(used | logged.freeze())
         for sid in sids:
-            free = taken.first_free(sid)
-            if free < logged.last(sid):
+            free, last = taken.first_free(sid), logged.last(sid)
+            if free >= last:
+                self._dense[sid] = last
+            elif sid in self._dense:
+                self._tell_hole(sid, free, last, self._dense.pop(sid))
+            else:
                 self._watched.setdefault(sid, (free, owned))
+
+    def _tell_hole(self, sid: str, free: int, last: int, before: int) -> None:
+        self._reporter.broken(
+            OWN_GNO_DENSE,
+            at=f"{sid}:{free}",
+            sentence=f"The binary log went on from {sid}:{before} to {sid}:{last} and left out "
+            f"{sid}:{free}, which nobody owns.",
+            observed=f"{sid}:{last}",
+            observed_in="binary log since the row before",
+            expected=f"{sid}:{free}",
+            expected_in="numbers of the server's own UUID, each given out in its turn",
+            witness=f"{sid}:{free}",
+        )
 
     def judge(self, sid: str, gno: int, logged: GrowingGtidSet, at: str) -> None:
         """A group was logged, which ``logged`` does not count yet."""
@@ -73,6 +95,11 @@ class OwnGnos:
         """For the state bytes."""
         return [[sid, free, str(owned)] for sid, (free, owned) in self._watched.items()]
 
-    def load(self, document: list[list[Any]]) -> None:
-        """Inverse of ``dump``."""
+    def dump_dense(self) -> dict[str, int]:
+        """For the state bytes: up to where no number was free at the row before."""
+        return dict(self._dense)
+
+    def load(self, document: list[list[Any]], dense: dict[str, int]) -> None:
+        """Inverse of ``dump`` and ``dump_dense``."""
+        self._dense = dict(dense)
         self._watched = {sid: (free, GtidSet.parse(owned)) for sid, free, owned in document}

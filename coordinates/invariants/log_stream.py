@@ -315,8 +315,10 @@ OWN_GNO_DENSE = register(
         ),
         why=(
             "Automatic numbers are taken in the flush stage, one group at a time: the lowest that"
-            " is neither executed nor owned. A hole needs a transaction that was rolled back (its"
-            " number is given out next), an explicit GTID_NEXT, or a lost group."
+            " is neither executed nor owned, so the log is in their order. A hole needs a"
+            " transaction that was rolled back (its number is given out next), an explicit"
+            " GTID_NEXT, or a lost group; one that stands at a row and not at the row before was"
+            " left by the groups between them."
         ),
         undecided_when=(
             "server_uuid, gtid_executed or gtid_owned is not known before the group, the log has a"

@@ -148,7 +148,7 @@ def reset_replica(fleet: Fleet, name: str) -> Did:
 
 
 def reset_replica_gtids(fleet: Fleet, name: str) -> Did:
-    """A replica forgets what it has executed, and is sent it again."""
+    """A replica forgets what it has executed; its relay logs know, so it does not ask for it."""
     return _reset(fleet, name, "RESET MASTER")
 
 

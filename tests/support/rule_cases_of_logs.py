@@ -331,6 +331,37 @@ def own_gno_dense(breaks: bool) -> Journal:
 
 
 @case()
+def own_gno_dense__jumped(breaks: bool) -> Journal:
+    """A number far ahead, by GTID_NEXT, is followed by the smallest free one again."""
+    journal = source()
+    journal.row(gtid_owned="")
+    journal.binlog.group(f"{UUID_A}:{9 if breaks else 4}")
+    journal.row(gtid_owned="")
+    journal.binlog.group(f"{UUID_A}:{4 if breaks else 5}")
+    return journal
+
+
+@case()
+def own_gno_dense__jumped_first(breaks: bool) -> Journal:
+    """A server's very first number may be the one that jumps."""
+    journal = Journal().begin()
+    journal.row(gtid_owned="")
+    journal.binlog.group(f"{UUID_A}:{9 if breaks else 1}")
+    journal.row(gtid_owned="")
+    return journal
+
+
+@case()
+def own_gno_dense__jumped_over_owned(breaks: bool) -> Journal:
+    """A number that a session owns at the row was not left out."""
+    journal = source()
+    journal.row(gtid_owned="")
+    journal.binlog.group(f"{UUID_A}:5")
+    journal.row(gtid_owned="" if breaks else f"{UUID_A}:4#21")
+    return journal
+
+
+@case()
 def own_gno_dense__owned(breaks: bool) -> Journal:
     """A GNO that a session owns is not free."""
     journal = source()
