@@ -98,8 +98,8 @@ FAULTS: Mapping[str, Fault] = {
         ),
         Fault(
             "reset-replica-gtids",
-            "RESET MASTER on a replica: it forgets what it has executed, and does not ask for it again",
-            (),
+            "RESET MASTER on a replica: it forgets what it has executed, but not what it received",
+            ("applied_relay_gtids_executed",),
             (REPLICA_2, REPLICA_1, HUB),
             acts.reset_replica_gtids,
         ),
