@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
@@ -29,6 +30,7 @@ CATCH_UP_DEADLINE_S = 900.0
 """How long the present binary log files may take to be read from their beginnings."""
 ANSWER_DEADLINE_S = 20.0
 """How long a server may take to answer, and its log to come to the row."""
+LOOKS_MAX = 16
 _POLL_S = 0.05
 
 
@@ -98,7 +100,9 @@ def look(settings: Sequence[ServerSettings]) -> tuple[CheckedServer, ...]:
         DriverMissingError: PyMySQL is not installed.
         MysqlError: None of them can be asked.
     """
-    servers = tuple(map(_look_at, settings))
+    # Side by side: one that is away takes seconds to be given up.
+    with ThreadPoolExecutor(max_workers=LOOKS_MAX) as pool:
+        servers = tuple(pool.map(_look_at, settings))
     if all(server.problem for server in servers):
         raise MysqlError("\n".join(server.problem for server in servers))
     return servers
