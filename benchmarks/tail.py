@@ -1,8 +1,9 @@
 """Measure a tail of a real server: events a second, and what following costs the source.
 
 The cost is measured in pairs of rounds, with and without a tail, in alternating order, on the lab's
-source without its replicas: commits of clients that write as fast as they can. Prints one JSON
-object a line. Run it with nothing else on the machine:
+source without its replicas: commits of clients that write as fast as they can, or at a rate. The
+tail is a process of its own and shares the machine's processors with server and clients. Prints one
+JSON object a line. Run it with nothing else on the machine:
 
     python -m benchmarks.tail
 """
@@ -11,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,16 +24,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from coordinates.block_codec import encode_block
-from coordinates.journal import Block
 from deploy.mysql_server import mysqld_problem
-from producers.collect_requests import CollectRequest
 from producers.mysql.binlog_dump import BinlogDump
-from producers.mysql.collection import Collector
 from producers.mysql.connection import connect
 from producers.mysql.settings import ServerSettings, load_servers
-from producers.mysql.tail import Tail, steady_clock_us
-from producers.mysql.tail_place import TailPlace
 from producers.mysql_lab.layout import SOURCE_A
 from producers.mysql_lab.sessions import session
 from tallystick.mysql_lab import Lab
@@ -45,50 +42,27 @@ def show(**figures: Any) -> None:
     print(json.dumps(figures), flush=True)
 
 
-class EncodingSink:
-    """Encodes blocks as for Kafka and forgets them."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def send(self, block: Block) -> None:
-        """Encode it."""
-        self.bytes += len(encode_block(block))
-
-    def flush(self) -> None:
-        """Nothing is ever under way."""
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
 @contextmanager
-def tailed(settings: ServerSettings) -> Iterator[Tail]:
-    """Follow the server, with collections, while the body runs."""
-    stop = threading.Event()
-    tail = Tail(
-        settings,
-        EncodingSink(),
-        Collector,
-        place=TailPlace(epoch=1),
-        notice=lambda line: print(line, file=sys.stderr),
+def tailed(lab: Lab, config: Path) -> Iterator[None]:
+    """Follow the server, with collections, in a process of its own while the body runs."""
+    words = ["tail", "--config", str(config), "--output", "/dev/null"]
+    words += ["--collect-interval-s", str(COLLECT_INTERVAL_S)]
+    tail = subprocess.Popen(
+        [sys.executable, "-m", "tallystick.cli", *words],
+        stderr=subprocess.DEVNULL,
+        cwd=lab.directory,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-
-    def ask() -> None:
-        number = 0
-        while not stop.wait(COLLECT_INTERVAL_S if number else 0.5):
-            number += 1
-            tail.ask(CollectRequest(f"c{number}", steady_clock_us()))
-
-    threads = [threading.Thread(target=tail.run, args=(stop,)), threading.Thread(target=ask)]
-    for thread in threads:
-        thread.start()
     try:
-        yield tail
+        with session(lab.addresses()[SOURCE_A]) as server:
+            while not server.rows(
+                "SELECT 1 FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
+            ):
+                time.sleep(0.1)
+        yield
     finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
+        tail.terminate()
+        tail.wait()
 
 
 def commits_per_s(lab: Lab, seconds: float) -> float:
@@ -113,6 +87,12 @@ def commits_per_s(lab: Lab, seconds: float) -> float:
     for thread in threads:
         thread.join()
     return rate
+
+
+def only_source_a(config: str) -> str:
+    """The lab's servers.toml with its first server alone."""
+    head, _, rest = config.partition(f"[servers.{SOURCE_A}]")
+    return f"{head}[servers.{SOURCE_A}]{rest.partition('[servers.')[0]}"
 
 
 def measure_speed(settings: ServerSettings) -> None:
@@ -157,12 +137,17 @@ def main() -> int:
                     "CREATE TABLE bench.t (a BIGINT AUTO_INCREMENT PRIMARY KEY, b VARCHAR(200))"
                 )
             commits_per_s(lab, options.seconds)
+            config = lab.directory / "source-a.toml"
+            config.write_text(only_source_a(lab.config_file.read_text("utf-8")), "utf-8")
             losses = []
             for pair in range(options.pairs):
                 rates: dict[bool, float] = {}
                 for is_tailed in (pair % 2 == 0, pair % 2 == 1):
+                    # A tail reads its first file from the beginning.
+                    with session(lab.addresses()[SOURCE_A]) as server:
+                        server.run("FLUSH BINARY LOGS")
                     if is_tailed:
-                        with tailed(settings):
+                        with tailed(lab, config):
                             rates[True] = commits_per_s(lab, options.seconds)
                     else:
                         rates[False] = commits_per_s(lab, options.seconds)

@@ -40,6 +40,8 @@ _PACKET_HEADER = 4
 _RECEIVE_BYTES = 1 << 20
 _READ_BYTES_MAX = 8 << 20
 """One call of ``read`` gives no more than what came in so many bytes."""
+_GATHER_BYTES = 64 << 10
+_GATHER_S = 0.02
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 _SQL_STATE_LENGTH = 6
 PURGED_OR_UNKNOWN = 1236
@@ -128,6 +130,10 @@ class BinlogDump:
         try:
             if not self._receive(timeout_s):
                 return found
+            if len(self._buffer) < _GATHER_BYTES:
+                # A busy server sends a little at each commit: woken so often, the reader would
+                # take from the server's own processors what it can have for a hundredth.
+                time.sleep(_GATHER_S)
             while len(self._buffer) < _READ_BYTES_MAX and self._receive(0.0):
                 pass
         except DumpEndedError as error:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from coordinates.journal import RecordType
 from producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, BinlogDump
 from producers.mysql.binlog_events import EventError
 from producers.mysql.collection_desk import CollectionDesk
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["Tail", "TailOptions", "steady_clock_us"]
 
 READ_S = 0.05
+RELAY_READ_S = 0.1
 RETRY_S = 0.5
+RETRY_FOLLOWED_MAX_S = 2.0
 RETRY_AT_ONCE_S = 0.1
 """After an end that the server explained: it is there."""
 _STOP_MARGIN_US = 1_000_000
@@ -101,8 +104,10 @@ class Tail:
         self._desk = CollectionDesk(self.journal, self._history, options, answered)
         self._told: queue.SimpleQueue[Collected | Reached | ChannelsTold] = queue.SimpleQueue()
         self._dump: BinlogDump | None = None
-        self._saved_at = self._clock()
+        self._saved_at = self._relays_at = self._clock()
         self._problem = ""
+        self._goes_on = state_file is not None
+        self._is_known_to_end = False
 
     @property
     def name(self) -> str:
@@ -128,6 +133,8 @@ class Tail:
             OSError: The place cannot be saved.
         """
         history = self._history
+        # What is published before the next save is found by what this one says of the journal.
+        self.journal.save()
         wait_s = RETRY_S
         while not stop.is_set():
             begun = self._clock()
@@ -144,10 +151,15 @@ class Tail:
             self._save()
             if self._clock() - begun > self._options.back_off_max_s:
                 wait_s = RETRY_S
+            # One that was followed may come back for seconds only.
+            most = RETRY_FOLLOWED_MAX_S if self.journal.records else self._options.back_off_max_s
             is_there = history.is_anew or history.ended_code == PURGED_OR_UNKNOWN
             self._rest(RETRY_AT_ONCE_S if is_there else wait_s, stop)
-            wait_s = min(2 * wait_s, self._options.back_off_max_s)
+            wait_s = min(2 * wait_s, most)
         self._desk.answer_unreachable()
+        if not self._is_known_to_end and not self._goes_on and self.journal.records:
+            # The end of a journal counts as known up to the latest time of all: here it is not.
+            self.journal.fact(RecordType.GAP, {})
         self.journal.save()
 
     def _follow(self, stop: threading.Event) -> None:
@@ -202,7 +214,9 @@ class Tail:
         self._take_told()
         if history.wants_channels:
             watch.ask_channels()
-        history.relays.read()
+        if self._clock() - self._relays_at > RELAY_READ_S:
+            history.relays.read()
+            self._relays_at = self._clock()
         if not desk.holds_events:
             history.release(None)
         desk.settle()
@@ -246,6 +260,7 @@ class Tail:
             self._read(dump)
             self._take_told()
             self._history.release(None)
+        self._is_known_to_end = self.journal.place.ts >= until
 
     def _save(self) -> None:
         self.journal.place.channels = self._history.channels.known

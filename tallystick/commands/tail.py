@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import ExitStack
@@ -16,6 +17,8 @@ from tallystick.commands.options import BootstrapServers, Client, Directory, Top
 from tallystick.errors import MisuseError
 from tallystick.running import stopping
 from tallystick.settings import load as load_settings
+
+NICENESS = 10
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +69,8 @@ def tail(
     """
     from producers.mysql.settings import load_servers
 
+    # What is observed goes first where both share a machine.
+    os.nice(NICENESS)
     settings = load_settings(
         {
             "bootstrap_servers": bootstrap_servers,

@@ -1,0 +1,109 @@
+"""What a killed tail finds in the topic, and the whole of it as a command."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import pytest
+
+from coordinates.journal import concatenate
+from coordinates.replay import audit_history
+from coordinates.verdict import Verdict
+from producers.collect_requests import CollectRequest
+from producers.journal_reader import JournalReader, send_request
+from producers.journal_resume import published_since
+from producers.kafka_topics import TopicError, ensure_topics, tallystick_topics
+from producers.mysql_lab.layout import SOURCE_A
+from producers.mysql_lab.load import LoadPlan
+from producers.publisher import KafkaSettings, open_sink
+from tests.producers.test_publisher import make_block
+from tests.support.tails import wait_for
+
+
+@pytest.fixture
+def prefix(broker):
+    name = f"t{uuid.uuid4().hex[:8]}"
+    ensure_topics(broker.bootstrap_servers, tallystick_topics(3, name))
+    return name
+
+
+def test_blocks_published_since_a_time_are_read_back(broker, prefix) -> None:
+    """All of the instances that are asked for, in order, and none of before."""
+    topic = f"{prefix}.journal"
+    sink = open_sink(
+        "confluent-kafka",
+        KafkaSettings(bootstrap_servers=broker.bootstrap_servers, topic=topic),
+    )
+    sink.send(make_block(3, "a"))
+    sink.send(make_block(3, "b"))
+    sink.flush()
+    time.sleep(0.005)  # messages bear milliseconds
+    between = time.time_ns() // 1_000_000
+    later = make_block(3, "a", first_sequence=3)
+    sink.send(later)
+    sink.close()
+    everything = published_since(broker.bootstrap_servers, ["a"], 0, topic)
+    assert [block.first_sequence for block in everything["a"]] == [0, later.first_sequence]
+    since = published_since(broker.bootstrap_servers, ["a", "c"], between, topic)
+    assert [block.first_sequence for block in since["a"]] == [later.first_sequence]
+    assert since["c"] == []
+    assert published_since(broker.bootstrap_servers, ["a"], between + 3_600_000, topic)["a"] == []
+
+
+def test_a_topic_that_is_not_there_is_told(broker) -> None:
+    """As every reader of the journal does."""
+    with pytest.raises(TopicError, match="no-such"):
+        published_since(broker.bootstrap_servers, ["a"], 0, "no-such.journal")
+
+
+def test_a_tail_killed_under_load_goes_on_without_a_gap(broker, prefix, mysqld, tmp_path) -> None:
+    """Kill -9 of the command, another start, SIGTERM: one journal, consistent, in one epoch."""
+    command = [
+        *(sys.executable, "-m", "tallystick.cli", "tail"),
+        *("--config", str(mysqld.config_file), "--directory", str(tmp_path / "state")),
+        *("--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", prefix),
+    ]
+    journal: list = []
+    reader = JournalReader(
+        broker.bootstrap_servers, topic=f"{prefix}.journal", notice=print, instance_id=SOURCE_A
+    )
+
+    def read() -> int:
+        journal.extend(reader.poll(0.2))
+        return sum(len(block) for block in journal)
+
+    running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=100, seconds=60))
+    running_load.start()
+    try:
+        first = subprocess.Popen(command, stderr=subprocess.PIPE)
+        wait_for(lambda: read() > 500, lambda: f"{read()} records")
+        first.kill()
+        first.communicate()
+        before = read()
+        second = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: read() > before + 500, lambda: f"{read()} records, {before} before")
+        request = CollectRequest("c1", time.time_ns() // 1_000)
+        send_request(broker.bootstrap_servers, request, f"{prefix}.collect")
+        wait_for(
+            lambda: read() and any('"c1"' in t for b in journal for t in b.texts.values()),
+            lambda: "no answer",
+        )
+    finally:
+        running_load.stop()
+        running_load.finish()
+    second.send_signal(signal.SIGTERM)
+    _, said = second.communicate()
+    assert second.returncode == 0, said
+    counts = [read() for _ in range(5)]
+    while counts[-5] != counts[-1]:  # all is in the topic: it is read when nothing more comes
+        counts.append(read())
+    reader.close()
+    assert len({block.epoch for block in journal}) == 1
+    assert len(concatenate(journal)) > 1000
+    result = audit_history(journal)
+    assert result.findings == []
+    assert result.verdict is Verdict.CONSISTENT

@@ -1,0 +1,270 @@
+"""Parts of a tail that need no server: where to go on, saved places, channels, relay log files."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinates.binlog import EventType
+from coordinates.journal import BlockBuilder, Stream
+from producers.mysql.binlog_dump import COM_BINLOG_DUMP, COM_BINLOG_DUMP_GTID, dump_command
+from producers.mysql.channel_watch import ChannelWatch
+from producers.mysql.log_start import Happened, find_start
+from producers.mysql.relay_files import RelayFiles, RelayPlace
+from producers.mysql.tail_place import TailPlace, TailPlaceError
+from tallystick.tailing import resumed
+
+FILES = {"binlog.000003": 500, "binlog.000004": 700}
+
+
+@pytest.mark.parametrize(
+    ("file", "position", "ended_by", "expected"),
+    [
+        ("binlog.000004", 600, 0, ("binlog.000004", 600, Happened.NOTHING)),
+        ("binlog.000004", 700, 0, ("binlog.000004", 700, Happened.NOTHING)),
+        ("binlog.000003", 400, 0, ("binlog.000003", 400, Happened.NOTHING)),
+        ("binlog.000003", 500, EventType.ROTATE, ("binlog.000004", 4, Happened.NOTHING)),
+        ("binlog.000003", 900, 0, ("binlog.000004", 4, Happened.NOTHING)),
+        ("binlog.000002", 800, EventType.STOP, ("binlog.000003", 4, Happened.NOTHING)),
+        ("binlog.000002", 800, 0, ("binlog.000003", 4, Happened.PURGED)),
+        ("binlog.000001", 800, EventType.STOP, ("binlog.000003", 4, Happened.PURGED)),
+        ("binlog.000004", 900, 0, ("binlog.000003", 4, Happened.RESET)),
+        ("binlog.000005", 4, 0, ("binlog.000003", 4, Happened.RESET)),
+        ("other.000003", 4, 0, ("binlog.000003", 4, Happened.RESET)),
+    ],
+)
+def test_a_journal_goes_on_where_the_files_allow_it(
+    file: str, position: int, ended_by: int, expected: tuple[str, int, Happened]
+) -> None:
+    """Read on, a file cut by recovery, one read to its end, purged ones, a log begun anew."""
+    place = TailPlace(file=file, position=position, ended_by=ended_by)
+    assert tuple(find_start(place, FILES)) == expected
+
+
+def test_a_place_is_read_as_it_was_saved(tmp_path: Path) -> None:
+    """Every field outlives the process."""
+    place = TailPlace(
+        epoch=7,
+        next_sequence=12,
+        ts=99,
+        server_uuid="u",
+        variables={"gtid_mode": "ON"},
+        boot_s=1.5,
+        file="binlog.000002",
+        position=157,
+        relays={"c": ("relay-c", 3, 400, True)},
+        channels={"c": {"Source_UUID": "v"}},
+    )
+    path = tmp_path / "a.json"
+    place.save(path)
+    assert TailPlace.load(path) == place
+    assert TailPlace.load(tmp_path / "b.json") is None
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": 1, "what": 3}'])
+def test_a_place_that_cannot_be_read_is_an_error_that_names_the_file(
+    tmp_path: Path, text: str
+) -> None:
+    """Nothing is begun anew in silence."""
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(TailPlaceError, match=r"a\.json"):
+        TailPlace.load(path)
+
+
+def block(first_sequence: int, epoch: int = 5) -> Any:
+    builder = BlockBuilder("a", epoch=epoch, first_sequence=first_sequence)
+    for start in (157, 236):
+        builder.log_event(
+            Stream.BINLOG, EventType.XID, file="binlog.000001", start=start, length=79, ts=50
+        )
+    return builder.build()
+
+
+def test_what_was_published_behind_the_save_is_not_told_again() -> None:
+    """Known blocks are passed over, part of one counts, and the place is behind the last."""
+    place, problem = resumed(TailPlace(epoch=5, next_sequence=3), [block(0), block(2)], 9)
+    assert problem is None
+    assert (place.epoch, place.next_sequence) == (5, 4)
+    assert (place.file, place.position) == ("binlog.000001", 315)
+
+
+@pytest.mark.parametrize("published", [block(5), block(3, epoch=6)])
+def test_a_journal_whose_end_is_not_known_begins_anew(published: Any) -> None:
+    """Blocks that are missing, or somebody else's: another epoch, and a word about it."""
+    place, problem = resumed(TailPlace(epoch=5, next_sequence=3), [published], 9)
+    assert place == TailPlace(epoch=9)
+    assert problem is not None
+    assert "begins anew" in problem
+
+
+def test_beyond_four_gigabytes_another_command_asks() -> None:
+    """COM_BINLOG_DUMP has 32 bits for the position."""
+    assert dump_command(7, "b.000001", 2**32 - 1) == (
+        COM_BINLOG_DUMP,
+        struct.pack("<IHI", 2**32 - 1, 0, 7) + b"b.000001",
+    )
+    command, payload = dump_command(7, "b.000001", 2**32)
+    assert command == COM_BINLOG_DUMP_GTID
+    assert struct.pack("<Q", 2**32) in payload
+
+
+# Channels
+
+
+def answer(**changes: Any) -> dict[str, Any]:
+    status = {
+        "Channel_Name": "C",
+        "Source_UUID": "3e11fa47-71ca-11e1-9e33-c80aa9429562",
+        "Source_Host": "h",
+        "Source_Port": 1,
+        "Auto_Position": 1,
+        "Source_Log_File": "binlog.000001",
+        "Read_Source_Log_Pos": 500,
+        "Retrieved_Gtid_Set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5",
+        **{key: value for key, value in changes.items() if key[0].isupper()},
+    }
+    relay = changes.get("relay", ("relay-c.000002", 400))
+    channel = {"channel_name": "c", "relay_log_file": relay[0], "relay_log_position": relay[1]}
+    return {"replica_status": [status], "row": {"REPLICATION": {"channels": [channel]}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "actions"),
+    [
+        ({}, []),
+        ({"relay": ("relay-c.000003", 4)}, []),
+        ({"Retrieved_Gtid_Set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9"}, []),
+        ({"Source_UUID": ""}, []),
+        ({"Source_Port": 2}, ["change_source"]),
+        ({"Auto_Position": 0}, ["change_source"]),
+        ({"relay": ("", 0)}, ["reset"]),
+        ({"relay": ("relay-c.000001", 900)}, ["reset"]),
+        ({"Retrieved_Gtid_Set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:7-9"}, ["reset"]),
+    ],
+)
+def test_what_was_done_to_a_channel_is_seen_in_its_rows(
+    changes: dict[str, Any], actions: list[str]
+) -> None:
+    """What only grows is no act; what falls, shrinks or names another source is one."""
+    watch = ChannelWatch()
+    assert [r["action"] for r in watch.note(answer(), ())] == ["change_source"]
+    assert [r["action"] for r in watch.note(answer(**changes), ())] == actions
+
+
+def test_a_channel_that_is_gone_was_reset_with_all() -> None:
+    """The list of channels is the server's own."""
+    watch = ChannelWatch()
+    watch.note(answer(), ())
+    gone = {"replica_status": [], "row": {"REPLICATION": {"channels": []}}}
+    assert watch.note(gone, ()) == [{"channel": "c", "action": "reset_all"}]
+
+
+# Relay log files
+
+
+def event(event_type: int, body: bytes = b"") -> bytes:
+    whole = struct.pack("<IBIIIH", 1, event_type, 7, 23 + len(body), 0, 0) + body
+    return whole + struct.pack("<I", zlib.crc32(whole))
+
+
+HEAD = b"\xfebin" + event(
+    EventType.FORMAT_DESCRIPTION,
+    struct.pack("<H50sI", 4, b"8.0.31", 0) + bytes([19]) + bytes(40) + b"\x01",
+)
+
+
+def rotate(name: str) -> bytes:
+    return event(EventType.ROTATE, struct.pack("<Q", 4) + name.encode())
+
+
+def relay(tmp_path: Path) -> RelayFiles:
+    return RelayFiles(tmp_path, "relay", RelayPlace(1, 4))
+
+
+def types(files: RelayFiles, **more: Any) -> list[int]:
+    return [event.type for event in files.read(**more)]
+
+
+def test_relay_files_are_followed_event_by_event(tmp_path: Path) -> None:
+    """Half an event waits for its rest, and a ROTATE leads to the next file."""
+    first, second = tmp_path / "relay.000001", tmp_path / "relay.000002"
+    xid = event(EventType.XID, bytes(8))
+    first.write_bytes(HEAD + xid[:10])
+    files = relay(tmp_path)
+    assert types(files) == [EventType.FORMAT_DESCRIPTION]
+    first.write_bytes(HEAD + xid + rotate("relay.000002"))
+    second.write_bytes(HEAD + xid)
+    assert types(files) == [
+        EventType.XID,
+        EventType.ROTATE,
+        EventType.FORMAT_DESCRIPTION,
+        EventType.XID,
+    ]
+    assert files.place[:2] == (2, len(HEAD + xid))
+    files.close()
+
+
+def test_no_more_is_read_than_a_row_names(tmp_path: Path) -> None:
+    """What lies beyond the coordinates comes behind the row."""
+    xid = event(EventType.XID, bytes(8))
+    (tmp_path / "relay.000001").write_bytes(HEAD + xid + xid)
+    files = relay(tmp_path)
+    assert types(files, upto=(1, len(HEAD + xid))) == [15, EventType.XID]
+    assert types(files) == [EventType.XID]
+    files.close()
+
+
+def test_a_file_of_the_next_boot_waits_for_its_start(tmp_path: Path) -> None:
+    """No ROTATE leads to a file that a start of the server opened."""
+    (tmp_path / "relay.000001").write_bytes(HEAD)
+    (tmp_path / "relay.000002").write_bytes(HEAD)
+    files = relay(tmp_path)
+    assert types(files) == [15]
+    assert types(files) == []
+    files.starts += 1
+    assert types(files) == [15]
+    files.close()
+
+
+def test_a_purged_file_is_lost_only_where_no_start_can_hide(tmp_path: Path) -> None:
+    """A file that is gone is passed over when the server is known to have lived on."""
+    first = tmp_path / "relay.000001"
+    first.write_bytes(HEAD + rotate("relay.000002"))
+    files = relay(tmp_path)
+    assert len(types(files)) == 2
+    first.unlink()
+    (tmp_path / "relay.000003").write_bytes(HEAD)
+    assert types(files) == []
+    assert (files.is_stopped, files.lost) == (True, False)
+    files.jumps = True
+    assert types(files) == [15]
+    assert files.lost
+    files.close()
+
+
+def test_files_that_began_again_at_one_are_not_read_as_the_old_ones(tmp_path: Path) -> None:
+    """After RESET REPLICA the rest of the old file is read, and nothing of the new ones."""
+    second = tmp_path / "relay.000002"
+    (tmp_path / "relay.000001").write_bytes(HEAD + rotate("relay.000002"))
+    second.write_bytes(HEAD)
+    files = relay(tmp_path)
+    assert len(types(files)) == 3
+    for path in tmp_path.iterdir():
+        path.unlink()
+    (tmp_path / "relay.000001").write_bytes(HEAD)
+    assert types(files) == []
+    assert (files.is_anew, files.lost) == (True, False)
+    files.close()
+
+
+def test_a_state_is_json(tmp_path: Path) -> None:
+    """People may look at it."""
+    TailPlace(epoch=3).save(tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text())["epoch"] == 3
