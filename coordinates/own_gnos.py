@@ -37,8 +37,9 @@ class OwnGnos:
     ) -> None:
         """At a row: the smallest free GNO below the last one logged must be the next one taken.
 
-        Where none was free at the row before, the log itself has left it out since then: each
-        number is given out when its group is logged, so that the log is in their order.
+        Where none was free at the row before and two are now, the log itself has left them out
+        since then: each number is given out when its group is logged, so that the log is in their
+        order.
 
         Args:
             sids: The server's own UUID, with each of its tags.
@@ -49,11 +50,13 @@ class OwnGnos:
         taken = GrowingGtidSet(used | logged.freeze())
         for sid in sids:
             free, last = taken.first_free(sid), logged.last(sid)
+            before = self._dense.pop(sid, None)
             if free >= last:
                 self._dense[sid] = last
-            elif sid in self._dense:
-                self._tell_hole(sid, free, last, self._dense.pop(sid))
+            elif before is not None and not taken.contains(sid, free + 1) and free + 1 < last:
+                self._tell_hole(sid, free, last, before)
             else:
+                # One place alone may be that of a group that failed to be flushed.
                 self._watched.setdefault(sid, (free, owned))
 
     def _tell_hole(self, sid: str, free: int, last: int, before: int) -> None:

@@ -79,9 +79,9 @@ _PURGED_RULES = (PURGED_WITHIN_EXECUTED, PURGED_MATCHES_OLDEST_FILE, PURGED_MONO
 def _receives_own(row: Row) -> bool:
     """Whether GTIDs of the own UUID come through a channel: then their order is not ours."""
     own = row.server.server_uuid
-    return own is not None and any(
-        relay.received_ever.freeze().restrict(own) for relay in row.relays.values()
-    )
+    received = [relay.received_ever.freeze() for relay in row.relays.values()]
+    received += [c.retrieved for c in row.state.channels.values() if c.retrieved is not None]
+    return own is not None and any(gtids.restrict(own) for gtids in received)
 
 
 def _accept(row: Row) -> None:

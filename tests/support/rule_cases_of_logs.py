@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.journals import UUID_A, Journal, read_gtids
+from tests.support.journals import UUID_A, UUID_C, Journal, read_gtids
 from tests.support.rule_cases import case, innodb, local, replica, source
 
 # Tier 0
@@ -356,8 +356,31 @@ def own_gno_dense__jumped_over_owned(breaks: bool) -> Journal:
     """A number that a session owns at the row was not left out."""
     journal = source()
     journal.row(gtid_owned="")
-    journal.binlog.group(f"{UUID_A}:5")
-    journal.row(gtid_owned="" if breaks else f"{UUID_A}:4#21")
+    journal.binlog.group(f"{UUID_A}:6")
+    journal.row(gtid_owned="" if breaks else f"{UUID_A}:4#21:5#22")
+    return journal
+
+
+@case()
+def own_gno_dense__given_back(breaks: bool) -> Journal:
+    """A group that fails to be flushed gives its number back: one place is free for a while."""
+    journal = source()
+    journal.row(gtid_owned="")
+    journal.binlog.group(f"{UUID_A}:{6 if breaks else 5}")
+    journal.row(gtid_owned="")
+    journal.binlog.group(f"{UUID_A}:4")
+    return journal
+
+
+@case()
+def own_gno_dense__come_back(breaks: bool) -> Journal:
+    """Groups that come back from another server come in an order of their own."""
+    journal = source()
+    retrieved = f"{UUID_C if breaks else UUID_A}:6"
+    journal.row(gtid_owned="")
+    journal.binlog.group(f"{UUID_A}:6")
+    status = {"Channel_Name": "up", "Retrieved_Gtid_Set": retrieved}
+    journal.row(gtid_owned="", replica_status=[status])
     return journal
 
 
