@@ -9,9 +9,8 @@ import pytest
 
 from deploy.broker import LocalBroker
 from deploy.jars import spark_kafka_jars
-from deploy.mysql_server import mysqld_problem
 from tallystick.mysql_lab import Lab
-from tests.support.ports import free_base_port
+from tests.support.labs import running_lab
 
 MARKED_FIXTURES = ("spark", "broker", "mysqld")
 
@@ -48,15 +47,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 @pytest.fixture(scope="session")
 def mysqld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """The lab's five real MySQL servers, for the whole run; tests leave replication whole."""
-    problem = mysqld_problem()
-    if problem is not None:
-        pytest.skip(str(problem))
-    lab = Lab(
-        tmp_path_factory.mktemp("lab") / "lab",
-        base_port=free_base_port(5),
-        dies_with_owner=True,
-    )
-    lab.up()
-    yield lab
-    for server in lab.servers.values():
-        server.kill()
+    with running_lab(tmp_path_factory.mktemp("lab") / "lab") as lab:
+        yield lab

@@ -1,0 +1,92 @@
+"""From a real fault to its name: the lab, `tallystick check`, findings.
+
+The tests go on in order, on one lab that nothing else uses.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from producers.mysql_lab.faults import FAULTS, make_fault
+from producers.mysql_lab.layout import REPLICA_1, REPLICA_2, SOURCE_A, SOURCES
+from producers.mysql_lab.load import LoadPlan
+from tallystick.errors import ExitCode
+from tallystick.mysql_lab import Lab
+from tests.support.labs import running_lab
+
+ROOT = Path(__file__).parents[2]
+CHECK_DEADLINE_S = 120
+pytestmark = pytest.mark.mysqld
+
+
+@pytest.fixture(scope="module")
+def breakable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab of its own: faults leave replication broken."""
+    with running_lab(tmp_path_factory.mktemp("breakable") / "lab") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def expected() -> set[str]:
+    """What the faults made so far are expected to break."""
+    return set()
+
+
+def begin_check(lab: Lab, collections: int) -> subprocess.Popen[bytes]:
+    """Starts `tallystick check` as a user does."""
+    words = ["--config", str(lab.config_file), "--collections", str(collections)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tallystick.cli", "check", *words, "--interval", "1", "--json", "-"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def end_check(check: subprocess.Popen[bytes]) -> tuple[int, set[str]]:
+    """Waits for it; its exit status, and which invariants it found broken."""
+    out, said = check.communicate(timeout=CHECK_DEADLINE_S)
+    try:
+        report = json.loads(out)
+    except ValueError:
+        pytest.fail(f"status {check.returncode}: {said.decode()}")
+    return check.returncode, {finding["invariant"] for finding in report["findings"]}
+
+
+def test_a_fleet_under_load_with_crashes_is_accused_of_nothing(breakable: Lab) -> None:
+    """Mixed load, and kill -9 of a source and two replicas meanwhile: no finding."""
+    load = breakable.make_load(LoadPlan(SOURCES, rate=80, threads=4, seconds=60))
+    load.start()
+    check = begin_check(breakable, collections=6)
+    crashes = 0
+    while check.poll() is None and crashes < 6:
+        name = (SOURCE_A, REPLICA_1, REPLICA_2)[crashes % 3]
+        breakable.kill(name)
+        breakable.restart(name)
+        crashes += 1
+        time.sleep(0.5)  # the crashes are to fall between different acts of the check
+    code, broken = end_check(check)
+    load.stop()
+    report = load.finish()
+    assert crashes >= 3
+    assert report.total > 0
+    assert set() == broken
+    assert code in {ExitCode.CONSISTENT, ExitCode.UNDECIDED}
+    breakable.up()
+    breakable.await_applied()
+    assert (ExitCode.CONSISTENT, set()) == end_check(begin_check(breakable, collections=2))
+
+
+@pytest.mark.parametrize("name", ["errant-transaction", "purge-under-lag", "copied-server-uuid"])
+def test_a_real_fault_is_named(breakable: Lab, expected: set[str], name: str) -> None:
+    """The audit finds what the catalogue says, and nothing that no fault so far accounts for."""
+    expected |= set(FAULTS[name].expected)
+    make_fault(breakable, name)
+    assert (ExitCode.INCONSISTENT, expected) == end_check(begin_check(breakable, collections=2))
