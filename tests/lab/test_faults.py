@@ -84,6 +84,7 @@ def test_a_reset_replica_catches_up_by_gtid(mysqld: Lab) -> None:
     """It forgets its relay logs and loses nothing."""
     _, did = make_fault(mysqld, "reset-replica", REPLICA_1)
     assert dict(did)["gtid_executed before"] == dict(did)["gtid_executed after"]
+    mysqld.up()
     mysqld.await_applied()
     assert all(one.is_well for one in mysqld.status())
 
@@ -94,6 +95,7 @@ def test_a_killed_server_comes_back_with_all_that_it_had(mysqld: Lab, name: str)
     before = {one.name: one.pid for one in mysqld.status()}
     where, did = make_fault(mysqld, name)
     assert str(before[where]) == dict(did)["process killed"]
+    mysqld.up()  # returns when the receivers have found their source again
     mysqld.await_applied()
     statuses = mysqld.status()
     assert [where] == [one.name for one in statuses if one.pid != before[one.name]]
