@@ -17,6 +17,9 @@ COMMON_OPTIONS: Mapping[str, str] = MappingProxyType(
         # Small, so that five servers fit into a laptop's memory and start fast.
         "innodb-buffer-pool-size": "48M",
         "innodb-redo-log-capacity": "32M",
+        # The system's contexts for asynchronous writes (fs.aio-max-nr) are few, and a server that
+        # gets none does not start.
+        "innodb-use-native-aio": "OFF",
         "table-open-cache": "200",
         "max-connections": "100",
         # A replica sees within seconds that its source has gone; a lock is not waited for long.
@@ -27,7 +30,14 @@ COMMON_OPTIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 INITIALISE_OPTIONS: Mapping[str, str] = MappingProxyType(
-    {name: COMMON_OPTIONS[name] for name in ("innodb-redo-log-capacity", "innodb-buffer-pool-size")}
+    {
+        name: COMMON_OPTIONS[name]
+        for name in (
+            "innodb-redo-log-capacity",
+            "innodb-buffer-pool-size",
+            "innodb-use-native-aio",
+        )
+    }
 )
 
 
