@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -220,6 +221,13 @@ def test_where_no_server_answers_nothing_is_checked(tallystick):
     first, second = ran.err.splitlines()[-2:]
     assert "server 'a' (127.0.0.1:1" in first
     assert "server 'b' (127.0.0.1:1" in second
+
+
+def test_without_the_driver_it_says_how_to_install_it(tallystick, monkeypatch):
+    """PyMySQL is an extra: the command is there without it, and ends with status 2."""
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    ran = tallystick("check", "--server", "a=127.0.0.1:1")
+    assert (ExitCode.MISUSE, True) == (ran.code, "pip install 'tallystick[mysql]'" in ran.err)
 
 
 @pytest.mark.parametrize("version", ["5.5.5-10.11.6-MariaDB", "5.7.44-log"])
