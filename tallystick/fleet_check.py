@@ -6,9 +6,10 @@ then. Tails end when their logs are known behind the last row, so that nothing w
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -24,7 +25,6 @@ from producers.mysql.rights import RightHeld
 from producers.mysql.settings import ServerSettings
 from producers.mysql.tail import Tail, TailOptions, steady_clock_us
 from producers.mysql.tail_place import TailPlace
-from producers.publisher import MemorySink
 
 CATCH_UP_DEADLINE_S = 900.0
 """How long the present binary log files may take to be read from their beginnings."""
@@ -164,7 +164,7 @@ class FleetCheck:
     ) -> None:
         self._servers = tuple(servers)
         self._disabled = disabled
-        self._sink = MemorySink()
+        self._sink = _QueueSink()
         self._stop = threading.Event()
         self._failures: list[BaseException] = []
         self._changed = threading.Condition()
@@ -209,7 +209,8 @@ class FleetCheck:
             threading.Thread(target=self._follow, args=(tail,), name=f"tail {name}", daemon=True)
             for name, tail in self._tails.items()
         ]
-        for thread in threads:
+        judge = _Judge(self._blocks(), self._disabled)
+        for thread in (judge, *threads):
             thread.start()
         try:
             self._catch_up(interrupted, say)
@@ -227,14 +228,14 @@ class FleetCheck:
             self._stop.set()
             for thread in threads:
                 thread.join()
-        if self._failures:
-            raise self._failures[0]
-        if interrupted.is_set():
+            self._sink.blocks.put(None)
+            judge.join()
+        failures = [*self._failures, *judge.failures]
+        if failures:
+            raise failures[0]
+        if interrupted.is_set() or judge.result is None:
             return None
-        for block in self._sink.blocks:
-            self._count(block)
-        result = audit_history(self._sink.blocks, disabled=self._disabled)
-        return Checked(result, self._servers, begun_at, time.monotonic() - begun)
+        return Checked(judge.result, self._servers, begun_at, time.monotonic() - begun)
 
     # Following
 
@@ -293,7 +294,16 @@ class FleetCheck:
                     return
                 self._changed.wait(_POLL_S)
 
-    # Counting
+    # Judging
+
+    def _blocks(self) -> Iterator[Block]:
+        """What the tails write, as it comes, until nothing more will."""
+        while True:
+            block = self._sink.blocks.get()
+            if block is None:
+                return
+            self._count(block)
+            yield block
 
     def _count(self, block: Block) -> None:
         server = next(each for each in self._servers if each.name == block.instance_id)
@@ -306,6 +316,48 @@ class FleetCheck:
             server.rows += "row" in body
             for part in body.get("unread", ()):
                 server.unread[part["part"]] = _in_words(part)
+
+
+@final
+class _QueueSink:
+    """Hands blocks over to the thread that judges them: a long check keeps none of them."""
+
+    def __init__(self) -> None:
+        self.blocks: queue.SimpleQueue[Block | None] = queue.SimpleQueue()
+
+    def send(self, block: Block) -> None:
+        """Hand a block over."""
+        self.blocks.put(block)
+
+    def flush(self) -> None:
+        """Nothing is under way."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@final
+class _Judge(threading.Thread):
+    """Audits blocks while they come.
+
+    Attributes:
+        result: What the audit says, when it has ended.
+        failures: What ended it otherwise.
+    """
+
+    def __init__(self, blocks: Iterator[Block], disabled: frozenset[str]) -> None:
+        super().__init__(name="audit", daemon=True)
+        self._blocks = blocks
+        self._disabled = disabled
+        self.result: AuditResult | None = None
+        self.failures: list[BaseException] = []
+
+    def run(self) -> None:
+        """Audit until the blocks end."""
+        try:
+            self.result = audit_history(self._blocks, disabled=self._disabled)
+        except Exception as error:  # noqa: BLE001  told by the thread that waits
+            self.failures.append(error)
 
 
 def _in_words(part: Mapping[str, Any]) -> str:
