@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -45,7 +46,8 @@ class RelayPlace(NamedTuple):
     goes_on: bool = False
 
 
-_BEGINNING = RelayPlace(1, MAGIC_LENGTH)
+_BEGINNING = (1, MAGIC_LENGTH)
+_AHEAD_MAX = 64
 
 
 @final
@@ -65,6 +67,7 @@ class RelayFiles:
         jumps: Whether a file may be passed over that is gone; else reading stops in front of it,
             for a start of the server may lie there that has not been told.
         is_stopped: Whether reading has stopped there.
+        is_loss_told: Whether it has been told that files may be passed over.
         is_anew: Whether the numbers began again at 1: RESET REPLICA, CHANGE REPLICATION SOURCE.
             What was left of the old files has been read, nothing of the new ones ever is.
     """
@@ -79,6 +82,9 @@ class RelayFiles:
         self.starts = 0
         self.jumps = False
         self.is_stopped = False
+        self.is_loss_told = False
+        self._ahead: dict[int, int] = {}
+        """Open files behind the one at hand, by number: they may be purged before their turn."""
         self._file: int | None = None
         self._checksum_length: int | None = None
 
@@ -110,9 +116,10 @@ class RelayFiles:
                 self.is_anew = True
                 self.close()
                 break
+            self._open_ahead(numbers)
             if self._file is None and not self._open():
                 break
-            later = [number for number in numbers if number > self.place.number]
+            later = self._later(numbers)
             limit = upto[1] if upto and upto[0] == self.place.number else None
             self._read_file(found, limit)
             if limit is not None or not later:
@@ -124,13 +131,27 @@ class RelayFiles:
                 if not self.starts:
                     break
                 self.starts -= 1
-            self.close()
+            self._close_file()
             self.place = RelayPlace(later[0], MAGIC_LENGTH)
         return found
 
+    def _later(self, numbers: list[int]) -> list[int]:
+        """The files behind the one at hand, those that are gone but open among them."""
+        return sorted(n for n in {*numbers, *self._ahead} if n > self.place.number)
+
+    def _open_ahead(self, numbers: list[int]) -> None:
+        for number in numbers:
+            if number > self.place.number and number not in self._ahead:
+                if len(self._ahead) >= _AHEAD_MAX:
+                    return
+                path = self._directory / format_log_file_name(self.base_name, number)
+                with suppress(FileNotFoundError):
+                    self._ahead[number] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
     def _may_jump(self) -> bool:
         self.is_stopped = not self.jumps
-        self.lost = self.lost or self.jumps
+        self.lost = self.lost or (self.jumps and not self.is_loss_told)
+        self.is_loss_told = self.is_loss_told and not self.jumps
         return self.jumps
 
     def _has_begun_anew(self, numbers: list[int]) -> bool:
@@ -138,15 +159,17 @@ class RelayFiles:
         if not numbers or numbers[0] > self.place.number:
             return False
         if self._file is None:
-            return self.place != _BEGINNING and self.place.number not in numbers
+            is_there = self.place.number in numbers or self.place.number in self._ahead
+            return self.place[:2] != _BEGINNING and not is_there
         return os.fstat(self._file).st_nlink == 0
 
     def _open(self) -> bool:
         path = self._directory / format_log_file_name(self.base_name, self.place.number)
+        ahead = self._ahead.pop(self.place.number, None)
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if ahead is None else ahead
         except FileNotFoundError:
-            later = [number for number in self.numbers() if number > self.place.number]
+            later = self._later(self.numbers())
             if not later or not self._may_jump():
                 return False
             self.place = RelayPlace(later[0], MAGIC_LENGTH)
@@ -157,7 +180,7 @@ class RelayFiles:
             os.close(file)
             raise
         if told is None:
-            os.close(file)
+            self._ahead[self.place.number] = file
             return False
         self._file = file
         self._checksum_length = told.checksum_length
@@ -201,7 +224,13 @@ class RelayFiles:
             wanted = _READ_BYTES
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of all files."""
+        self._close_file()
+        for file in self._ahead.values():
+            os.close(file)
+        self._ahead.clear()
+
+    def _close_file(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None

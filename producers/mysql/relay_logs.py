@@ -75,6 +75,17 @@ class RelayLogs:
                     self._files[channel] = RelayFiles(self._directory, base_name, place)
         self.read()
 
+    def leave_boot(self) -> None:
+        """Tell what the boot before received, in front of the start that is told next."""
+        self.read()
+        self.tell(self._clock_us())
+        for channel, files in self._files.items():
+            if files.is_stopped and not files.is_loss_told:
+                # Here, where the start's own file of the binary log anchors the journal anew.
+                self._notice(f"a relay log file of channel {channel!r} was gone before it was read")
+                self._journal.fact(RecordType.GAP, {})
+                files.is_loss_told = True
+
     def started(self) -> None:
         """A start of the server has been told."""
         for files in self._files.values():

@@ -208,17 +208,12 @@ class ServerHistory:
             self.is_anew = True
             raise BeganAnewError(f"{self.name}: {place.file} is another file than before")
 
-    def _leave_boot(self) -> None:
-        """A start is about to be told: what the boot before received stands in front of it."""
-        self.relays.read()
-        self.relays.tell(self._clock_us())
-
     def _tell_boot(self, server: ServerNow, more: dict[str, Any]) -> None:
         """The present boot of the server began here."""
         body = {**server.facts, **more}
         if server.gtid_table is not None:
             body["gtid_executed_table"] = server.gtid_table
-        self._leave_boot()
+        self.relays.leave_boot()
         self._journal.fact(RecordType.START, body)
         self._journal.place.started(body, server.boot_s)
         self.relays.started()
@@ -350,7 +345,7 @@ class ServerHistory:
             return
         # A boot that ended before anybody could ask the server.
         body = {"server_uuid": place.server_uuid, "version": version.partition("-")[0], **more}
-        self._leave_boot()
+        self.relays.leave_boot()
         self._journal.fact(RecordType.START, body)
         place.started(body, None)
         self.relays.started()

@@ -268,3 +268,19 @@ def test_a_state_is_json(tmp_path: Path) -> None:
     """People may look at it."""
     TailPlace(epoch=3).save(tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text())["epoch"] == 3
+
+
+def test_a_file_that_was_seen_is_read_although_it_was_purged(tmp_path: Path) -> None:
+    """An open file outlives its name: nothing is lost, and no start can hide in it."""
+    paths = [tmp_path / f"relay.00000{number}" for number in (1, 2, 3)]
+    paths[0].write_bytes(HEAD)
+    paths[1].write_bytes(HEAD + rotate("relay.000003"))
+    paths[2].write_bytes(HEAD)
+    files = relay(tmp_path)
+    assert types(files) == [15]
+    paths[0].unlink()
+    paths[1].unlink()
+    files.starts += 1
+    assert types(files) == [15, EventType.ROTATE, 15]
+    assert (files.place.number, files.lost, files.is_stopped) == (3, False, False)
+    files.close()
