@@ -458,6 +458,7 @@ class InstanceAudit(InstanceState):
             self.collections.progress(f"Channel {name!r} was administered ({action})")
         channel = self.history.channel(name)
         relay = self.relay(name)
+        was_unseen = relay.base_name is None or not relay.received_is_complete
         if action in LINEAGE_ACTIONS:
             relay.begin_lineage()
             self.history.begin_channel_lineage(name, relay.lineage)
@@ -467,6 +468,8 @@ class InstanceAudit(InstanceState):
             self.applied.forget()
             self.repositories.administered(name, action)
         if action == "reset_all":
+            if was_unseen:
+                self.history.unseen_channel_left = True
             del self.history.channels[name]
         elif action == "change_source":
             channel.source_uuid = body.get("source_uuid", channel.source_uuid)

@@ -58,6 +58,8 @@ class History:
         """Reported as executed without receipt."""
         self.must_recover: GtidSet | None = None
         self.late_recovered = GtidSet.EMPTY
+        self.unseen_channel_left = False
+        """A channel was removed since the row before whose relay log was not seen completely."""
         """Reported by the row being judged as not recovered."""
         self.grown: tuple[GtidSet, GtidSet] | None = None
         """Executed sets of the accepted row before and of the row being judged."""
@@ -150,6 +152,7 @@ class History:
             "lost": str(self.lost),
             "unexplained": str(self.unexplained),
             "must_recover": _text(self.must_recover),
+            "unseen_channel_left": self.unseen_channel_left,
             "log_bin_changed": self.log_bin_changed,
             "had_binlog": self.had_binlog,
             "oldest_file": self.oldest_file,
@@ -195,6 +198,7 @@ class History:
         self.lost = GtidSet.parse(document["lost"])
         self.unexplained = GtidSet.parse(document["unexplained"])
         self.must_recover = _set(document["must_recover"])
+        self.unseen_channel_left = document.get("unseen_channel_left", False)
         self.log_bin_changed = document["log_bin_changed"]
         self.had_binlog = document["had_binlog"]
         self.oldest_file = document["oldest_file"]

@@ -51,6 +51,7 @@ def judge_executed(row: Row, logged: GtidSet | None) -> GtidSet | None:
         )
     before = history.executed
     _judge_growth(row, executed, before)
+    history.unseen_channel_left = False
     if falls(history.fallen, "executed", executed, before) and before is not None:
         lost = before - executed
         judgement.broken(
@@ -135,7 +136,7 @@ def _judge_growth(row: Row, executed: GtidSet, before: GtidSet | None) -> None:
             "a channel brings groups without a GTID, to which the replica may assign any UUID",
         )
         return
-    if unseen or server.server_uuid is None:
+    if unseen or history.unseen_channel_left or server.server_uuid is None:
         judgement.undecided(
             EXECUTED_GROWTH_EXPLAINED, "the relay logs of all channels were not seen completely"
         )

@@ -150,6 +150,10 @@ def judge_stored_applied(channel: ChannelOfRow) -> None:
     if not behind and committed is None and not beyond:
         channel.holds(rule)
         return
+    if beyond and channel.relay is None:
+        # An atomic DDL may be under way: the relay log would show it.
+        channel.undecided(rule, NO_RELAY)
+        return
     expected = applied if committed is None and not behind else committed or before
     channel.broken(
         rule,

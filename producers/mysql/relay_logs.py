@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
 
-from coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
+from coordinates.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
 from coordinates.errors import CoordinateError
 from coordinates.journal import RecordType
 from producers.mysql.binlog_events import EventError, LogEvent
@@ -18,6 +18,18 @@ from producers.mysql.tail_journal import TailJournal
 Place = tuple[int, int]
 """File number and position."""
 
+_OUTSIDE_GROUPS = frozenset(
+    {
+        EventType.ANONYMOUS_GTID,
+        EventType.FORMAT_DESCRIPTION,
+        EventType.GTID,
+        EventType.GTID_TAGGED,
+        EventType.PREVIOUS_GTIDS,
+        EventType.ROTATE,
+        EventType.STOP,
+    }
+)
+"""Types that no group goes on with."""
 WAITING_MAX = 400_000
 """With so many events read and not told, no more are read."""
 _BEGINS_ANEW = frozenset({"change_source", "reset", "reset_all"})
@@ -127,6 +139,9 @@ class RelayLogs:
     def tell(self, until_us: int, channel: str | None = None, upto: Place | None = None) -> None:
         """Tell events that were read no later than a time, or lie before a place of a channel.
 
+        With them goes the rest of a group that the place lies in: an applier may have ended it
+        before the receiver tells so, and its source had logged it before it sent its beginning.
+
         A source's log is known up to times before which its events were written. What its replicas
         have of it must bear no earlier time than when they had it.
         """
@@ -134,9 +149,13 @@ class RelayLogs:
             # The server has lived on since: what is gone was purged, not left by a start.
             files.jumps = files.is_stopped and self._stopped_us <= until_us
         for name, waiting in self._waiting.items():
+            was_before = name == channel
             while waiting:
                 read_us, place, event = waiting[0]
                 is_before = name == channel and upto is not None and place <= upto
+                if event is not None and event.type not in _OUTSIDE_GROUPS:
+                    is_before = is_before or was_before
+                was_before = is_before
                 if read_us > until_us and not is_before:
                     break
                 waiting.popleft()
@@ -192,6 +211,7 @@ class RelayLogs:
                 self._read(name, files, (number, position))
                 files.starts = 0
                 files.jumps = files.is_stopped = False
+                self._read(name, files, None)
                 self.tell(self._journal.place.ts, name, (number, position))
                 is_reached = is_reached and files.place[:2] >= (number, position)
         return is_reached
