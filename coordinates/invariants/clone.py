@@ -48,8 +48,8 @@ GTID_TABLE_WITHIN_EXECUTED = register(
         scope="S",
         severity=Severity.CRITICAL,
         claim=(
-            "Every GTID in the table mysql.gtid_executed is executed, owned by a session that is"
-            " committing it, or that of a prepared XA transaction."
+            "Every GTID in the table mysql.gtid_executed is executed, logged, owned by a session"
+            " that is committing it, or that of a prepared XA transaction."
         ),
         why=(
             "The table is filled from transactions that InnoDB has committed or prepared, and read"
