@@ -159,16 +159,23 @@ class RelayLogs:
                 if read_us > until_us and not is_before:
                     break
                 waiting.popleft()
-                if event is None:
-                    self._journal.fact(RecordType.GAP, {})
-                else:
-                    self._journal.relay_event(name, event)
+                self._tell(name, event)
+
+    def _tell(self, channel: str, event: LogEvent | None) -> None:
+        if event is None:
+            self._journal.fact(RecordType.GAP, {})
+        else:
+            self._journal.relay_event(channel, event)
 
     def administer(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Tell what was done to channels; what was in their files before is told first."""
+        """Tell what was done to channels; what was in their files before is told first.
+
+        Of that channel only: what others have received since waits for a time of its own.
+        """
         for record in records:
             if record["action"] in _BEGINS_ANEW:
-                self.tell(self._clock_us())
+                for _, _, event in self._waiting.pop(record["channel"], ()):
+                    self._tell(record["channel"], event)
                 self._close(record["channel"])
             self._journal.fact(RecordType.CHANNEL, record)
 
