@@ -12,15 +12,20 @@ from deploy.jars import spark_kafka_jars
 from tallystick.mysql_lab import Lab
 from tests.support.labs import running_lab
 
-MARKED_FIXTURES = ("spark", "broker", "mysqld")
+MARKS_OF_FIXTURES = {
+    "spark": "spark",
+    "broker": "broker",
+    "mysqld": "mysqld",
+    "own_mysqld": "mysqld",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks each test by the costly fixtures that it uses, directly or through others."""
     for item in items:
-        for name in MARKED_FIXTURES:
-            if name in getattr(item, "fixturenames", ()):
-                item.add_marker(name)
+        for fixture, mark in MARKS_OF_FIXTURES.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
 
 
 @pytest.fixture(scope="session")
@@ -48,4 +53,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 def mysqld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """The lab's five real MySQL servers, for the whole run; tests leave replication whole."""
     with running_lab(tmp_path_factory.mktemp("lab") / "lab") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def own_mysqld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab of a module's own: its servers have no past, and nobody uses what is left of them."""
+    with running_lab(tmp_path_factory.mktemp("breakable") / "lab") as lab:
         yield lab

@@ -9,7 +9,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,18 +18,9 @@ from producers.mysql_lab.layout import REPLICA_1, REPLICA_2, SOURCE_A, SOURCES
 from producers.mysql_lab.load import LoadPlan
 from tallystick.errors import ExitCode
 from tallystick.mysql_lab import Lab
-from tests.support.labs import running_lab
 
 ROOT = Path(__file__).parents[2]
 CHECK_DEADLINE_S = 120
-pytestmark = pytest.mark.mysqld
-
-
-@pytest.fixture(scope="module")
-def breakable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab of its own: faults leave replication broken."""
-    with running_lab(tmp_path_factory.mktemp("breakable") / "lab") as lab:
-        yield lab
 
 
 @pytest.fixture(scope="module")
@@ -62,16 +52,16 @@ def end_check(check: subprocess.Popen[bytes]) -> tuple[int, set[str]]:
     return check.returncode, {finding["invariant"] for finding in report["findings"]}
 
 
-def test_a_fleet_under_load_with_crashes_is_accused_of_nothing(breakable: Lab) -> None:
+def test_a_fleet_under_load_with_crashes_is_accused_of_nothing(own_mysqld: Lab) -> None:
     """Mixed load, and kill -9 of a source and two replicas meanwhile: no finding."""
-    load = breakable.make_load(LoadPlan(SOURCES, rate=80, threads=4, seconds=60))
+    load = own_mysqld.make_load(LoadPlan(SOURCES, rate=80, threads=4, seconds=60))
     load.start()
-    check = begin_check(breakable, collections=6)
+    check = begin_check(own_mysqld, collections=6)
     crashes = 0
     while check.poll() is None and crashes < 6:
         name = (SOURCE_A, REPLICA_1, REPLICA_2)[crashes % 3]
-        breakable.kill(name)
-        breakable.restart(name)
+        own_mysqld.kill(name)
+        own_mysqld.restart(name)
         crashes += 1
         time.sleep(0.5)  # the crashes are to fall between different acts of the check
     code, broken = end_check(check)
@@ -81,16 +71,16 @@ def test_a_fleet_under_load_with_crashes_is_accused_of_nothing(breakable: Lab) -
     assert report.total > 0
     assert set() == broken
     assert code in {ExitCode.CONSISTENT, ExitCode.UNDECIDED}
-    breakable.up()
-    breakable.await_applied()
-    code, broken = end_check(begin_check(breakable, collections=2))
+    own_mysqld.up()
+    own_mysqld.await_applied()
+    code, broken = end_check(begin_check(own_mysqld, collections=2))
     assert set() == broken
     assert code in {ExitCode.CONSISTENT, ExitCode.UNDECIDED}
 
 
 @pytest.mark.parametrize("name", ["errant-transaction", "purge-under-lag", "copied-server-uuid"])
-def test_a_real_fault_is_named(breakable: Lab, expected: set[str], name: str) -> None:
+def test_a_real_fault_is_named(own_mysqld: Lab, expected: set[str], name: str) -> None:
     """The audit finds what the catalogue says, and nothing that no fault so far accounts for."""
     expected |= set(FAULTS[name].expected)
-    make_fault(breakable, name)
-    assert (ExitCode.INCONSISTENT, expected) == end_check(begin_check(breakable, collections=2))
+    make_fault(own_mysqld, name)
+    assert (ExitCode.INCONSISTENT, expected) == end_check(begin_check(own_mysqld, collections=2))

@@ -1,4 +1,7 @@
-"""True faults on real servers: each does to them what it says."""
+"""True faults on real servers: each does to them what it says.
+
+The tests go on in order: what a fault leaves behind is still there for the next.
+"""
 
 from __future__ import annotations
 
@@ -48,71 +51,71 @@ def test_without_a_lab_a_fault_says_how_to_get_one(tmp_path) -> None:
         (["kill-source", "--on", "hub"], "cannot happen on 'hub'; expected one of: source-a"),
     ],
 )
-def test_what_cannot_happen_is_refused(mysqld: Lab, words: list[str], said: str) -> None:
+def test_what_cannot_happen_is_refused(own_mysqld: Lab, words: list[str], said: str) -> None:
     """An unknown fault, and one on a server where it makes no sense."""
     with pytest.raises(LabError, match=said):
-        run_command(["lab", "fault", *words, "--directory", str(mysqld.directory.parent)])
+        run_command(["lab", "fault", *words, "--directory", str(own_mysqld.directory.parent)])
 
 
-def test_an_errant_transaction_is_the_replicas_own(mysqld: Lab) -> None:
+def test_an_errant_transaction_is_the_replicas_own(own_mysqld: Lab) -> None:
     """Its GTID is under the replica's UUID, and its source never has it."""
-    where, did = make_fault(mysqld, "errant-transaction")
+    where, did = make_fault(own_mysqld, "errant-transaction")
     gtid = dict(did)["GTID"]
-    with session(mysqld.addresses()[REPLICA_1]) as replica:
+    with session(own_mysqld.addresses()[REPLICA_1]) as replica:
         assert REPLICA_1 == where
         assert gtid.startswith(replica.value("SELECT @@server_uuid"))
         assert gtid in replica.gtid_executed()
-    with session(mysqld.addresses()[SOURCE_A]) as source:
+    with session(own_mysqld.addresses()[SOURCE_A]) as source:
         assert gtid.partition(":")[0] not in source.gtid_executed()
 
 
-def test_a_hole_lies_below_the_newest_number(mysqld: Lab) -> None:
+def test_a_hole_lies_below_the_newest_number(own_mysqld: Lab) -> None:
     """The numbers between are free until clients have written that many."""
-    _, did = make_fault(mysqld, "gtid-hole", SOURCE_B)
+    _, did = make_fault(own_mysqld, "gtid-hole", SOURCE_B)
     told = dict(did)
     newest = int(told["newest number before"])
     assert told["GTID_NEXT"].endswith(f":{newest + 100}")
     assert told["own GTIDs"].endswith(f":{newest + 100}")
-    with session(mysqld.addresses()[SOURCE_B]) as server:
+    with session(own_mysqld.addresses()[SOURCE_B]) as server:
         uuid = server.value("SELECT @@server_uuid")
         skipped = f"{uuid}:{newest + 1}-{newest + 99}"
         subtracted = server.value("SELECT GTID_SUBTRACT(%s, @@gtid_executed)", (skipped,))
         assert skipped == subtracted
 
 
-def test_a_reset_replica_catches_up_by_gtid(mysqld: Lab) -> None:
+def test_a_reset_replica_catches_up_by_gtid(own_mysqld: Lab) -> None:
     """It forgets its relay logs and loses nothing."""
-    _, did = make_fault(mysqld, "reset-replica", REPLICA_1)
+    _, did = make_fault(own_mysqld, "reset-replica", REPLICA_1)
     assert dict(did)["gtid_executed before"] == dict(did)["gtid_executed after"]
-    mysqld.up()
-    mysqld.await_applied()
-    assert all(one.is_well for one in mysqld.status())
+    own_mysqld.up()
+    own_mysqld.await_applied()
+    assert all(one.is_well for one in own_mysqld.status())
 
 
 @pytest.mark.parametrize("name", ["kill-source", "kill-replica-unsynced"])
-def test_a_killed_server_comes_back_with_all_that_it_had(mysqld: Lab, name: str) -> None:
+def test_a_killed_server_comes_back_with_all_that_it_had(own_mysqld: Lab, name: str) -> None:
     """Another process serves its data; every replica gets what its source has."""
-    before = {one.name: one.pid for one in mysqld.status()}
-    where, did = make_fault(mysqld, name)
+    before = {one.name: one.pid for one in own_mysqld.status()}
+    where, did = make_fault(own_mysqld, name)
     assert str(before[where]) == dict(did)["process killed"]
-    mysqld.up()  # returns when the receivers have found their source again
-    mysqld.await_applied()
-    statuses = mysqld.status()
+    own_mysqld.up()  # returns when the receivers have found their source again
+    own_mysqld.await_applied()
+    statuses = own_mysqld.status()
     assert [where] == [one.name for one in statuses if one.pid != before[one.name]]
     assert all(one.is_well for one in statuses)
 
 
-def test_a_copied_server_uuid_is_reported_by_both(mysqld: Lab) -> None:
+def test_a_copied_server_uuid_is_reported_by_both(own_mysqld: Lab) -> None:
     """Two instances of one identity run side by side, and nothing refuses them."""
-    own = (mysqld.servers[REPLICA_2].data_directory / "auto.cnf").read_text("utf-8")
-    make_fault(mysqld, "copied-server-uuid")
+    own = (own_mysqld.servers[REPLICA_2].data_directory / "auto.cnf").read_text("utf-8")
+    make_fault(own_mysqld, "copied-server-uuid")
     found = []
     for name in (REPLICA_2, SOURCE_B):
-        with session(mysqld.addresses()[name]) as server:
+        with session(own_mysqld.addresses()[name]) as server:
             found.append(server.value("SELECT @@server_uuid"))
     assert found[0] == found[1]
-    mysqld.stop(REPLICA_2)
-    (mysqld.servers[REPLICA_2].data_directory / "auto.cnf").write_text(own, "utf-8")
-    mysqld.restart(REPLICA_2)
-    mysqld.up()
-    assert all(one.is_well for one in mysqld.status())
+    own_mysqld.stop(REPLICA_2)
+    (own_mysqld.servers[REPLICA_2].data_directory / "auto.cnf").write_text(own, "utf-8")
+    own_mysqld.restart(REPLICA_2)
+    own_mysqld.up()
+    assert all(one.is_well for one in own_mysqld.status())

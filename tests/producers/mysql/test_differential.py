@@ -39,8 +39,9 @@ SIMULATED = {SOURCE: "source-a", REPLICA: "replica-a1", SECOND_REPLICA: "replica
 
 
 @pytest.fixture(scope="module")
-def real(mysqld) -> RealHistory:
-    return make_history(mysqld)
+def real(own_mysqld) -> RealHistory:
+    """Of servers without a past: a simulated one has no gap in front of its first file."""
+    return make_history(own_mysqld)
 
 
 def groups(events: list[Record]) -> list[list[Record]]:
