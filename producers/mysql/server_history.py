@@ -140,6 +140,7 @@ class ServerHistory:
         self._journal.advance_unproven(self._clock_us())
         self._journal.fact(RecordType.START, {**facts, **(more or {})})
         place.started(facts, server.boot_s)
+        place.begun_in = next(reversed(server.logs), "")
         for body in server.channels:
             name = str(body["channel"]).lower()
             self._journal.fact(RecordType.CHANNEL, {**body, "channel": name})
@@ -208,22 +209,33 @@ class ServerHistory:
             self.is_anew = True
             raise BeganAnewError(f"{self.name}: {place.file} is another file than before")
 
-    def _tell_boot(self, server: ServerNow, more: dict[str, Any]) -> None:
+    def _tell_boot(
+        self, server: ServerNow, more: dict[str, Any], *, is_watched: bool = True
+    ) -> None:
         """The present boot of the server began here."""
         body = {**server.facts, **more}
         if server.gtid_table is not None:
             body["gtid_executed_table"] = server.gtid_table
-        self.relays.leave_boot()
-        self._journal.fact(RecordType.START, body)
-        self._journal.place.started(body, server.boot_s)
-        self.relays.started()
+        self._tell_start(body, server.boot_s, is_watched=is_watched)
         server.is_boot_untold = False
-        if server.recovers_relay_log:
+        if server.recovers_relay_log and is_watched:
             for channel in self.channels.known:
                 self._journal.fact(
                     RecordType.CHANNEL, {"channel": channel, "action": "relay_log_recovery"}
                 )
                 self.channels.forget_received(channel)
+
+    def _tell_start(self, body: dict[str, Any], boot_s: float | None, *, is_watched: bool) -> None:
+        """A boot began: in front of it stands what the one before received, if that was watched.
+
+        Of boots before the journal only the binary log is left; the relay logs are of the present.
+        """
+        if is_watched:
+            self.relays.leave_boot()
+        self._journal.fact(RecordType.START, body)
+        self._journal.place.started(body, boot_s)
+        if is_watched:
+            self.relays.started()
 
     def end_session(self) -> None:
         """Tell what came before the stream ended: it may not come again."""
@@ -316,7 +328,7 @@ class ServerHistory:
         file = event.fields["file"]
         if told is not None and place.file not in ("", file):
             if told.created:
-                self._tell_boundary(told.created, told.server_version)
+                self._tell_boundary(file, told.created, told.server_version)
             elif place.ended_by != EventType.ROTATE and not self._is_behind_gap:
                 self.is_anew = True
                 raise BeganAnewError(f"{self.name}: {file} does not follow {place.file}")
@@ -332,23 +344,21 @@ class ServerHistory:
         if told is not None:
             place.file_opened_s = told.timestamp
 
-    def _tell_boundary(self, created: int, version: str) -> None:
-        """A start of the server opened the next file."""
+    def _tell_boundary(self, file: str, created: int, version: str) -> None:
+        """A start of the server opened a file."""
         place, server = self._journal.place, self._server
         assert server is not None
         more: dict[str, Any] = {"crashed": place.ended_by != EventType.STOP}
         if more["crashed"]:
             size = server.logs.get(place.file, place.position)
             more["recovered"] = {"file": place.file, "position": min(size, place.position)}
+        is_watched = not place.begun_in or number_of(file) > number_of(place.begun_in)
         if created >= server.boot_s - BOOT_TOLERANCE_S:
-            self._tell_boot(server, more)
+            self._tell_boot(server, more, is_watched=is_watched)
             return
         # A boot that ended before anybody could ask the server.
         body = {"server_uuid": place.server_uuid, "version": version.partition("-")[0], **more}
-        self.relays.leave_boot()
-        self._journal.fact(RecordType.START, body)
-        place.started(body, None)
-        self.relays.started()
+        self._tell_start(body, None, is_watched=is_watched)
 
     def tell_variables(self, variables: Mapping[str, Any]) -> None:
         """Tell those that have another value than was told."""

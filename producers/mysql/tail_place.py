@@ -39,6 +39,8 @@ class TailPlace:
         file, position: Start of the next event of the binary log; file "" before the first one.
         ended_by: Type of the event that closed the file, 0 while it is open.
         file_opened_s: Time in the file's FORMAT_DESCRIPTION, None not known.
+        begun_in: The file that the server wrote when the journal began: a start that opened it,
+            or an older one, was before that. "" behind a RESET.
         oldest_file: The oldest file of the list as last told.
         relays: Of each channel's next relay log event base name, file number and position, and
             whether the event before it leads to the next file.
@@ -57,6 +59,7 @@ class TailPlace:
     position: int = 0
     ended_by: int = 0
     file_opened_s: int | None = None
+    begun_in: str = ""
     oldest_file: str | None = None
     relays: dict[str, tuple[str, int, int, bool]] = field(default_factory=dict)
     channels: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -120,7 +123,7 @@ class TailPlace:
 
     def reset(self) -> None:
         """The binary log began anew."""
-        self.file, self.position, self.ended_by = "", 0, 0
+        self.file, self.position, self.ended_by, self.begun_in = "", 0, 0, ""
         self.file_opened_s = self.oldest_file = None
 
     def save(self, path: Path) -> None:

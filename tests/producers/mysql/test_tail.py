@@ -202,6 +202,21 @@ def test_files_purged_while_nobody_read_are_a_gap(mysqld: Lab) -> None:
     assert result.verdict is Verdict.UNDECIDED
 
 
+def test_relay_logs_are_told_behind_the_starts_before_the_journal(mysqld: Lab) -> None:
+    """They are of the present boot, though they were opened before the older files were read."""
+    mysqld.stop(REPLICA_1)
+    mysqld.restart(REPLICA_1)
+    load(mysqld, 1.0, seed=11)
+    mysqld.await_applied()
+    with running(settings_of(mysqld, REPLICA_1)) as tail:
+        tail.collect("c1")
+    kinds = [json.loads(line)["kind"] for line in tail.records]
+    newest_start = len(kinds) - 1 - kinds[::-1].index("start")
+    assert kinds.count("start") > 1
+    assert kinds.index("relay") > newest_start
+    assert audit_history(tail.sink.blocks).findings == []
+
+
 def test_a_reset_is_told(mysqld: Lab) -> None:
     """RESET MASTER on a replica without replicas of its own: the new log is read from its start."""
     name = "hub"

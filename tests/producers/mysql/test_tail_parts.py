@@ -55,6 +55,7 @@ def test_a_place_is_read_as_it_was_saved(tmp_path: Path) -> None:
         server_uuid="u",
         variables={"gtid_mode": "ON"},
         boot_s=1.5,
+        begun_in="binlog.000001",
         file="binlog.000002",
         position=157,
         relays={"c": ("relay-c", 3, 400, True)},
