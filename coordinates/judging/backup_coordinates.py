@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from coordinates.audit import InstanceAudit
+    from coordinates.instance_state import InstanceState
     from coordinates.invariants._registry import Invariant
 
 HEADER = "innodb_header"
@@ -32,7 +32,7 @@ _WITNESS_GTIDS = 3
 _PARALLEL_BY_DEFAULT = (8, 0, 27)
 
 
-def judge_backup(body: Mapping[str, Any], audit: InstanceAudit) -> None:
+def judge_backup(body: Mapping[str, Any], audit: InstanceState) -> None:
     """Judge the coordinates of one ``image`` of a backup made with backup locks."""
     backup = _Backup(body, audit)
     place = _coordinates(body.get("binlog_file"), body.get("binlog_position"))
@@ -62,7 +62,7 @@ def _coordinates(file: str | None, position: int | None) -> LogCoordinates | Non
 class _Backup:
     """One backup beside the journal of its server."""
 
-    def __init__(self, body: Mapping[str, Any], audit: InstanceAudit) -> None:
+    def __init__(self, body: Mapping[str, Any], audit: InstanceState) -> None:
         self._body = body
         self._audit = audit
         self._id = str(body.get("backup_id"))
