@@ -134,7 +134,7 @@ class BinlogDump:
                 # A busy server sends a little at each commit: woken so often, the reader would
                 # take from the server's own processors what it can have for a hundredth.
                 time.sleep(_GATHER_S)
-            while len(self._buffer) < _READ_BYTES_MAX and self._receive(0.0):
+            while len(self._buffer) < self._wanted() and self._receive(0.0):
                 pass
         except DumpEndedError as error:
             # What came before the end is whole, and may tell why.
@@ -170,8 +170,18 @@ class BinlogDump:
         self._buffer += received
         return True
 
+    def _wanted(self) -> int:
+        """With so many bytes a call has enough: never less than the first packet."""
+        return max(_READ_BYTES_MAX, self._first_packet())
+
+    def _first_packet(self) -> int:
+        """Bytes of the first packet, its header included."""
+        return _PACKET_HEADER + int.from_bytes(self._buffer[: _PACKET_HEADER - 1], "little")
+
     def _packets(self) -> Iterator[bytes]:
         """Whole payloads; 16 MiB and more come in several packets."""
+        if len(self._buffer) < self._first_packet():
+            return  # TLS brings 16 KiB at a time: what cannot be used yet is not copied each time
         buffer, at = bytes(self._buffer), 0
         end = len(buffer)
         while end - at >= _PACKET_HEADER:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,12 @@ import pytest
 
 from coordinates.binlog import EventType
 from coordinates.journal import BlockBuilder, Stream
-from producers.mysql.binlog_dump import COM_BINLOG_DUMP, COM_BINLOG_DUMP_GTID, dump_command
+from producers.mysql.binlog_dump import (
+    COM_BINLOG_DUMP,
+    COM_BINLOG_DUMP_GTID,
+    BinlogDump,
+    dump_command,
+)
 from producers.mysql.channel_watch import ChannelWatch
 from producers.mysql.log_start import Happened, find_start
 from producers.mysql.relay_files import RelayFiles, RelayPlace
@@ -117,6 +123,55 @@ def test_beyond_four_gigabytes_another_command_asks() -> None:
 
 
 # Channels
+
+
+class PiecesOfTls:
+    """A connection through which packets come in TLS records of 16 KiB."""
+
+    def __init__(self, payload: bytes) -> None:
+        limit = 0xFFFFFF
+        pieces = [payload[at : at + limit] for at in range(0, len(payload) + 1, limit)]
+        self._bytes = b"".join(
+            struct.pack("<I", len(piece))[:3] + bytes([number % 256]) + piece
+            for number, piece in enumerate(pieces)
+        )
+        self._sock = self
+        self._at = 0
+
+    def cursor(self) -> Any:
+        return nullcontext(self)
+
+    def execute(self, statement: str) -> None:
+        """Settings of the session."""
+
+    def _execute_command(self, command: int, argument: bytes) -> None:
+        """The stream begins."""
+
+    def settimeout(self, seconds: float) -> None:
+        """Everything is there already."""
+
+    def recv(self, most: int) -> bytes:
+        if self._at >= len(self._bytes):
+            raise TimeoutError
+        begin = self._at
+        self._at += min(most, 16_384)
+        return self._bytes[begin : self._at]
+
+
+@pytest.mark.parametrize("length", [9_000_000, 16_777_214, 16_777_215, 40_000_000])
+def test_an_event_of_many_megabytes_is_not_copied_with_each_of_its_pieces(length: int) -> None:
+    """A packet is looked at when it is whole: else a large event costs its size squared."""
+    event = struct.pack("<IBIIIH", 0, EventType.WRITE_ROWS, 1, length, 4 + length, 0)
+    event += bytes(length - len(event))
+    dump = BinlogDump(
+        PiecesOfTls(b"\0" + event),  # type: ignore[arg-type]
+        server_id=9,
+        file="binlog.000001",
+        position=4,
+        heartbeat_s=1.0,
+    )
+    (streamed,) = [streamed for _ in range(4) for streamed in dump.read(0.0)]
+    assert streamed.event.end == 4 + length
 
 
 def answer(**changes: Any) -> dict[str, Any]:
