@@ -282,10 +282,16 @@ class BinlogReader(BinlogFileReader):
         if self.own_gnos:
             at = f"{self.file_name}:{group.start}"
             self.own_gnos.judge(sid, group.gno, self.logged, at)
+        self._follow_own_gnos(sid, np.array([group.gno], dtype=np.int64))
         for gtids in (self.logged, self.grouped, self.file_set):
             gtids.add(sid, group.gno)
         if self._is_local(sid, group.server_id):
             self.local.add(sid, group.gno)
+
+    def _follow_own_gnos(self, sid: str, gnos: npt.NDArray[np.int64]) -> None:
+        own = self.server.server_uuid
+        if own is not None and sid.startswith(own) and self.logged_is_complete:
+            self.own_gnos.follow(sid, gnos, self.logged)
 
     def _is_local(self, sid: str, server_id: int) -> bool:
         own = self.server.server_uuid
@@ -346,6 +352,7 @@ class BinlogReader(BinlogFileReader):
         self._count_in_file(run, scan.openers)
         for number, gnos in _by_sid(scan):
             sid = self.sids[number]
+            self._follow_own_gnos(sid, gnos)
             for gtids in (self.logged, self.grouped, self.file_set):
                 gtids.add_gnos(sid, gnos)
             own = self.server.server_uuid
@@ -492,6 +499,7 @@ class BinlogReader(BinlogFileReader):
             "xid_groups": self.xid_groups,
             "dense_watch": self.own_gnos.dump(),
             "dense": self.own_gnos.dump_dense(),
+            "left_out": self.own_gnos.dump_left_out(),
             "base_has_past": self.base_has_past,
         }
         return document, arrays
@@ -507,8 +515,10 @@ class BinlogReader(BinlogFileReader):
         self.oldest_file = document["oldest_file"]
         self.table_only = GtidSet.parse(document["table_only"])
         self.xid_groups = [(sid, gno) for sid, gno in document["xid_groups"]]
-        # States of 0.1.0 lack the second part: the next row begins it.
-        self.own_gnos.load(document["dense_watch"], document.get("dense", {}))
+        # States of 0.1.0 lack the latter parts: the next row begins them.
+        self.own_gnos.load(
+            document["dense_watch"], document.get("dense", {}), document.get("left_out", {})
+        )
         self.base_has_past = document["base_has_past"]
 
     # Questions of the judges

@@ -92,7 +92,9 @@ def _accept(row: Row) -> None:
     elif state.position is not None:
         history.position = state.position
     if state.executed is not None and not judgement.is_broken(*_EXECUTED_RULES):
-        if state.owned is not None and not _receives_own(row):
+        if _receives_own(row):
+            row.binlog.own_gnos.forget_left_out()
+        elif state.owned is not None:
             used = state.executed | state.owned | (state.purged or GtidSet.EMPTY)
             row.binlog.watch_own_gnos(used, state.owned)
         history.grown = None if history.executed is None else (history.executed, state.executed)

@@ -373,6 +373,28 @@ def own_gno_dense__given_back(breaks: bool) -> Journal:
 
 
 @case()
+def own_gno_dense__filled(breaks: bool) -> Journal:
+    """Numbers that GTID_NEXT left out come behind it, before any row is taken."""
+    journal = source()
+    for gno in (6, 4, 5, 7) if breaks else (5, 4, 6, 7):
+        journal.binlog.group(f"{UUID_A}:{gno}")
+    journal.row(gtid_owned="")
+    return journal
+
+
+@case()
+def own_gno_dense__never_logged(breaks: bool) -> Journal:
+    """Numbers that are executed though the log has never held them were not free."""
+    journal = source()
+    journal.binlog.group(f"{UUID_A}:6")
+    if not breaks:
+        for gno in (4, 5):
+            journal.executed.add(f"{UUID_A}:{gno}")
+    journal.row(gtid_owned="", gtid_purged="" if breaks else f"{UUID_A}:4-5")
+    return journal
+
+
+@case()
 def own_gno_dense__come_back(breaks: bool) -> Journal:
     """Groups that come back from another server come in an order of their own."""
     journal = source()
