@@ -415,6 +415,22 @@ class Ledger:
                 kept = len(file.groups().gno)
         return file, kept
 
+    def groups_until(self, state: Snapshot, place: tuple[int, int]) -> BinlogGroups:
+        """The remembered groups of the lineage of a state up to a file number and position."""
+        columns: list[tuple[Any, Any]] = []
+        for lineage, number in sorted(self.files):
+            if lineage != state.lineage or number > place[0]:
+                continue
+            file, kept = self.file_at(state, number)
+            assert file is not None
+            groups = file.groups()
+            if number == place[0]:
+                kept = min(kept, int(np.searchsorted(file.group_ends(), place[1], side="right")))
+            columns.append((groups.sid[:kept], groups.gno[:kept]))
+        sid = np.concatenate([np.empty(0, np.int32), *(column[0] for column in columns)])
+        gno = np.concatenate([np.empty(0, np.int64), *(column[1] for column in columns)])
+        return BinlogGroups(np.arange(len(gno)), sid, gno)
+
     def assume_known(self, ts: int) -> None:
         """Until `assume_unknown`, answer as if the journal were known up to `ts` as it stands."""
         self.take_snapshot(max(ts, self.known_ts))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from coordinates.invariants._registry import Invariant
 
 INTEGER_END = 2**63
+LENGTH_UNKNOWN = -1
 COLUMNS = ("server_uuid", "local", "replication", "storage_engines")
 _COLUMN_ALIASES = {"master": "local", "channels": "replication"}
 
@@ -98,6 +99,7 @@ class ServerState:
     """Whether engines beside InnoDB keep logs: their commits need not write InnoDB's."""
     innodb: dict[str, int] = field(default_factory=dict)
     binary_logs: list[tuple[str, int]] | None = None
+    """Name and length of each file, `LENGTH_UNKNOWN` where that is not told."""
     binary_logs_changed: bool = False
     binary_logs_confirmed: bool = False
     """Whether the list was read before and after gtid_purged, and was the same."""
@@ -325,13 +327,13 @@ class _Reader:
         for row in rows:
             lower = {str(k).lower(): v for k, v in row.items()} if isinstance(row, dict) else {}
             name = lower.get("name", lower.get("log_name"))
-            size = lower.get("size", lower.get("file_size", 0))
+            size = lower.get("size", lower.get("file_size"))
             try:
                 parse_log_file_name(str(name))
             except CoordinateError:
                 self._incomplete("binary_logs", name, "base.NNNNNN")
                 return None
-            logs.append((str(name), size if isinstance(size, int) else 0))
+            logs.append((str(name), size if isinstance(size, int) else LENGTH_UNKNOWN))
         return logs
 
     # Values

@@ -74,6 +74,10 @@ class ChannelSaid:
     """Since when the coordinates are of the present source, None not known."""
     retrieved_ts: int | None
     """Since when the retrieved set grows from nothing, None not known."""
+    gtid_executed: GtidSet | None = None
+    """Of the replica; None not known, or the channel leaves out groups of its source."""
+    is_relay_seen: bool = False
+    """Whether groups of the channel's relay log were seen."""
 
     def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
         """For the state bytes."""
@@ -88,6 +92,8 @@ class ChannelSaid:
             self.auto_position,
             self.coordinates_ts,
             self.retrieved_ts,
+            _text(self.gtid_executed),
+            self.is_relay_seen,
         ]
 
     @classmethod
@@ -96,6 +102,8 @@ class ChannelSaid:
     ) -> ChannelSaid:
         """Inverse of `dump`."""
         instance_id, place, server_id, retrieved, has, read, executed, *rest = values
+        # States of 0.1.0 lack the last two.
+        auto_position, coordinates_ts, retrieved_ts, gtids, is_seen = (*rest, None, False)[:5]
         return cls(
             instance_id,
             Place(*place),
@@ -104,7 +112,11 @@ class ChannelSaid:
             _set(has),
             _coordinates(read),
             _coordinates(executed),
-            *rest,
+            auto_position,
+            coordinates_ts,
+            retrieved_ts,
+            _set(gtids),
+            is_seen,
         )
 
 
@@ -117,6 +129,8 @@ class ReplicaExecuted:
     executed: GtidSet
     server_uuid: str | None
     group_uuid: str | None
+    retrieved: GtidSet | None = None
+    """By all channels, None not known."""
 
     def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
         """For the state bytes."""
@@ -126,6 +140,7 @@ class ReplicaExecuted:
             str(self.executed),
             self.server_uuid,
             self.group_uuid,
+            _text(self.retrieved),
         ]
 
     @classmethod
@@ -133,8 +148,16 @@ class ReplicaExecuted:
         cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str
     ) -> ReplicaExecuted:
         """Inverse of `dump`."""
-        instance_id, place, executed, server_uuid, group_uuid = values
-        return cls(instance_id, Place(*place), GtidSet.parse(executed), server_uuid, group_uuid)
+        instance_id, place, executed, *rest = values
+        server_uuid, group_uuid, retrieved = (*rest, None)[:3]  # states of 0.1.0 lack the last
+        return cls(
+            instance_id,
+            Place(*place),
+            GtidSet.parse(executed),
+            server_uuid,
+            group_uuid,
+            _set(retrieved),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from coordinates.binlog import format_log_file_name, parse_log_file_name
 from coordinates.comparing.binlog_file import FIRST_POSITION, PlaceKind
 from coordinates.comparing.comparison import Problem, Undecided, Waiting, brief
 from coordinates.errors import CoordinateError
+from coordinates.gtid import GtidSet
+from coordinates.invariants.channel import APPLIED_RELAY_GTIDS_EXECUTED
 from coordinates.invariants.fleet import (
     NO_ERRANT_GTIDS,
     PURGED_NOT_NEEDED,
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
         ReplicaExecuted,
     )
     from coordinates.comparing.snapshot import Snapshot
-    from coordinates.gtid import GtidSet
     from coordinates.ledger import Ledger
 
 AMBIGUOUS = "another instance reports the same server_uuid as the source"
@@ -59,6 +62,9 @@ def judge_received(said: ChannelSaid, case: Case) -> Answer:
     # After RESET the numbers begin again: a number that both have may mean two transactions.
     origins = case.fleet.origins
     disputed = own & origins.differing(said.instance_id, ts, source.instance_id, state.ts)
+    if disputed and said.server_id is not None:
+        # The replica's own transaction of that number was not retrieved from the source.
+        disputed = disputed - origins.made_by(said.instance_id, disputed, ts, said.server_id)
     missing = (own - state.logged - state.declared) | disputed
     if not missing:
         return []
@@ -70,12 +76,14 @@ def judge_received(said: ChannelSaid, case: Case) -> Answer:
         return []
     case.memory.reported = case.memory.reported | fresh
     logged = state.logged.restrict(server_uuid)
+    is_other = fresh <= disputed
     return [
         Problem(
             RECEIVED_WITHIN_SOURCE_LOGGED,
             at=brief(fresh, 1),
             sentence=f"The replica has retrieved {brief(fresh, 3)} from instance "
-            f"{source.instance_id}, whose binary log does not hold it.",
+            f"{source.instance_id}, whose binary log "
+            + ("has given it to another transaction." if is_other else "does not hold it."),
             observed=brief(own),
             observed_in="Retrieved_Gtid_Set, GTIDs of the source",
             expected=f"a subset of {brief(logged)}",
@@ -101,7 +109,7 @@ def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
         if state is None:
             return Waiting("not everything that the source has executed is known")
         for server_uuid in source.uuids_until(state.ts):
-            rest = rest.without_uuid(server_uuid)
+            rest = _without_retrieved(rest, said, server_uuid)
         if source.group_uuid is not None:
             rest = rest.without_uuid(source.group_uuid)
         rest = rest - state.logged - state.beyond
@@ -120,13 +128,14 @@ def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
     if not fresh:
         return []
     case.memory.reported = case.memory.reported | fresh
-    names = ", ".join(source.instance_id for source in case.sources)
+    names = ", ".join(sorted(source.instance_id for source in case.sources))
+    sources = f"its source {names} has" if len(case.sources) == 1 else f"its sources {names} have"
     return [
         Problem(
             NO_ERRANT_GTIDS,
             at=f"{brief(fresh, 1)} against {names}",
-            sentence=f"The replica has executed {brief(fresh, 3)}, which its source {names} has"
-            " neither executed nor logged.",
+            sentence=f"The replica has executed {brief(fresh, 3)}, which {sources} neither executed"
+            " nor logged.",
             observed=brief(fresh),
             observed_in="gtid_executed of the replica, without GTIDs of its sources",
             expected="at least these GTIDs",
@@ -134,6 +143,13 @@ def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
             witness=brief(fresh),
         )
     ]
+
+
+def _without_retrieved(rest: GtidSet, said: ReplicaExecuted, server_uuid: str) -> GtidSet:
+    """What was retrieved of the source's own GTIDs is for invariant 66 to judge."""
+    if said.retrieved is None:
+        return rest.without_uuid(server_uuid)
+    return rest - said.retrieved.restrict(server_uuid)
 
 
 def _without_upstreams(rest: GtidSet, said: ReplicaExecuted, case: Case) -> GtidSet | Waiting:
@@ -247,7 +263,56 @@ def judge_coordinates(said: ChannelSaid, case: Case) -> Answer:
                 problems.append(_wrong_place(source, name, at, coordinates, kind))
     if reasons and not problems:
         return Undecided(reasons[0])
+    if not problems and not reasons:
+        problems += _passed(said, case, state)
     return problems
+
+
+def _passed(said: ChannelSaid, case: Case, state: Snapshot) -> list[Problem]:
+    """Invariant 31, by the source's log: what lies before the executed position is executed.
+
+    The last group there may still be committing. What the replica never had before it began to
+    replicate by position is no omission; what lies between groups that it has executed is. Where
+    the relay log is seen, that tells of what was received, and invariant 19 of what should be.
+    """
+    source, executed = case.source, said.gtid_executed
+    if executed is None or said.executed is None or not said.executed[0] or not said.executed[1]:
+        return []
+    number = parse_log_file_name(said.executed[0])[1]
+    groups = source.groups_until(state, (number, said.executed[1]))
+    sid, gno = groups.sid[:-1], groups.gno[:-1]
+    is_done = np.ones(len(sid), dtype=np.bool_)
+    for index in np.unique(sid[sid >= 0]).tolist():
+        which = sid == index
+        is_done[which] = executed.contains_gnos(source.sids[index], gno[which])
+    if is_done.all():
+        return []
+    received = said.retrieved if said.retrieved is not None else GtidSet.EMPTY
+    done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done)
+    omitted = GtidSet.EMPTY
+    if not (said.auto_position and said.is_relay_seen):
+        inside = at[(at > done[0]) & (at < done[-1])] if len(done) else at[:0]
+        omitted = GtidSet.from_groups(source.sids, sid[inside], gno[inside]) - received
+    if not said.is_relay_seen:
+        omitted = omitted | (GtidSet.from_groups(source.sids, sid[at], gno[at]) & received)
+    fresh = omitted - case.memory.reported
+    if not fresh:
+        return []
+    case.memory.reported = case.memory.reported | fresh
+    text = f"{said.executed[0]}:{said.executed[1]}"
+    return [
+        Problem(
+            APPLIED_RELAY_GTIDS_EXECUTED,
+            at=brief(fresh, 1),
+            sentence=f"The applier has passed {brief(fresh, 3)}, which instance"
+            f" {source.instance_id} logged before {text}, but the replica has not executed it.",
+            observed=brief(executed),
+            observed_in="gtid_executed of the replica",
+            expected="everything before the executed position",
+            expected_in=f"binary log of instance {source.instance_id} up to {text}",
+            witness=brief(fresh),
+        )
+    ]
 
 
 def _is_wrong(kind: PlaceKind, name: str) -> bool:

@@ -329,6 +329,18 @@ class Origins:
             return GtidSet.EMPTY
         return _differing(one.logs, two.logs) - _agreeing(one.logs, two.logs)
 
+    def made_by(self, instance_id: str, gtids: GtidSet, ts: int, server_id: int) -> GtidSet:
+        """Those of some GTIDs that an instance's logs claim for transactions of a server."""
+        state = self.instance(instance_id).state_at(ts)
+        found = GrowingGtidSet()
+        for layer, claimed in _by_layer(state.logs if state is not None else ()).items():
+            for sid in (claimed & gtids).sids():
+                origins = self.layers[sid][layer]
+                gnos = origins.gno[: origins.size][origins.server_id[: origins.size] == server_id]
+                mine = (claimed & gtids).contains_gnos(sid, gnos)
+                found.add_gnos(sid, gnos[mine])
+        return found.freeze()
+
     def origins_in(self, instance_id: str, sid: str, gno: int, ts: int) -> list[Origin]:
         """What an instance's logs claim of one GTID at `ts`."""
         state = self.instance(instance_id).state_at(ts)

@@ -303,9 +303,12 @@ class FactReader:
             for gtids in told:
                 has = has | gtids
         for channel, said in zip(channels, listed, strict=True):
-            self._compare_channel(member, channel, said, has=has, place=place)
+            self._compare_channel(member, channel, said, (executed, has), place)
         if executed is not None and sources:
-            self._compare_executed(member, channels, executed, sources, place)
+            received: GtidSet | None = GtidSet.EMPTY
+            for gtids in retrieved:
+                received = None if received is None or gtids is None else received | gtids
+            self._compare_executed(member, channels, (executed, received), place)
         if body["clone_status"]:
             self._compare_clone(member, body["clone_status"], place)
         elif replica.clone_end_ts is not None and replica.clone_end_ts < place.ts:
@@ -330,10 +333,10 @@ class FactReader:
         member: Member,
         channel: ReplicaChannel,
         said: dict[str, Any],
-        *,
-        has: GtidSet | None,
+        sets: tuple[GtidSet | None, GtidSet | None],
         place: Place,
     ) -> None:
+        """Queue what a row says of a channel; `sets`: executed, and executed or retrieved."""
         if not channel.has_source:
             return
         if channel.key is None:
@@ -344,12 +347,14 @@ class FactReader:
             place=place,
             server_id=member.ledger.server_id,
             retrieved=_set(said["retrieved_gtid_set"]),
-            has=has,
+            has=sets[1],
             read=_coordinates(said, "read"),
             executed=_coordinates(said, "exec"),
             auto_position=bool(said["auto_position"]),
             coordinates_ts=channel.coordinates_ts,
             retrieved_ts=channel.retrieved_ts,
+            gtid_executed=None if channel.is_filtered else sets[0],
+            is_relay_seen=bool(channel.received.freeze()),
         )
         for kind in ("server_id", "received", "coordinates", "purged"):
             self._enqueue(kind, member.ledger.instance_id, channel.name, (channel.key,), row)
@@ -372,22 +377,23 @@ class FactReader:
         self,
         member: Member,
         channels: list[ReplicaChannel],
-        executed: GtidSet,
-        sources: tuple[str, ...],
+        sets: tuple[GtidSet, GtidSet | None],
         place: Place,
     ) -> None:
+        """Queue what a row says was executed; `sets`: that, and what all channels retrieved."""
         if any(channel.has_source and channel.key is None for channel in channels):
             return
         ledger = member.ledger
         row = ReplicaExecuted(
             instance_id=ledger.instance_id,
             place=place,
-            executed=member.replica.unexplained(executed),
+            executed=member.replica.unexplained(sets[0]),
             server_uuid=ledger.uuid_at(place.ts),
             group_uuid=ledger.group_uuid,
+            retrieved=sets[1],
         )
         channel = channels[0].name if len(channels) == 1 else None
-        self._enqueue("executed", member.ledger.instance_id, channel, sources, row)
+        self._enqueue("executed", member.ledger.instance_id, channel, _keys(channels), row)
 
     def _compare_clone(self, member: Member, status: dict[str, Any], place: Place) -> None:
         replica = member.replica

@@ -106,16 +106,21 @@ APPLIED_RELAY_GTIDS_EXECUTED = register(
         tier=2,
         scope="S",
         severity=Severity.CRITICAL,
-        claim="Every group that the applier has passed in the relay log is executed.",
+        claim=(
+            "Every group that the applier has passed, in the relay log or by its position in the"
+            " source's binary log, is executed."
+        ),
         why=(
             "The applied coordinate moves with the commit of a group, or when a group is skipped"
             " because it was executed before; a filtered group is committed empty under its GTID."
-            " A passed group that is not executed is a change that the replica never made."
+            " A passed group that is not executed is a change that the replica never made. The"
+            " source's log shows such groups where they were retrieved, or lie between executed"
+            " ones, as behind a channel that was begun at a wrong position."
         ),
         undecided_when=(
             "the replica status was not read, gtid_executed or the applied coordinate is not"
-            " readable, or the relay log up to the coordinate was not observed. The last groups"
-            " before it may still be in commit; the next row decides on them"
+            " readable, or neither the relay log up to the coordinate nor the source was observed."
+            " The last groups before it may still be in commit; the next row decides on them"
         ),
         sources=("WL#2775, REQ-5", "MySQL manual: GTID Life Cycle"),
         remedy=(

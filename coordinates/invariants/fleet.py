@@ -162,13 +162,15 @@ NO_ERRANT_GTIDS = register(
         scope="X",
         severity=Severity.ERROR,
         claim=(
-            "Everything that a replica has executed is known to one of its sources, but for their"
-            " own GTIDs, those that SET gtid_purged gave it, and those of a channel that is gone."
+            "Everything that a replica has executed is known to one of its sources, but for what"
+            " it has retrieved of their own GTIDs, those that SET gtid_purged is told to have given"
+            " it, and those of a channel that is gone."
         ),
         why=(
             "A replica gets GTIDs from its sources only; another one is a write made on the"
             " replica. It stays unseen until the replica becomes a source: then its groups flow to"
-            " all others, or have been purged and stop them with error 1236."
+            " all others, or have been purged and stop them with error 1236. A number of the source"
+            " that it has not given out yet will be taken for executed when it comes."
         ),
         undecided_when=(
             "a source of the replica is not observed, or its journal is not known without a gap up"
@@ -180,8 +182,8 @@ NO_ERRANT_GTIDS = register(
         ),
         remedy=(
             "Look up the group in the replica's binary log. If its change is unwanted, rebuild the"
-            " replica; if harmless, commit an empty transaction under its GTID on the source. Set"
-            " super_read_only on replicas."
+            " replica; if harmless, commit an empty transaction under its GTID on the source, which"
+            " gtid_origin_agreement then names as what it is. Set super_read_only on replicas."
         ),
     )
 )

@@ -259,7 +259,7 @@ BINLOG_FILES_FORM_RANGE = register(
         why=(
             "The server alone names files, one higher each time, and removes them from the old end"
             " of its index. It never appends to a file of an earlier boot. A missing number is a"
-            " missing piece of history."
+            " missing piece of history. A file that is listed and not there has length 0."
         ),
         undecided_when=(
             "neither the list of binary logs nor the files' events were observed, or they changed"

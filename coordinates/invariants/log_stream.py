@@ -317,8 +317,8 @@ OWN_GNO_DENSE = register(
             "Automatic numbers are taken in the flush stage, one group at a time: the lowest that"
             " is neither executed nor owned, so the log is in their order. A hole needs a"
             " transaction that was rolled back (its number is given out next), an explicit"
-            " GTID_NEXT, or a lost group; one of several numbers that stands at a row and not at"
-            " the row before was left by the groups between them."
+            " GTID_NEXT, or a lost group; one of several numbers that the log went over, and that"
+            " were not executed otherwise, shows it also when it has been filled since."
         ),
         undecided_when=(
             "server_uuid, gtid_executed or gtid_owned is not known before the group, the log has a"

@@ -22,6 +22,8 @@ from coordinates.judging.row import UNREADABLE, falls
 if TYPE_CHECKING:
     from coordinates.judging.row import Row
 
+_FILES_SHOWN = 5
+
 
 def judge_purged(row: Row) -> None:
     """Judge U against X, the row before and the oldest file."""
@@ -153,6 +155,22 @@ def judge_file_list(row: Row) -> None:
             expected=absent,
             expected_in="one range of numbers",
             witness=absent,
+        )
+        return
+    # The server lists what its index names, and length 0 for what it cannot open; the last file
+    # may be about to be made.
+    gone = [name for name, size in logs[:-1] if size == 0]
+    if gone and row.state.binary_logs_confirmed:
+        row.judgement.broken(
+            BINLOG_FILES_FORM_RANGE,
+            at=gone[0],
+            sentence=f"The server lists {gone[0]} among its binary logs, and the file is not there"
+            " or cannot be opened.",
+            observed=f"length 0 of {', '.join(gone[:_FILES_SHOWN])}",
+            observed_in="SHOW BINARY LOGS",
+            expected="a file with its header",
+            expected_in="the directory of the binary logs",
+            witness=gone[0],
         )
         return
     row.judgement.holds(BINLOG_FILES_FORM_RANGE)

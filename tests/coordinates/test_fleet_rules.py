@@ -210,13 +210,28 @@ class TestReceivedWithinSourceLogged:
 class TestNoErrantGtids:
     """Invariant 67."""
 
-    @pytest.mark.parametrize("executed", [f"{A}:1-9", f"{A}:1-3", ""])
-    def test_the_sources_own_gtids_are_never_errant(self, executed):
-        """The source may show them later (semi-synchronous replication)."""
+    @pytest.mark.parametrize(
+        ("executed", "retrieved", "errant"),
+        [
+            (f"{A}:1-3", "", []),
+            ("", f"{A}:1-3", []),
+            (f"{A}:1-3:9", f"{A}:1-3", [f"{A}:9"]),
+            (f"{A}:1-3:9", None, []),
+        ],
+    )
+    def test_the_sources_own_gtids(self, executed, retrieved, errant):
+        """What the source has logged is not errant; a number that it has not given out is."""
         source, replica = fleet_of_two()
-        replica.status(executed, replica.says(source))
+        replica.status(executed, replica.says(source, retrieved))
         source.status(f"{A}:1-3")
-        assert names(audit(source, replica)) == []
+        assert [finding.witness for finding in audit(source, replica).findings] == errant
+
+    def test_what_was_retrieved_of_the_sources_own_is_not_judged_twice(self):
+        """A replica that has more of its source than that holds is told of once, by number 66."""
+        source, replica = fleet_of_two()
+        replica.status(f"{A}:1-9", replica.says(source, f"{A}:1-9"))
+        source.status(f"{A}:1-3")
+        assert names(audit(source, replica)) == ["received_within_source_logged"]
 
     def test_a_local_write_is_errant_once(self):
         """One finding, however many rows show it, with the GTID as its witness."""
@@ -379,6 +394,49 @@ class TestNoErrantGtids:
         output = audit(source, replica)
         assert names(output) == []
         assert not any("no_errant_gtids" in o.text for o in output.observations)
+
+
+class TestPassedIsExecuted:
+    """Invariant 31, by the source's log."""
+
+    @pytest.mark.parametrize(
+        ("executed", "retrieved", "position", "omitted"),
+        [
+            (f"{A}:1-3", f"{A}:1-3", end_of(3), []),
+            (f"{A}:3", f"{A}:1-3", end_of(3), [f"{A}:1-2"]),  # RESET on the replica
+            ("", f"{A}:1-3", end_of(3), [f"{A}:1-2"]),  # the last one may still commit
+            (f"{A}:1", f"{A}:1-3", end_of(2), []),
+            (f"{A}:1", f"{A}:1-3", end_of(3), [f"{A}:2"]),
+            (f"{A}:3", f"{A}:3", end_of(3), []),  # a replica that was made from a dump
+            (f"{A}:1:3", f"{A}:3", end_of(3), []),  # the last one may still commit
+            (f"{A}:1:3-4", f"{A}:3-4", end_of(4), [f"{A}:2"]),  # begun at a wrong position
+            (f"{A}:1:3-4", None, end_of(4), [f"{A}:2"]),
+        ],
+    )
+    def test_what_lies_before_the_executed_position(self, executed, retrieved, position, omitted):
+        """It is executed, if it was retrieved or lies between what was executed."""
+        source, replica = fleet_of_two(groups=4)
+        place = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": position}
+        for _ in range(2):
+            replica.status(executed, replica.says(source, retrieved, auto_position=False, **place))
+            source.status(f"{A}:1-4")
+        output = audit(source, replica)
+        assert [finding.witness for finding in output.findings] == omitted
+        assert set(names(output)) <= {"applied_relay_gtids_executed"}
+
+    def test_filters_omit(self):
+        """Groups of servers that are ignored are never executed."""
+        source, replica = fleet_of_two(groups=4)
+        said = replica.says(
+            source,
+            f"{A}:1:3-4",
+            filtered=True,
+            exec_source_log_file="s-bin.000001",
+            exec_source_log_pos=end_of(4),
+        )
+        replica.status(f"{A}:1:3-4", said)
+        source.status(f"{A}:1-4")
+        assert names(audit(source, replica)) == []
 
 
 class TestSourceCoordinateValid:
@@ -748,6 +806,21 @@ class TestGtidOriginAgreement:
         source.status(f"{A}:1-3")
         output = audit(source, replica)
         assert set(names(output)) == {"gtid_origin_agreement"}
+
+    @pytest.mark.parametrize(("server_id", "is_retrieved"), [(2, False), (1, True)])
+    def test_an_empty_group_where_no_relay_log_is_seen(self, server_id, is_retrieved):
+        """What the replica made itself was not retrieved; the source's of another time was."""
+        source, replica = fleet_of_two()
+        replica.commit_times = {f"{A}:1": 9}
+        replica.log(f"{A}:1", server_id=server_id)
+        replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        expected = {"gtid_origin_agreement"}
+        if is_retrieved:
+            expected.add("received_within_source_logged")
+            assert any("to another transaction" in f.sentence for f in output.findings)
+        assert set(names(output)) == expected
 
     def test_three_instances_make_pairs(self):
         """Each pair that disagrees is told once, however many GTIDs."""

@@ -147,6 +147,16 @@ def binlog_files_form_range(breaks: bool) -> Journal:
 
 
 @case()
+def binlog_files_form_range__not_there(breaks: bool) -> Journal:
+    """A file that was removed by hand is listed without any length."""
+    journal = purging()
+    logs = files(1, 2, 3)
+    logs[1 if breaks else 2]["size"] = 0
+    journal.row(binary_logs=logs, binary_logs_again=logs)
+    return journal
+
+
+@case()
 def binlog_files_form_range__appended(breaks: bool) -> Journal:
     """A start opens the next file."""
     journal = source()
