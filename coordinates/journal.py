@@ -199,6 +199,7 @@ class _Dictionary:
 
 _encode_body = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _DEFAULTS = (0, 0, 0, 0, 0, *[ABSENT] * (len(COLUMNS) - 5))
+_STREAM, _TS, _FILE, _SID = (list(COLUMNS).index(name) for name in ("stream", "ts", "file", "sid"))
 
 
 class BlockBuilder:
@@ -217,6 +218,9 @@ class BlockBuilder:
         self._clear()
 
     def _clear(self) -> None:
+        self._tables: list[npt.NDArray[np.int64]] = []
+        """What was added before the rows, of shape (columns, records)."""
+        self._tabled = 0
         self._rows: list[tuple[int, ...]] = []
         self._texts: dict[int, str] = {}
         self._channels = _Dictionary()
@@ -224,7 +228,7 @@ class BlockBuilder:
         self._sids = _Dictionary()
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._tabled + len(self._rows)
 
     def log_event(
         self,
@@ -253,7 +257,7 @@ class BlockBuilder:
         """Add one event of a binary log or relay log (fields as in ``COLUMNS``)."""
         rows, files, sids = self._rows, self._files.index, self._sids.index
         if text is not None:
-            self._texts[len(rows)] = text
+            self._texts[self._tabled + len(rows)] = text
         rows.append(
             (
                 stream,
@@ -278,6 +282,44 @@ class BlockBuilder:
             )
         )
 
+    def log_events(
+        self,
+        stream: Stream,
+        events: npt.NDArray[np.int64],
+        *,
+        file: str,
+        ts: int,
+        sids: Sequence[str],
+    ) -> None:
+        """Add events of one log file that have no channel and no text, as columns.
+
+        Args:
+            stream: Their log.
+            events: A row for each of ``COLUMNS``, a column for each event. ``stream``, ``ts`` and
+                ``file`` are filled in here; ``sid`` holds indices of `sids`, or ABSENT.
+            file: Their file.
+            ts: Their time, microseconds.
+            sids: What the indices stand for.
+        """
+        self._end_rows()
+        table = events.copy()
+        table[_STREAM], table[_TS], table[_FILE] = stream, ts, self._files.add(file)
+        numbers = np.array([*map(self._sids.add, sids), ABSENT], dtype=np.int64)
+        table[_SID] = numbers[table[_SID]]
+        self._tables.append(table)
+        self._tabled += table.shape[1]
+
+    def _end_rows(self) -> None:
+        if self._rows:
+            numbers = np.fromiter(
+                chain.from_iterable(self._rows),
+                dtype=np.int64,
+                count=len(self._rows) * len(COLUMNS),
+            )
+            self._tables.append(numbers.reshape(-1, len(COLUMNS)).T)
+            self._tabled += len(self._rows)
+            self._rows = []
+
     def server_record(
         self,
         record_type: RecordType,
@@ -287,23 +329,23 @@ class BlockBuilder:
         channel: str | None = None,
     ) -> None:
         """Add one fact about the server; ``body`` must be JSON."""
-        self._texts[len(self._rows)] = _encode_body(body)
+        self._texts[len(self)] = _encode_body(body)
         row = (Stream.SERVER, record_type, 0, 0, ts, self._channels.add(channel))
         self._rows.append(row + _DEFAULTS[len(row) :])
 
     def build(self) -> Block:
         """The block of all records added since the last call; the builder starts anew behind it."""
-        count = len(self._rows)
-        numbers = np.fromiter(
-            chain.from_iterable(self._rows), dtype=np.int64, count=count * len(COLUMNS)
-        )
-        table = numbers.reshape(count, len(COLUMNS))
+        self._end_rows()
+        tables, count = self._tables, self._tabled
+        if not tables:
+            tables = [np.empty((len(COLUMNS), 0), dtype=np.int64)]
+        table = tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1)
         block = Block(
             instance_id=self.instance_id,
             epoch=self.epoch,
             first_sequence=self.next_sequence,
             columns={
-                name: np.ascontiguousarray(table[:, i]).astype(dtype)
+                name: np.ascontiguousarray(table[i]).astype(dtype)
                 for i, (name, dtype) in enumerate(COLUMNS.items())
             },
             channels=tuple(self._channels.index),

@@ -12,10 +12,15 @@ import struct
 import time
 import uuid
 import zlib
-from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from coordinates.binlog import CHECKSUM_LENGTH, MAGIC_LENGTH, EventType
+from coordinates.binlog import (
+    CHECKSUM_LENGTH,
+    EVENT_HEADER_LENGTH,
+    MAGIC_LENGTH,
+    EventType,
+)
 from producers.mysql.binlog_events import (
     EventError,
     FormatDescription,
@@ -27,6 +32,7 @@ from producers.mysql.binlog_events import (
     rotate_target,
 )
 from producers.mysql.errors import MysqlError
+from producers.mysql.event_runs import IS_REGULAR, EventRun, read_run
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -37,11 +43,14 @@ _POSITION_FIELD_MAX = 2**32
 _THROUGH_GTID = 0x0004
 _PACKET_LENGTH_MAX = 0xFFFFFF
 _PACKET_HEADER = 4
+_TYPE_OFFSET = 4
+_U32 = struct.Struct("<I")
 _RECEIVE_BYTES = 1 << 20
 _READ_BYTES_MAX = 8 << 20
 """One call of ``read`` gives no more than what came in so many bytes."""
+_NO_WAIT_S = 0.0005
 _GATHER_BYTES = 64 << 10
-_GATHER_S = 0.02
+_GATHER_S = 0.1
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 _SQL_STATE_LENGTH = 6
 PURGED_OR_UNKNOWN = 1236
@@ -53,10 +62,14 @@ class DumpEndedError(MysqlError):
 
 
 class StreamedEvent(NamedTuple):
-    """An event of the stream, and what its file's FORMAT_DESCRIPTION says if it is that event."""
+    """One event of the stream, and what its file's FORMAT_DESCRIPTION says if it is that event."""
 
     event: LogEvent
     format: FormatDescription | None
+
+
+Streamed = StreamedEvent | EventRun
+"""What the stream brings, in order."""
 
 
 @final
@@ -117,14 +130,14 @@ class BinlogDump:
         except Exception as error:
             raise DumpEndedError(f"the binary log cannot be asked for: {error}") from error
 
-    def read(self, timeout_s: float) -> list[StreamedEvent]:
+    def read(self, timeout_s: float) -> list[Streamed]:
         """Give the events that have come, after at most the time when there are none.
 
         Raises:
             DumpEndedError: The stream has ended.
             EventError: Something in it is no event.
         """
-        found: list[StreamedEvent] = []
+        found: list[Streamed] = []
         if self._ended is not None:
             raise self._ended
         try:
@@ -134,19 +147,14 @@ class BinlogDump:
                 # A busy server sends a little at each commit: woken so often, the reader would
                 # take from the server's own processors what it can have for a hundredth.
                 time.sleep(_GATHER_S)
-            while len(self._buffer) < self._wanted() and self._receive(0.0):
-                pass
+            self._receive_rest()
         except DumpEndedError as error:
             # What came before the end is whole, and may tell why.
             self._ended = error
-        for packet in self._packets():
-            try:
-                streamed = self._take(packet)
-            except DumpEndedError as error:
-                self._ended = error
-                break
-            if streamed is not None:
-                found.append(streamed)
+        try:
+            self._take_packets(found)
+        except DumpEndedError as error:
+            self._ended = error
         if not found and self._ended is not None:
             raise self._ended
         return found
@@ -154,21 +162,34 @@ class BinlogDump:
     def _receive(self, timeout_s: float) -> bool:
         try:
             # A time-out of 0 would make a TLS socket non-blocking.
-            self._socket.settimeout(max(timeout_s, 0.0005))
-            received = self._socket.recv(_RECEIVE_BYTES)
+            self._socket.settimeout(max(timeout_s, _NO_WAIT_S))
+            self._take_bytes()
         except TimeoutError:
             if time.monotonic() - self._heard_at > self._silence_max_s:
                 raise DumpEndedError(
                     f"no heartbeat for {self._silence_max_s:.0f} s: the connection is given up"
                 ) from None
             return False
+        self._heard_at = time.monotonic()
+        return True
+
+    def _receive_rest(self) -> None:
+        """Receive what is there, without waiting for more."""
+        self._socket.settimeout(_NO_WAIT_S)
+        with suppress(TimeoutError):
+            while len(self._buffer) < self._wanted():
+                self._take_bytes()
+
+    def _take_bytes(self) -> None:
+        try:
+            received = self._socket.recv(_RECEIVE_BYTES)
+        except TimeoutError:
+            raise
         except OSError as error:
             raise DumpEndedError(f"the connection broke: {error}") from error
         if not received:
             raise DumpEndedError("the server closed the connection")
-        self._heard_at = time.monotonic()
         self._buffer += received
-        return True
 
     def _wanted(self) -> int:
         """With so many bytes a call has enough: never less than the first packet."""
@@ -178,33 +199,77 @@ class BinlogDump:
         """Bytes of the first packet, its header included."""
         return _PACKET_HEADER + int.from_bytes(self._buffer[: _PACKET_HEADER - 1], "little")
 
-    def _packets(self) -> Iterator[bytes]:
-        """Whole payloads; 16 MiB and more come in several packets."""
+    def _take_packets(self, found: list[Streamed]) -> None:
+        """Take whole packets from the buffer; a payload of 16 MiB and more has several."""
         if len(self._buffer) < self._first_packet():
             return  # TLS brings 16 KiB at a time: what cannot be used yet is not copied each time
         buffer, at = bytes(self._buffer), 0
         end = len(buffer)
-        while end - at >= _PACKET_HEADER:
-            length = buffer[at] | buffer[at + 1] << 8 | buffer[at + 2] << 16
-            if end - at - _PACKET_HEADER < length:
-                break
-            begin = at + _PACKET_HEADER
-            at = begin + length
-            if length == _PACKET_LENGTH_MAX:
-                self._parts.append(buffer[begin:at])
-            elif self._parts:
-                self._parts.append(buffer[begin:at])
-                payload = b"".join(self._parts)
-                self._parts.clear()
-                yield payload
-            else:
-                yield buffer[begin:at]
-        del self._buffer[:at]
+        offsets: list[int] = []
+        lengths: list[int] = []
+        try:
+            while end - at >= _PACKET_HEADER:
+                length = _U32.unpack_from(buffer, at)[0] & _PACKET_LENGTH_MAX
+                begin = at + _PACKET_HEADER
+                if end - begin < length:
+                    break
+                at = begin + length
+                if (
+                    EVENT_HEADER_LENGTH < length < _PACKET_LENGTH_MAX
+                    and IS_REGULAR[buffer[begin + 1 + _TYPE_OFFSET]]
+                    and buffer[begin] == _OK
+                    and not self._parts
+                ):
+                    offsets.append(begin + 1)
+                    lengths.append(length - 1)
+                    continue
+                self._take_run(buffer, offsets, lengths, found)
+                self._take_packet(buffer[begin:at], found)
+            self._take_run(buffer, offsets, lengths, found)
+        finally:
+            del self._buffer[:at]
 
-    def _take(self, packet: bytes) -> StreamedEvent | None:
+    def _take_packet(self, packet: bytes, found: list[Streamed]) -> None:
+        if len(packet) == _PACKET_LENGTH_MAX or self._parts:
+            self._parts.append(packet)
+            if len(packet) == _PACKET_LENGTH_MAX:
+                return
+            packet = b"".join(self._parts)
+            self._parts.clear()
         if not packet or packet[0] != _OK:
             raise _ended(packet)
-        event = packet[1:]
+        self._take(packet[1:], found)
+
+    def _take_run(
+        self, buffer: bytes, offsets: list[int], lengths: list[int], found: list[Streamed]
+    ) -> None:
+        """Take events of regular types, in one step if they are what they should be."""
+        if not offsets:
+            return
+        run = None
+        if self.position >= MAGIC_LENGTH:
+            run = read_run(
+                buffer,
+                offsets,
+                lengths,
+                start=self.position,
+                file=self.file,
+                checksum_length=self._checksum_length,
+            )
+        if run is None:
+            for offset, length in zip(offsets, lengths, strict=True):
+                self._take(buffer[offset : offset + length], found)
+        else:
+            self.position = int(run.ends[-1])
+            found.append(run)
+        offsets.clear()
+        lengths.clear()
+
+    @property
+    def _checksum_length(self) -> int:
+        return CHECKSUM_LENGTH if self.format is None else self.format.checksum_length
+
+    def _take(self, event: bytes, found: list[Streamed]) -> None:
         header = read_header(event)
         if header.length != len(event):
             raise EventError(
@@ -219,13 +284,12 @@ class BinlogDump:
             if header.type == EventType.ROTATE:
                 checksum_length = CHECKSUM_LENGTH if _has_checksum(event) else 0
                 self.file, self.position = rotate_target(event, checksum_length)
-            return None
+            return
         if self.position < MAGIC_LENGTH:
             raise EventError(f"expected a position of at least 4, found {self.position}")
-        checksum_length = CHECKSUM_LENGTH if self.format is None else self.format.checksum_length
-        read = read_event(event, self.position, self.file, checksum_length)
+        read = read_event(event, self.position, self.file, self._checksum_length)
         self.position = read.end
-        return StreamedEvent(read, told)
+        found.append(StreamedEvent(read, told))
 
     def close(self) -> None:
         """End the stream: the server notices when it writes next."""

@@ -26,7 +26,8 @@ _GTID_LOGICAL_TIMESTAMPS = 2
 _MICROSECONDS_LENGTH = 7
 _HAS_ORIGINAL = 1 << 55
 _QUERY = struct.Struct("<IIBHH")
-_QUERY_HEAD_MAX = 64
+QUERY_HEAD_MAX = 64
+"""So much of a statement tells its verb."""
 _FORMAT_VERSION_LENGTH = 50
 _NO_CHECKSUM, _CRC32 = 0, 1
 _TAGGED_FIELDS = {
@@ -195,7 +196,7 @@ def read_event(event: bytes, start: int, file: str, checksum_length: int) -> Log
 
 def _read_gtid(body: bytes, fields: dict[str, Any]) -> None:
     _, uuid, gno, code, last_committed, sequence_number = _GTID.unpack_from(body)
-    fields["sid"] = _uuid_text(uuid)
+    fields["sid"] = uuid_text(uuid)
     fields["gno"] = gno
     _read_commit(body, code, last_committed, sequence_number, fields)
 
@@ -235,7 +236,8 @@ def _length_encoded(body: bytes, at: int) -> int:
     return int.from_bytes(body[at + 1 : at + 1 + size], "little")
 
 
-def _uuid_text(uuid: bytes) -> str:
+def uuid_text(uuid: bytes) -> str:
+    """A UUID of 16 bytes as the server writes it."""
     text = uuid.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -297,7 +299,7 @@ def _read_tagged(body: bytes, fields: dict[str, Any]) -> None:
             source.unsigned()
         else:
             break  # fields of later versions, and nothing that is wanted stands behind
-    sid = _uuid_text(uuid)
+    sid = uuid_text(uuid)
     fields["sid"] = f"{sid}:{tag.decode('ascii', 'replace')}" if tag else sid
     immediate = found.pop("immediate_commit_timestamp", ABSENT)
     found.setdefault("original_commit_timestamp", immediate)
@@ -309,7 +311,7 @@ def _read_tagged(body: bytes, fields: dict[str, Any]) -> None:
 def _read_query(body: bytes, fields: dict[str, Any]) -> None:
     _, _, schema_length, _, status_length = _QUERY.unpack_from(body)
     begin = _QUERY.size + status_length + schema_length + 1
-    fields["query"] = query_verb(body[begin : begin + _QUERY_HEAD_MAX])
+    fields["query"] = query_verb(body[begin : begin + QUERY_HEAD_MAX])
 
 
 def query_verb(statement: bytes) -> QueryVerb:
@@ -318,7 +320,7 @@ def query_verb(statement: bytes) -> QueryVerb:
     BEGIN, COMMIT and ROLLBACK are the whole statement: ``ROLLBACK TO s`` is a STATEMENT.
     """
     word = _WORDS.get(statement)
-    if word is None and len(statement) < _QUERY_HEAD_MAX:
+    if word is None and len(statement) < QUERY_HEAD_MAX:
         word = _WORDS.get(statement.strip().upper())
     if word is None:
         match = _match_xa(statement)

@@ -11,11 +11,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from coordinates.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
 from coordinates.journal import RecordType
-from producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, StreamedEvent
+from producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, Streamed, StreamedEvent
 from producers.mysql.channel_watch import ChannelWatch
 from producers.mysql.errors import MysqlError
+from producers.mysql.event_runs import EventRun
 from producers.mysql.log_start import Happened, find_start
 from producers.mysql.relay_logs import RelayLogs
 from producers.mysql.server_watch import ChannelsTold, Collected, Reached
@@ -79,7 +82,7 @@ class ServerHistory:
         self._notice = notice
         self._clock_us = clock_us
         self._from_oldest = from_oldest
-        self._pending: deque[StreamedEvent] = deque()
+        self._pending: deque[Streamed] = deque()
         self._targets: deque[Reached] = deque()
         self._renewal: ChannelsTold | None = None
         self._is_behind_gap = False
@@ -94,7 +97,7 @@ class ServerHistory:
     @property
     def pending_count(self) -> int:
         """How many events have come and are not told."""
-        return len(self._pending)
+        return sum(len(each) if isinstance(each, EventRun) else 1 for each in self._pending)
 
     @property
     def wants_channels(self) -> bool:
@@ -247,8 +250,8 @@ class ServerHistory:
 
     # What came
 
-    def receive(self, events: list[StreamedEvent]) -> None:
-        """Take events of the stream."""
+    def receive(self, events: list[Streamed]) -> None:
+        """Take what the stream brought."""
         self._pending.extend(events)
 
     def reached(self, told: Reached) -> None:
@@ -274,13 +277,19 @@ class ServerHistory:
         """
         pending = self._pending
         while pending:
-            event = pending[0].event
-            place = (number_of(event.fields["file"]), event.end)
-            if limit is not None and place > limit:
-                break
-            while self._targets and _target(self._targets[0]) < place:
-                self._prove(self._targets.popleft())
-            self._tell_event(pending.popleft())
+            streamed = pending[0]
+            if isinstance(streamed, EventRun):
+                told = self._tell_run(streamed, limit)
+                if told < len(streamed):
+                    pending[0] = streamed.part(told, len(streamed))
+                    break
+            else:
+                place = (number_of(streamed.event.fields["file"]), streamed.event.end)
+                if limit is not None and place > limit:
+                    break
+                self._prove_before(place)
+                self._tell_event(streamed)
+            pending.popleft()
         here = self.here
         while self._targets and not pending and _target(self._targets[0]) <= here:
             self._prove(self._targets.popleft())
@@ -323,6 +332,33 @@ class ServerHistory:
                 self._renew(self._renewal)
                 self._renewal = None
 
+    def _prove_before(self, place: Place) -> None:
+        """Prove the times at which the log had not come to the end of an event."""
+        while self._targets and _target(self._targets[0]) < place:
+            self._prove(self._targets.popleft())
+
+    def _tell_run(self, run: EventRun, limit: Place | None) -> int:
+        """Tell the events of a run, up to a place; return how many."""
+        number = number_of(run.file)
+        count = len(run) if limit is None else _count_up_to(run, number, limit)
+        at = 0
+        while at < count:
+            self._prove_before((number, int(run.ends[at])))
+            upto = count
+            if self._targets:
+                upto = min(count, _count_up_to(run, number, _target(self._targets[0])))
+            if run.is_anonymous is not None:
+                self._tell_mode(is_anonymous=run.is_anonymous)
+            self._journal.binlog_run(run.part(at, upto))
+            at = upto
+        return count
+
+    def _tell_mode(self, *, is_anonymous: bool) -> None:
+        """The mode may have changed and no row has told it yet: what the log holds was allowed."""
+        mode = self._journal.place.variables.get("gtid_mode")
+        if mode == ("ON" if is_anonymous else "OFF"):
+            self.tell_variables({"gtid_mode": f"{mode}_PERMISSIVE"})
+
     def _tell_event(self, streamed: StreamedEvent) -> None:
         event, told, place = streamed.event, streamed.format, self._journal.place
         file = event.fields["file"]
@@ -333,13 +369,8 @@ class ServerHistory:
                 self.is_anew = True
                 raise BeganAnewError(f"{self.name}: {file} does not follow {place.file}")
             self._is_behind_gap = False
-        mode = place.variables.get("gtid_mode")
-        if (event.type == EventType.ANONYMOUS_GTID and mode == "ON") or (
-            mode == "OFF" and event.type in (EventType.GTID, EventType.GTID_TAGGED)
-        ):
-            # The mode changed and no row has told it yet. What the log holds was allowed.
-            permissive = "ON_PERMISSIVE" if mode == "ON" else "OFF_PERMISSIVE"
-            self.tell_variables({"gtid_mode": permissive})
+        if event.type in (EventType.ANONYMOUS_GTID, EventType.GTID, EventType.GTID_TAGGED):
+            self._tell_mode(is_anonymous=event.type == EventType.ANONYMOUS_GTID)
         self._journal.binlog_event(event)
         if told is not None:
             place.file_opened_s = told.timestamp
@@ -402,6 +433,13 @@ class ServerHistory:
 def number_of(file: str) -> int:
     """The number of a log file."""
     return parse_log_file_name(file)[1]
+
+
+def _count_up_to(run: EventRun, number: int, place: Place) -> int:
+    """How many events of a run, in the file of that number, end no later than at a place."""
+    if number != place[0]:
+        return len(run) if number < place[0] else 0
+    return int(np.searchsorted(run.ends, place[1], side="right"))
 
 
 def _target(reached: Reached) -> Place:

@@ -12,6 +12,7 @@ from typing import Any, final
 
 from coordinates.journal import BlockBuilder, RecordType, Stream
 from producers.mysql.binlog_events import LogEvent
+from producers.mysql.event_runs import EventRun
 from producers.mysql.tail_place import TailPlace
 from producers.publisher import BlockLinger, EventSink
 
@@ -77,6 +78,16 @@ class TailJournal:
         self.place.logged(event.fields["file"], event.end, event.type)
         self._added()
 
+    def binlog_run(self, run: EventRun) -> None:
+        """Consecutive events of the binary log, all of one time."""
+        for first in range(0, len(run), BLOCK_RECORDS):
+            part = run.part(first, first + BLOCK_RECORDS)
+            self._builder.log_events(
+                Stream.BINLOG, part.table, file=part.file, ts=self.place.ts, sids=part.sids
+            )
+            self._added(len(part))
+        self.place.logged(run.file, int(run.ends[-1]), run.last_type)
+
     def relay_event(self, channel: str, event: LogEvent) -> None:
         """An event of a channel's relay log."""
         self._builder.log_event(
@@ -93,8 +104,8 @@ class TailJournal:
         )
         self._added()
 
-    def _added(self) -> None:
-        self.records += 1
+    def _added(self, count: int = 1) -> None:
+        self.records += count
         if len(self._builder) >= BLOCK_RECORDS:
             self._linger.flush()
 
