@@ -37,7 +37,7 @@ from coordinates.audit import InstanceAudit
 from coordinates.binlog import EventType
 from coordinates.block_codec import block_headers, decode_block, encode_block
 from coordinates.journal import Block, BlockBuilder, QueryVerb, RecordType, Stream
-from coordinates.json_lines import block_to_lines
+from coordinates.json_lines_writer import block_to_lines
 from deploy.broker import LocalBroker
 from deploy.jars import spark_kafka_jars
 from producers.kafka_topics import Topic, ensure_topics, tallystick_topics

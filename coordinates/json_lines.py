@@ -1,4 +1,4 @@
-"""The journal as text: one JSON object a line, read strictly and written in full.
+"""The journal as text, one JSON object a line: read strictly.
 
 Line after line of several instances become blocks of one instance each; ``docs/journal.md`` is the
 contract. Nothing here opens a file.
@@ -23,7 +23,7 @@ from coordinates._field_checks import (
     unknown_key,
 )
 from coordinates._record_checks import GTID_TYPES, HEARTBEAT_TYPES
-from coordinates._record_fields import KINDS_WITH_CHANNEL, RECORD_SHAPES
+from coordinates._record_fields import RECORD_SHAPES
 from coordinates.binlog import EventType
 from coordinates.errors import GtidSetParseError, JournalError
 from coordinates.gtid import Gtid
@@ -243,9 +243,7 @@ def _shown(value: Any) -> str:
 _STREAMS = {"binlog": Stream.BINLOG, "relay": Stream.RELAY}
 _RECORD_TYPES = {record_type.name.lower(): record_type for record_type in RecordType}
 _VERBS = {verb.name.replace("_", " "): verb for verb in QueryVerb if verb}
-_VERB_WORDS = {int(verb): word for word, verb in _VERBS.items()}
 _TYPE_CODES = {event_type.name: int(event_type) for event_type in EventType}
-_TYPE_NAMES = {code: word for word, code in _TYPE_CODES.items()}
 
 _read_printed_gtid = re.compile(
     r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?::[a-z_][a-z0-9_]{0,31})?):([1-9][0-9]{0,17})"
@@ -385,101 +383,3 @@ def _read_event(stream: Stream, record: dict[str, Any]) -> tuple[int, dict[str, 
     if fields["start"] + fields["length"] > INT64_MAX:
         raise FieldError(f"an event that ends at most at {INT64_MAX}", fields["start"], "start")
     return event_type, fields
-
-
-# Writing
-
-_OPTIONAL = ("log_pos", "server_id", "checksum")
-_print = json.JSONEncoder(separators=(",", ":")).encode
-
-
-def block_to_lines(block: Block) -> Iterator[str]:
-    """Write each record of the block as one line, without a line end.
-
-    Raises:
-        JournalError: The body of a fact is no JSON object.
-    """
-    columns = {name: column.tolist() for name, column in block.columns.items()}
-    streams, types = columns["stream"], columns["type"]
-    for i in range(len(block)):
-        stream = Stream(streams[i])
-        record: dict[str, Any] = {
-            "kind": stream.name.lower(),
-            "instance": block.instance_id,
-            "ts": columns["ts"][i],
-            "epoch": block.epoch,
-            "sequence": block.first_sequence + i,
-        }
-        if stream is Stream.SERVER:
-            record_type = RecordType(types[i])
-            record["kind"] = record_type.name.lower()
-            body = block.body(i)
-            channel = columns["channel"][i]
-            if channel >= 0 and record_type in KINDS_WITH_CHANNEL:
-                body.setdefault("channel", block.channels[channel])
-            record.update((key, value) for key, value in body.items() if key not in _ENVELOPE)
-        else:
-            _add_event(record, block, columns, i)
-        yield _print(record)
-
-
-def _add_event(
-    record: dict[str, Any], block: Block, columns: Mapping[str, list[int]], i: int
-) -> None:
-    event_type = columns["type"][i]
-    if columns["channel"][i] >= 0:
-        record["channel"] = block.channels[columns["channel"][i]]
-    if columns["file"][i] >= 0:
-        record["file"] = block.files[columns["file"][i]]
-    for key in ("start", "length"):
-        if columns[key][i] != ABSENT:
-            record[key] = columns[key][i]
-    record["type"] = _TYPE_NAMES.get(event_type, event_type)
-    for key in _OPTIONAL:
-        if columns[key][i] != ABSENT:
-            record[key] = columns[key][i]
-    if columns["flags"][i]:
-        record["flags"] = columns["flags"][i]
-    write = _WRITERS.get(event_type)
-    if write is not None:
-        write(record, block, columns, i)
-
-
-def _write_group(
-    record: dict[str, Any], block: Block, columns: Mapping[str, list[int]], i: int
-) -> None:
-    if columns["sid"][i] >= 0:
-        record["gtid"] = f"{block.sids[columns['sid'][i]]}:{columns['gno'][i]}"
-    elif i in block.texts:
-        record["gtid"] = block.texts[i]
-    for key in _OF_GROUP:
-        if columns[key][i] != ABSENT:
-            record[key] = columns[key][i]
-
-
-def _write_query(
-    record: dict[str, Any], _block: Block, columns: Mapping[str, list[int]], i: int
-) -> None:
-    record["query"] = _VERB_WORDS[columns["query"][i]]
-
-
-def _write_gtid_set(
-    record: dict[str, Any], block: Block, _columns: Mapping[str, list[int]], i: int
-) -> None:
-    record["gtid_set"] = block.texts[i]
-
-
-def _write_rotate(
-    record: dict[str, Any], block: Block, columns: Mapping[str, list[int]], i: int
-) -> None:
-    record["next_file"] = block.texts[i]
-    if columns["value"][i] != ABSENT:
-        record["next_position"] = columns["value"][i]
-
-
-_WRITERS = {
-    **dict.fromkeys(map(int, _GROUP_TYPES), _write_group),
-    int(EventType.QUERY): _write_query,
-    int(EventType.PREVIOUS_GTIDS): _write_gtid_set,
-    int(EventType.ROTATE): _write_rotate,
-}

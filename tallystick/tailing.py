@@ -12,7 +12,7 @@ from typing import TextIO, final
 
 from coordinates.errors import AuditError
 from coordinates.journal import Block
-from coordinates.json_lines import block_to_lines
+from coordinates.json_lines_writer import block_to_lines
 from producers.collect_requests import CollectRequest
 from producers.mysql.errors import UnsupportedServerError
 from producers.mysql.tail import Tail, steady_clock_us

@@ -163,7 +163,7 @@ def _scenario(**options: Any) -> Scenario:
 
 
 def _write_history(scenario: Scenario, output: str) -> None:
-    from coordinates.json_lines import block_to_lines
+    from coordinates.json_lines_writer import block_to_lines
     from producers.simulator.engine import simulate as simulate_history
 
     history = simulate_history(scenario)

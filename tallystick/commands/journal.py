@@ -65,7 +65,7 @@ def journal(
 
 
 def _print(settings: Settings, instance: str | None, follow: bool) -> None:
-    from coordinates.json_lines import block_to_lines
+    from coordinates.json_lines_writer import block_to_lines
     from producers.journal_reader import JournalReader
 
     reader = JournalReader(
@@ -194,7 +194,7 @@ def _answers(block: Block, collection_id: str) -> Iterator[tuple[Block, dict[str
 
 
 def _show(instance_id: str, answer: Block, body: dict[str, Any], json: bool) -> None:
-    from coordinates.json_lines import block_to_lines
+    from coordinates.json_lines_writer import block_to_lines
 
     if json:
         sys.stdout.writelines(f"{line}\n" for line in block_to_lines(answer))

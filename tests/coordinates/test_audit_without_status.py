@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from coordinates.json_lines import block_to_lines, blocks_from_lines
+from coordinates.json_lines import blocks_from_lines
+from coordinates.json_lines_writer import block_to_lines
 from coordinates.replay import audit_history
 from coordinates.verdict import Verdict
 from producers.simulator.engine import simulate

@@ -11,7 +11,7 @@ import pytest
 from coordinates.gtid import GtidSet, is_canonical_server_text
 from coordinates.innodb import lsn_offset_is_legal
 from coordinates.journal import Block, RecordType, Stream
-from coordinates.json_lines import block_to_lines
+from coordinates.json_lines_writer import block_to_lines
 from producers.simulator.engine import History, simulate
 from producers.simulator.faults import FAULTS, INJECTORS, BaseHistory, make_injector
 from producers.simulator.scenario import Scenario

@@ -14,7 +14,8 @@ from coordinates.binlog import EventType
 from coordinates.block_codec import block_headers, decode_block, encode_block
 from coordinates.gtid import GtidSet
 from coordinates.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG, QueryVerb, RecordType, Stream
-from coordinates.json_lines import block_to_lines, blocks_from_lines
+from coordinates.json_lines import blocks_from_lines
+from coordinates.json_lines_writer import block_to_lines
 from producers.load.history import LoadPlan, journal_blocks
 from producers.load.run import LoadOptions, drive_load, paced, percentile
 from producers.publisher import Delivery, MemorySink

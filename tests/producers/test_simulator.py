@@ -10,14 +10,15 @@ import pytest
 from coordinates.binlog import EventType
 from coordinates.gtid import GtidSet
 from coordinates.journal import RecordType, Stream
-from coordinates.json_lines import block_to_lines, blocks_from_lines
+from coordinates.json_lines import blocks_from_lines
+from coordinates.json_lines_writer import block_to_lines
 from producers.simulator.engine import Fleet, History, simulate
 from producers.simulator.scenario import PROFILES, TOPOLOGIES, Scenario
 from tests.support.simulated_journal import Record, facts, files, groups, records
 
 DIGEST = """
 import hashlib
-from coordinates.json_lines import block_to_lines
+from coordinates.json_lines_writer import block_to_lines
 from producers.simulator.engine import simulate
 from producers.simulator.scenario import Scenario
 digest = hashlib.sha256()

@@ -21,7 +21,7 @@ import numpy as np
 from coordinates.audit import InstanceAudit
 from coordinates.fleet import FleetAudit
 from coordinates.journal import RecordType, Stream
-from coordinates.json_lines import block_to_lines
+from coordinates.json_lines_writer import block_to_lines
 from coordinates.packing import pack, unpack
 from producers.simulator.engine import simulate
 from producers.simulator.scenario import Scenario

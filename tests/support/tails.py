@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinates.journal import concatenate
-from coordinates.json_lines import block_to_lines
+from coordinates.json_lines_writer import block_to_lines
 from producers.collect_requests import CollectRequest
 from producers.mysql.collection import Collector
 from producers.mysql.settings import ServerSettings, load_servers
