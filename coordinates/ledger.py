@@ -211,7 +211,7 @@ class Ledger:
             file.skip_to(end)
         if not later and (file is None or file.end <= end):
             return
-        self.take_snapshot(max(ts, self.known_ts))
+        self._leave_known(ts)
         self.loss_count += 1
         for key in sorted(later):
             self._lose(self.files[key], 0, ts)
@@ -222,6 +222,18 @@ class Ledger:
         self.declared = GtidSet.EMPTY
         self.row_ts = None
         self.is_told = False
+
+    def _leave_known(self, ts: int) -> None:
+        """Something is taken back, or missing, as is told at `ts`.
+
+        An observer tells of a start, or of what it missed, when it has come back: what happened
+        since it knew the journal, groups of the new boot among it, stands behind that.
+        """
+        self.take_snapshot(self.known_ts)
+        if ts > self.known_ts:
+            is_complete, self.is_complete = self.is_complete, False
+            self.take_snapshot(ts)
+            self.is_complete = is_complete
 
     def _lose(self, file: BinlogFile, end: int, ts: int) -> None:
         ends, groups = file.truncate(end)
@@ -255,7 +267,7 @@ class Ledger:
 
     def miss(self, ts: int) -> None:
         """Part of the journal is missing."""
-        self.take_snapshot(max(ts, self.known_ts))
+        self._leave_known(ts)
         self.loss_count += 1
         self.is_complete = False
         self.has_row = False
