@@ -216,30 +216,45 @@ def _judge_purged_by_next_row(said: ChannelSaid, case: Case) -> Answer:
 
 
 def judge_server_id(said: ChannelSaid, case: Case) -> Answer:
-    """Invariant 65, second half: source and replica have different server ids."""
+    """Invariant 65, second half: a replica, its source and whatever is above that differ in it."""
     source, ts = case.source, said.place.ts
     state = next(source.states_from(ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     if said.server_id is None or state.server_id is None:
         return Undecided("a server_id is not known")
-    at = f"server_id {said.server_id} of {source.instance_id}"
-    if said.server_id != state.server_id or at in case.memory.told:
-        return []
-    case.memory.told.add(at)
-    return [
-        Problem(
-            SERVER_UUID_UNIQUE,
-            at=at,
-            sentence=f"The replica has the server_id {said.server_id} of its source, instance"
-            f" {source.instance_id}.",
-            observed=str(said.server_id),
-            observed_in="server_id of the replica",
-            expected=f"not {state.server_id}",
-            expected_in=f"server_id of instance {source.instance_id}",
-            witness=str(said.server_id),
-        )
-    ]
+    problems = []
+    for ledger in (source, *case.fleet.upstreams([source], ts)):
+        known = next(ledger.states_from(ts), None) or ledger.state_until(ts)
+        at = f"server_id {said.server_id} of {ledger.instance_id}"
+        if ledger.instance_id == said.instance_id or at in case.memory.told:
+            continue
+        if known is None or known.server_id != said.server_id:
+            continue
+        case.memory.told.add(at)
+        problems.append(_same_server_id(said, source, ledger, at))
+    return problems
+
+
+def _same_server_id(said: ChannelSaid, source: Ledger, other: Ledger, at: str) -> Problem:
+    text = (
+        f"The replica has the server_id {said.server_id} of its source, instance"
+        f" {source.instance_id}."
+        if other is source
+        else f"The replica has the server_id {said.server_id} of instance {other.instance_id},"
+        f" whose groups come to it through instance {source.instance_id}: it takes them for its own"
+        " and leaves them out."
+    )
+    return Problem(
+        SERVER_UUID_UNIQUE,
+        at=at,
+        sentence=text,
+        observed=str(said.server_id),
+        observed_in="server_id of the replica",
+        expected=f"not {said.server_id}",
+        expected_in=f"server_id of instance {other.instance_id}",
+        witness=str(said.server_id),
+    )
 
 
 def judge_coordinates(said: ChannelSaid, case: Case) -> Answer:

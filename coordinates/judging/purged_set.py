@@ -89,11 +89,43 @@ def _judge_table_only(row: Row, purged: GtidSet) -> None:
         )
 
 
+def _lost_from_log(row: Row, purged: GtidSet) -> GtidSet:
+    """Own GTIDs that count as purged, never were in the log, and have older ones in it.
+
+    Files are purged from the oldest on. At a start the server counts as purged what InnoDB has
+    committed and the log does not hold.
+    """
+    own, binlog = row.server.server_uuid, row.binlog
+    if own is None or not binlog.logged_is_complete:
+        return GtidSet.EMPTY
+    logged = binlog.logged.freeze()
+    lost = (purged - logged - row.history.assigned).restrict(own)
+    kept = (logged - purged).restrict(own)
+    oldest = {sid: first for sid, first, _ in reversed(list(kept))}
+    return GtidSet.from_bounds(
+        {sid: [first, last + 1] for sid, first, last in lost if first > oldest.get(sid, last)}
+    )
+
+
 def _judge_oldest_file(row: Row, purged: GtidSet) -> None:
     state, binlog, judgement = row.state, row.binlog, row.judgement
     rule = PURGED_MATCHES_OLDEST_FILE
     if state.has_binlog is False:
         judgement.holds(rule)
+        return
+    lost = _lost_from_log(row, purged)
+    if lost:
+        judgement.broken(
+            rule,
+            at=str(lost.first(3)),
+            sentence=f"{lost.first(3)} is executed and counts as purged, but no file that was"
+            " purged held it: older groups of this server are still in the log, which has lost it.",
+            observed=purged,
+            observed_in="@@gtid_purged",
+            expected=binlog.logged.freeze(),
+            expected_in="binary log: files that are kept, and what was purged before them",
+            witness=lost.first(10),
+        )
         return
     if state.binary_logs_changed:
         judgement.undecided(rule, "the list of binary logs changed while it was read")

@@ -728,6 +728,21 @@ class TestServerUuidUnique:
         expected = ["server_uuid_unique"] if is_broken else []
         assert names(audit(source, replica)) == expected
 
+    @pytest.mark.parametrize(("server_id", "is_broken"), [(1, True), (3, False)])
+    def test_server_id_of_a_sources_source(self, server_id, is_broken):
+        """A replica of a replica leaves out the groups of the server whose number it has."""
+        source, replica = fleet_of_two()
+        last = Journal(source.clock, "q", C, server_id)
+        last.boot()
+        last.follow(replica)
+        for _ in range(2):
+            last.status("", last.says(replica))
+            replica.status("", replica.says(source))
+            source.status(f"{A}:1-3")
+        output = audit(source, replica, last)
+        assert names(output) == (["server_uuid_unique"] if is_broken else [])
+        assert [f.instance_id for f in output.findings] == (["q"] if is_broken else [])
+
     def test_equal_server_ids_without_replication(self):
         """Two topologies may use the same numbers."""
         clock = Clock()

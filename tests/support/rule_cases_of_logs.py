@@ -388,6 +388,7 @@ def own_gno_dense__never_logged(breaks: bool) -> Journal:
     journal = source()
     journal.binlog.group(f"{UUID_A}:6")
     if not breaks:
+        journal.record("gtid_purged", added=f"{UUID_A}:4-5")
         for gno in (4, 5):
             journal.executed.add(f"{UUID_A}:{gno}")
     journal.row(gtid_owned="", gtid_purged="" if breaks else f"{UUID_A}:4-5")

@@ -121,6 +121,18 @@ def purged_matches_oldest_file__still_there(breaks: bool) -> Journal:
 
 
 @case()
+def purged_matches_oldest_file__lost_from_the_log(breaks: bool) -> Journal:
+    """A log that lost its end: what InnoDB had committed counts as purged behind the start."""
+    journal = source()
+    journal.binlog.group(f"{UUID_A}:{6 if breaks else 4}")
+    if breaks:
+        for gno in (4, 5):
+            journal.executed.add(f"{UUID_A}:{gno}")
+    journal.row(gtid_purged=f"{UUID_A}:4-5" if breaks else "")
+    return journal
+
+
+@case()
 def purged_matches_oldest_file__told_by_the_journal(breaks: bool) -> Journal:
     """Without a list the purge itself is known, from the second row on."""
     journal = purging()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.journals import UUID_A, Journal
+from tests.support.journals import UUID_A, UUID_C, Journal
 from tests.support.rule_cases import (
     apply,
     case,
@@ -201,12 +201,12 @@ def recovered_gtids_complete__undo(breaks: bool) -> Journal:
     """What recovery found in undo logs counts from the first row on."""
     journal = source()
     journal.row()
-    journal.executed.add(f"{UUID_A}:4")
-    journal.purged = f"{UUID_A}:4"
+    journal.executed.add(f"{UUID_C}:4")
+    journal.purged = f"{UUID_C}:4"
     journal.start(
         crashed=True,
         recovered={"file": "binlog.000001", "position": journal.binlog.end},
-        undo_gtids=f"{UUID_A}:{5 if breaks else 4}",
+        undo_gtids=f"{UUID_C}:{5 if breaks else 4}",
     )
     journal.binlog.open(2)
     journal.row()
