@@ -64,6 +64,8 @@ class History:
         self.grown: tuple[GtidSet, GtidSet] | None = None
         """Executed sets of the accepted row before and of the row being judged."""
         self.log_bin_changed = False
+        self.log_bin_was_off = False
+        """Whether the binary log was seen to be switched off or on in its lineage."""
         self.had_binlog: bool | None = None
         """Whether the row before named a binary log file."""
         self.oldest_file: int | None = None
@@ -81,6 +83,7 @@ class History:
         self.executed = None
         self.purged = None
         self.oldest_file = None
+        self.log_bin_was_off = False
         for name in ("position", "executed", "purged"):
             self.fallen.pop(name, None)
         self.unsettled = []
@@ -154,6 +157,7 @@ class History:
             "must_recover": _text(self.must_recover),
             "unseen_channel_left": self.unseen_channel_left,
             "log_bin_changed": self.log_bin_changed,
+            "log_bin_was_off": self.log_bin_was_off,
             "had_binlog": self.had_binlog,
             "oldest_file": self.oldest_file,
             "has_row": self.has_row,
@@ -200,6 +204,7 @@ class History:
         self.must_recover = _set(document["must_recover"])
         self.unseen_channel_left = document.get("unseen_channel_left", False)
         self.log_bin_changed = document["log_bin_changed"]
+        self.log_bin_was_off = document.get("log_bin_was_off", False)
         self.had_binlog = document["had_binlog"]
         self.oldest_file = document["oldest_file"]
         self.has_row = document["has_row"]

@@ -54,6 +54,7 @@ def judge_purged(row: Row) -> None:
     if history.log_bin_changed or (before is not None and before != state.has_binlog):
         history.purged = None
         history.log_bin_changed = False
+        history.log_bin_was_off = True
     if falls(history.fallen, "purged", purged, history.purged) and history.purged is not None:
         lost = history.purged - purged
         judgement.broken(
@@ -96,7 +97,7 @@ def _lost_from_log(row: Row, purged: GtidSet) -> GtidSet:
     committed and the log does not hold.
     """
     own, binlog = row.server.server_uuid, row.binlog
-    if own is None or not binlog.logged_is_complete:
+    if own is None or not binlog.logged_is_complete or row.history.log_bin_was_off:
         return GtidSet.EMPTY
     logged = binlog.logged.freeze()
     lost = (purged - logged - row.history.assigned).restrict(own)
@@ -118,8 +119,8 @@ def _judge_oldest_file(row: Row, purged: GtidSet) -> None:
         judgement.broken(
             rule,
             at=str(lost.first(3)),
-            sentence=f"{lost.first(3)} is executed and counts as purged, but no file that was"
-            " purged held it: older groups of this server are still in the log, which has lost it.",
+            sentence=f"{lost.first(3)} is executed and counts as purged, though older groups of"
+            " this server are still in its binary log: the log has lost it, or was off.",
             observed=purged,
             observed_in="@@gtid_purged",
             expected=binlog.logged.freeze(),
