@@ -62,6 +62,11 @@ class Fleet:
         ledgers = [self._ledgers[holder] for holder in self.holders.get(name, ())]
         return [ledger for ledger in ledgers if ledger.uuid_at(ts) == name]
 
+    def uuid_of(self, instance_id: str, ts: int) -> str | None:
+        """The `server_uuid` of an instance at `ts`, None not known."""
+        ledger = self._ledgers.get(instance_id)
+        return None if ledger is None else ledger.uuid_at(ts)
+
     def is_ambiguous(self, ledger: Ledger, ts: int) -> bool:
         """Whether another instance reports the same `server_uuid` at `ts`."""
         server_uuid = ledger.uuid_at(ts)

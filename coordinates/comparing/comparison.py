@@ -78,6 +78,7 @@ class ChannelSaid:
     """Of the replica; None not known, or the channel leaves out groups of its source."""
     is_relay_seen: bool = False
     """Whether groups of the channel's relay log were seen."""
+    is_filtered: bool = False
 
     def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
         """For the state bytes."""
@@ -94,6 +95,7 @@ class ChannelSaid:
             self.retrieved_ts,
             _text(self.gtid_executed),
             self.is_relay_seen,
+            self.is_filtered,
         ]
 
     @classmethod
@@ -102,8 +104,9 @@ class ChannelSaid:
     ) -> ChannelSaid:
         """Inverse of `dump`."""
         instance_id, place, server_id, retrieved, has, read, executed, *rest = values
-        # States of 0.1.0 lack the last two.
-        auto_position, coordinates_ts, retrieved_ts, gtids, is_seen = (*rest, None, False)[:5]
+        # States of 0.1.0 lack the last three.
+        whole = (*rest, None, False, False)[:6]
+        auto_position, coordinates_ts, retrieved_ts, gtids, is_seen, is_filtered = whole
         return cls(
             instance_id,
             Place(*place),
@@ -117,6 +120,7 @@ class ChannelSaid:
             retrieved_ts,
             _set(gtids),
             is_seen,
+            bool(is_filtered),
         )
 
 
@@ -201,6 +205,8 @@ class GroupsQueued:
     is_row: bool
     """Whether a row ends it, so that `executed` holds what the journal may have missed."""
     is_filtered: bool
+    server_uuid: str | None = None
+    """The replica's own."""
 
     @property
     def group_count(self) -> int:
@@ -216,14 +222,22 @@ class GroupsQueued:
             arrays[f"{name}.{number}.sid"] = run.sid
             arrays[f"{name}.{number}.gno"] = run.gno
         sets = [str(gtids) for gtids in self.executed]
-        return [self.place, self.since_ts, runs, sets, self.is_row, self.is_filtered]
+        return [
+            self.place,
+            self.since_ts,
+            runs,
+            sets,
+            self.is_row,
+            self.is_filtered,
+            self.server_uuid,
+        ]
 
     @classmethod
     def load(
         cls, values: list[Any], arrays: dict[str, npt.NDArray[Any]], name: str
     ) -> GroupsQueued:
         """Inverse of `dump`."""
-        place, since_ts, runs, sets, is_row, is_filtered = values
+        place, since_ts, runs, sets, is_row, *rest = values
         return cls(
             Place(*place),
             since_ts,
@@ -242,7 +256,7 @@ class GroupsQueued:
             ),
             tuple(GtidSet.parse(text) for text in sets),
             is_row,
-            is_filtered,
+            *rest,
         )
 
 

@@ -49,7 +49,10 @@ def judge_mirror(queued: GroupsQueued, case: Case) -> Answer:
         return Waiting(NOT_REACHED)
     if memory.lineage != state.lineage:
         memory.lineage, memory.last, memory.high = state.lineage, None, None
-    mirror = _Mirror(queued, source, state, memory)
+    upstreams = case.fleet.upstreams([source], queued.place.ts)
+    own = queued.server_uuid
+    is_ring = own is not None and any(u.uuid_at(queued.place.ts) == own for u in upstreams)
+    mirror = _Mirror(queued, source, state, memory, is_ring=is_ring)
     for run in queued.runs:
         mirror.follow(run)
     problems = mirror.problems()
@@ -62,9 +65,16 @@ class _Mirror:
     """One walk along what a channel has queued."""
 
     def __init__(
-        self, queued: GroupsQueued, source: Ledger, state: Snapshot, memory: Memory
+        self,
+        queued: GroupsQueued,
+        source: Ledger,
+        state: Snapshot,
+        memory: Memory,
+        *,
+        is_ring: bool,
     ) -> None:
         self.queued = queued
+        self.is_ring = is_ring
         self.source = source
         self.state = state
         self.memory = memory
@@ -215,7 +225,10 @@ class _Mirror:
         gtids = GtidSet.from_groups(self.source.sids, groups.sid[named], groups.gno[named])
         for part in self.queued.executed:
             gtids = gtids - part
-        anonymous = len(named) < len(absent)
+        if self.queued.server_uuid is not None:
+            # Its own come back to it in a ring, maybe before they are executed: it ignores them.
+            gtids = gtids.without_uuid(self.queued.server_uuid)
+        anonymous = len(named) < len(absent) and not self.is_ring
         if not gtids and not anonymous:
             return
         self.omitted = self.omitted | gtids

@@ -355,6 +355,7 @@ class FactReader:
             retrieved_ts=channel.retrieved_ts,
             gtid_executed=None if channel.is_filtered else sets[0],
             is_relay_seen=bool(channel.received.freeze()),
+            is_filtered=channel.is_filtered,
         )
         for kind in ("server_id", "received", "coordinates", "purged"):
             self._enqueue(kind, member.ledger.instance_id, channel.name, (channel.key,), row)
@@ -459,7 +460,11 @@ class FactReader:
             return
         known = (member.ledger.logged(), member.ledger.beyond, *member.replica.received())
         row: GroupsQueued | None = channel.hand_on(
-            place, member.replica.sids, (*known, *told), is_row=is_row
+            place,
+            member.replica.sids,
+            (*known, *told),
+            is_row=is_row,
+            server_uuid=member.ledger.uuid_at(place.ts),
         )
         if row is None or not channel.has_source:
             return

@@ -110,7 +110,13 @@ class ReplicaChannel:
         self.queued_count += len(ends)
 
     def hand_on(
-        self, place: Place, sids: list[str], executed: tuple[GtidSet, ...], *, is_row: bool
+        self,
+        place: Place,
+        sids: list[str],
+        executed: tuple[GtidSet, ...],
+        *,
+        is_row: bool,
+        server_uuid: str | None,
     ) -> GroupsQueued | None:
         """What was queued since the last call."""
         since, self.queued_ts = self.queued_ts, place.ts
@@ -131,7 +137,7 @@ class ReplicaChannel:
         )
         self.runs = []
         self.queued_count = 0
-        return GroupsQueued(place, since, runs, executed, is_row, self.is_filtered)
+        return GroupsQueued(place, since, runs, executed, is_row, self.is_filtered, server_uuid)
 
 
 def _joined(chunks: list[npt.NDArray[Any]]) -> Any:

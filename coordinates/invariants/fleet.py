@@ -18,12 +18,13 @@ RELAY_MIRRORS_SOURCE = register(
         claim=(
             "The groups that a receiver queues from one file of its source are groups of that file,"
             " in the file's order; a group that it leaves out between two connects was executed"
-            " before by the replica, or is filtered."
+            " before by the replica, is filtered, or is the replica's own."
         ),
         why=(
             "The dump thread sends a binary log in its own order and skips only groups that the"
             " replica named in its GTID set when it connected; the receiver copies what it gets and"
-            " drops only events of ignored server ids. A skipped group that the replica never"
+            " drops only events of ignored server ids, and of its own, which come back in a ring"
+            " maybe before they are executed. A skipped group that the replica never"
             " executed is lost; one queued again without a new connection is executed twice where"
             " GTIDs do not stop it."
         ),
@@ -228,13 +229,15 @@ SOURCE_COORDINATE_VALID = register(
         severity=Severity.CRITICAL,
         claim=(
             "The source coordinates of a channel are places that exist in the source's binary log:"
-            " the read position ends an event, the executed position ends a group."
+            " the read position ends an event, the executed position ends a group, or an event of"
+            " a group that the receiver ignores."
         ),
         why=(
             "Receiver and applier take their positions from the ends of the source's events. A"
             " position between them, or behind the end of the file, belongs to another log, was"
             " counted wrong, or points to what the source lost in a crash; a replica or backup that"
-            " starts there fails or reads rubbish."
+            " starts there fails or reads rubbish. What a receiver ignores by server id, in a ring"
+            " the replica's own groups, it drops event by event, and the applier follows."
         ),
         undecided_when=(
             "the source is not observed, its journal has a gap in that file or has not reached the"

@@ -44,13 +44,15 @@ RELAY_INFO_COORDINATES_PAIRED = register(
         severity=Severity.ERROR,
         claim=(
             "The two halves of a relay log info row, relay position and source position, denote one"
-            " and the same event."
+            " and the same event, or the source position lies behind it among events that the"
+            " receiver ignores."
         ),
         why=(
             "Both are set under Relay_log_info::data_lock when a group is done and stored by one"
             " write. Within one relay file and one source file they differ by a constant, so that"
             " a torn pair shows. Whoever restores by one half and skips by the other repeats or"
-            " loses groups."
+            " loses groups. Ignored events, in a ring the replica's own, leave nothing in the relay"
+            " log and move the source position up to the next event that is there."
         ),
         undecided_when=(
             "the repository was not read, the channel is gtid_only or fresh, or the relay events at"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coordinates.binlog import EventType, LogCoordinates, format_log_file_name
-from coordinates.event_window import MARK, SOURCE_END, SOURCE_FILE, TYPE, Mark
+from coordinates.event_window import END, MARK, SOURCE_END, SOURCE_FILE, START, TYPE, Mark
 from coordinates.gtid import GtidSet
 from coordinates.invariants.replication_info import (
     MASTER_INFO_FLUSH_POINTS,
@@ -89,6 +89,9 @@ def judge_paired(channel: ChannelOfRow) -> None:
     if expected == (source.file_number, source.position):
         channel.holds(rule)
         return
+    if _has_moved_on(channel, relay, expected, source):
+        channel.holds(rule)
+        return
     name = format_log_file_name(source.base_name, expected[0])
     channel.broken(
         rule,
@@ -117,6 +120,29 @@ def _source_place_at(relay: RelayReader, place: LogCoordinates) -> tuple[int, in
     if (row[MARK], row[TYPE]) != (Mark.FRAMING, EventType.ROTATE):
         return None
     return int(row[SOURCE_FILE]), int(row[SOURCE_END])
+
+
+def _has_moved_on(
+    channel: ChannelOfRow, relay: RelayReader, at: tuple[int, int], source: LogCoordinates
+) -> bool:
+    """Whether the applier may have gone on from a source place to another one without a group.
+
+    What the receiver ignores, in a ring the replica's own groups, leaves nothing in the relay log.
+    """
+    place, read = channel.state.stored_applied, channel.state.read
+    if place is None or source.file_number != at[0] or source.position < at[1]:
+        return False
+    queue = relay.queue()[len(relay.applied_groups(place.file_number, place.position)) :]
+    is_same_file = len(queue) > 0 and queue[0, Q_SOURCE_FILE] == at[0]
+    if is_same_file and at[1] < queue[0, Q_SOURCE_END] <= source.position:
+        return False
+    rows = relay.window.after(place.file_number, place.position)
+    rows = rows[np.isin(rows[:, MARK], (Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN))]
+    if len(rows) and rows[0, SOURCE_FILE] == at[0] and rows[0, SOURCE_END] > at[1]:
+        return source.position <= int(rows[0, SOURCE_END] - (rows[0, END] - rows[0, START]))
+    # Nothing of that file is behind it, or a new connection began further back.
+    is_back = (relay.source_number, relay.source_end) < at
+    return is_back or read is None or not same_family(read, source) or source <= read
 
 
 def judge_stored_applied(channel: ChannelOfRow) -> None:

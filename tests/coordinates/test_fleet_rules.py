@@ -478,6 +478,21 @@ class TestSourceCoordinateValid:
         if not is_valid:
             assert output.findings[0].witness == f"s-bin.000001:{position}"
 
+    @pytest.mark.parametrize("way", ["ring", "filtered", "ignore_server_ids", None])
+    def test_an_applier_moves_event_by_event_through_what_its_receiver_ignores(self, way):
+        """In a ring its own groups, and those of ignored server ids."""
+        source, replica = fleet_of_two()
+        if way == "ring":
+            source.follow(replica)
+        elif way is not None:
+            replica.follow(source, **{way: [1] if way == "ignore_server_ids" else True})
+        position = end_of(1) + EVENT_LENGTH
+        fields = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": position}
+        source.status(f"{A}:1-3", *([source.says(replica)] if way == "ring" else []))
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
+        source.status(f"{A}:1-3", *([source.says(replica)] if way == "ring" else []))
+        assert names(audit(source, replica)) == ([] if way else ["source_coordinate_valid"])
+
     @pytest.mark.parametrize(
         ("file", "position", "is_valid"),
         [("000002", 157, True), ("000003", 4, True), ("000003", 157, False), ("000004", 4, False)],
@@ -903,6 +918,16 @@ class TestRelayMirrorsSource:
         replica.receive(source, (2, f"{A}:2"), channel="other")
         replica.receive(source, (1, f"{A}:1"), (3, f"{A}:3"))
         assert names(self.row(source, replica)) == []
+
+    def test_a_replicas_own_groups_may_come_back_before_it_has_executed_them(self):
+        """Its receiver ignores them; a group of somebody else it may not leave out."""
+        for gtid, expected in ((f"{B}:7", []), (f"{C}:7", ["relay_mirrors_source"])):
+            source, replica = fleet_of_two()
+            source.log(gtid, f"{A}:4")
+            replica.receive(source, *((n, f"{A}:{n}") for n in (1, 2, 3)), (5, f"{A}:4"))
+            replica.status("", replica.says(source))
+            source.status(f"{A}:1-4,{gtid}")
+            assert names(audit(source, replica)) == expected
 
     @pytest.mark.parametrize("option", [{"filtered": True}, {"ignore_server_ids": [1]}])
     def test_filters_omit(self, option):

@@ -82,6 +82,28 @@ def test_the_relay_info_row_stands_at_a_rotate_to_a_source_file(off_by: int) -> 
     assert audit(journal).broken == (["relay_info_coordinates_paired"] if off_by else [])
 
 
+@pytest.mark.parametrize(
+    ("ignored", "off_by", "is_legal"),
+    [(0, 0, True), (0, 40, False), (400, 40, True), (400, 400, True), (400, 401, False)],
+)
+def test_the_relay_info_row_moves_through_what_the_receiver_ignores(
+    ignored: int, off_by: int, is_legal: bool
+) -> None:
+    """In a ring a replica's own groups leave nothing in its relay log, and move its applier on."""
+    journal, relay, groups = replica_of(["rows", "rows"])
+    apply(journal, relay, groups[0])
+    stored = relay_info(relay)
+    stored[0]["Master_log_pos"] += off_by
+    status = journal.replica_status()
+    relay.copy({**event, "log_pos": event["log_pos"] + ignored} for event in groups[1])
+    assert relay.source is not None
+    relay.source = relay.source[0], relay.source[1] + ignored
+    relay.flush()
+    status[0]["Retrieved_Gtid_Set"] = journal.replica_status()[0]["Retrieved_Gtid_Set"]
+    journal.row(replica_status=status, slave_relay_log_info=stored)
+    assert audit(journal).broken == ([] if is_legal else ["relay_info_coordinates_paired"])
+
+
 def test_reset_replica_leaves_a_file_of_its_own_events() -> None:
     """log_status says ("", 0) although relay log 000001 has a head and a STOP."""
     journal, relay, groups = replica_of(["rows"])
