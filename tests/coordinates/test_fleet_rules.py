@@ -424,6 +424,17 @@ class TestPassedIsExecuted:
         assert [finding.witness for finding in output.findings] == omitted
         assert set(names(output)) <= {"applied_relay_gtids_executed"}
 
+    @pytest.mark.parametrize(("gtid", "is_passed"), [(f"{B}:7", False), (f"{C}:7", True)])
+    def test_a_replicas_own_group_may_be_passed_before_it_is_executed(self, gtid, is_passed):
+        """In a ring it comes back from the source while the replica still commits it."""
+        source, replica = fleet_of_two()
+        source.log(gtid, f"{A}:4", f"{A}:5")
+        place = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(6)}
+        replica.status(f"{A}:1-5", replica.says(source, None, auto_position=False, **place))
+        source.status(f"{A}:1-5,{gtid}")
+        expected = ["applied_relay_gtids_executed"] if is_passed else []
+        assert names(audit(source, replica)) == expected
+
     def test_filters_omit(self):
         """Groups of servers that are ignored are never executed."""
         source, replica = fleet_of_two(groups=4)
