@@ -45,7 +45,7 @@ _PACKET_LENGTH_MAX = 0xFFFFFF
 _PACKET_HEADER = 4
 _TYPE_OFFSET = 4
 _U32 = struct.Struct("<I")
-_RECEIVE_BYTES = 1 << 20
+_RECEIVE_BYTES = 1 << 18
 _READ_BYTES_MAX = 8 << 20
 """One call of ``read`` gives no more than what came in so many bytes."""
 _NO_WAIT_S = 0.0005
@@ -105,6 +105,7 @@ class BinlogDump:
         self._connection = connection
         self._socket: socket.socket = connection._sock  # type: ignore[attr-defined]  # noqa: SLF001
         self._buffer = bytearray()
+        self._received = memoryview(bytearray(_RECEIVE_BYTES))
         self._parts: list[bytes] = []
         self._ended: DumpEndedError | None = None
         self._silence_max_s = 3 * heartbeat_s + 10
@@ -182,14 +183,15 @@ class BinlogDump:
 
     def _take_bytes(self) -> None:
         try:
-            received = self._socket.recv(_RECEIVE_BYTES)
+            # Into what is there: to make room for the most that may come costs more than to read.
+            received = self._socket.recv_into(self._received)
         except TimeoutError:
             raise
         except OSError as error:
             raise DumpEndedError(f"the connection broke: {error}") from error
         if not received:
             raise DumpEndedError("the server closed the connection")
-        self._buffer += received
+        self._buffer += self._received[:received]
 
     def _wanted(self) -> int:
         """With so many bytes a call has enough: never less than the first packet."""
