@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from coordinates.comparing.snapshot import Snapshot
     from coordinates.ledger import Ledger
 
+RESET_EVERYWHERE_US = 5_000_000
+"""So long it may take to reset a source and then its replicas."""
 AMBIGUOUS = "another instance reports the same server_uuid as the source"
 NOT_REACHED = "the source's journal is not known up to the row"
 TAKEN_BACK = "the source's journal has a gap or began anew right behind the row"
@@ -69,7 +71,7 @@ def judge_received(said: ChannelSaid, case: Case) -> Answer:
     if not missing:
         return []
     is_older = _is_older_than_lineage(said.retrieved_ts, state)
-    if is_older and not disputed and own.isdisjoint(state.logged):
+    if is_older and not disputed and own.isdisjoint(state.logged) and _is_young(state, ts):
         return Undecided("the source began a new binary log and logged none of the retrieved GTIDs")
     fresh = missing - case.memory.reported
     if not fresh:
@@ -91,6 +93,11 @@ def judge_received(said: ChannelSaid, case: Case) -> Answer:
             witness=brief(fresh),
         )
     ]
+
+
+def _is_young(state: Snapshot, ts: int) -> bool:
+    """Whether the source began its lineage just now: its replicas may be about to follow."""
+    return state.lineage_ts is not None and ts - state.lineage_ts < RESET_EVERYWHERE_US
 
 
 def _is_older_than_lineage(since: int | None, state: Snapshot) -> bool:
@@ -287,8 +294,8 @@ def _passed(said: ChannelSaid, case: Case, state: Snapshot) -> list[Problem]:
     """Invariant 31, by the source's log: what lies before the executed position is executed.
 
     The last group there may still be committing. What the replica never had before it began to
-    replicate by position is no omission; what lies between groups that it has executed is. Where
-    the relay log is seen, that tells of what was received, and invariant 19 of what should be.
+    replicate by position is no omission; what lies behind groups that it has executed is. Of
+    auto-positioning invariant 19 tells that, where the relay log is seen.
     """
     source, executed = case.source, said.gtid_executed
     if executed is None or said.executed is None or not said.executed[0] or not said.executed[1]:
@@ -305,11 +312,10 @@ def _passed(said: ChannelSaid, case: Case, state: Snapshot) -> list[Problem]:
     received = said.retrieved if said.retrieved is not None else GtidSet.EMPTY
     done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done)
     omitted = GtidSet.EMPTY
-    if not (said.auto_position and said.is_relay_seen):
-        inside = at[(at > done[0]) & (at < done[-1])] if len(done) else at[:0]
+    if len(done) and not (said.auto_position and said.is_relay_seen):
+        inside = at[(at > done[0]) & ((at < done[-1]) | (not said.auto_position))]
         omitted = GtidSet.from_groups(source.sids, sid[inside], gno[inside]) - received
-    if not said.is_relay_seen:
-        omitted = omitted | (GtidSet.from_groups(source.sids, sid[at], gno[at]) & received)
+    omitted = omitted | (GtidSet.from_groups(source.sids, sid[at], gno[at]) & received)
     own = case.fleet.uuid_of(said.instance_id, said.place.ts)
     if omitted and own is not None:
         # In a ring they come back, maybe before they are executed.

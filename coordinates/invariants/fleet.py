@@ -140,8 +140,8 @@ RECEIVED_WITHIN_SOURCE_LOGGED = register(
         ),
         undecided_when=(
             "the source is not observed, or its journal is not known without a gap up to the"
-            " replica's row; or the source has begun a new lineage and has not logged anything"
-            " under the retrieved GTIDs"
+            " replica's row; or the source began a new lineage less than 5 seconds ago and has not"
+            " logged anything under the retrieved GTIDs: its replicas may be about to be reset"
         ),
         sources=(
             "WL#9452, F-3",

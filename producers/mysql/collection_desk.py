@@ -62,13 +62,13 @@ class CollectionDesk:
         self._options = options
         self._answered = answered
         self._clock = time.monotonic
-        self._requests: queue.SimpleQueue[CollectRequest] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[CollectRequest, float]] = queue.SimpleQueue()
         self._waiting: deque[tuple[CollectRequest, float]] = deque()
         self._asked: _Asked | None = None
 
     def ask(self, request: CollectRequest) -> None:
         """Take a request; from any thread."""
-        self._requests.put(request)
+        self._requests.put((request, self._clock()))
 
     @property
     def holds_events(self) -> bool:
@@ -83,8 +83,7 @@ class CollectionDesk:
 
     def hand_on(self, watch: ServerWatch) -> None:
         """Have the next collection made, once the one before is done."""
-        while not self._requests.empty():
-            self._waiting.append((self._requests.get(), self._clock()))
+        self._take_requests()
         while self._waiting:
             request, since = self._waiting[0]
             if self._asked is None:
@@ -154,16 +153,28 @@ class CollectionDesk:
     def end_session(self) -> None:
         """What was under way has no answer any more."""
         if self._asked is not None and not self._asked.is_given_up:
-            self._answer_error(self._asked.request, {"unreachable": True})
+            message = "the stream of its binary log ended while it was asked"
+            self._answer_error(self._asked.request, {"unreachable": True, "message": message})
         self._asked = None
+
+    def withdraw(self) -> None:
+        """Nobody waits for answers any more: what could still have come in time is left out."""
+        self._take_requests()
+        earliest = self._clock() - self._options.deadline_s
+        if self._asked is not None and self._asked.since > earliest:
+            self._asked = None
+        self._waiting = deque(asked for asked in self._waiting if asked[1] <= earliest)
 
     def answer_unreachable(self) -> None:
         """Answer all that is asked while the server is not followed."""
+        self._take_requests()
         for request, _ in self._waiting:
             self._answer_error(request, {"unreachable": True})
         self._waiting.clear()
+
+    def _take_requests(self) -> None:
         while not self._requests.empty():
-            self._answer_error(self._requests.get(), {"unreachable": True})
+            self._waiting.append(self._requests.get())
 
     def _answer_error(self, request: CollectRequest, error: dict[str, Any]) -> None:
         body = {"collection_id": request.collection_id, "requested_at": request.requested_at}

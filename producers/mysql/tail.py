@@ -147,6 +147,8 @@ class Tail:
                 history.ended_code = error.code if isinstance(error, MysqlError) else None
             while not self._told.empty():
                 self._told.get()
+            if stop.is_set() and not self._goes_on:
+                self._desk.withdraw()
             self._desk.end_session()
             self._save()
             if self._clock() - begun > self._options.back_off_max_s:

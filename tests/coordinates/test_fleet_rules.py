@@ -159,17 +159,23 @@ class TestReceivedWithinSourceLogged:
         finding = the_only(audit(source, replica), "received_within_source_logged")
         assert finding.witness == f"{A}:2"
 
-    def test_reset_of_the_source_alone_is_undecided(self):
-        """The replica keeps what it has; nothing of it has been given out again."""
+    @pytest.mark.parametrize("elapsed_us", [0, 6_000_000])
+    def test_reset_of_the_source_alone(self, elapsed_us):
+        """Its replicas may be about to be reset as well; those that are not are ahead of it."""
         source, replica = fleet_of_two()
         received_all(source, replica)
         source.reset()
         source.status("")
-        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
-        source.status("")
+        source.clock.advance(elapsed_us)
+        for _ in range(2):
+            replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+            source.status("")
         output = audit(source, replica)
-        assert names(output) == []
-        assert any("logged none of the retrieved GTIDs" in o.text for o in output.observations)
+        if elapsed_us:
+            assert the_only(output, "received_within_source_logged").witness == f"{A}:1-3"
+        else:
+            assert names(output) == []
+            assert any("logged none of the retrieved GTIDs" in o.text for o in output.observations)
 
     @pytest.mark.parametrize("reused", [1, 3, 5])
     def test_numbers_given_out_again_are_found(self, reused):
@@ -407,9 +413,10 @@ class TestPassedIsExecuted:
             ("", f"{A}:1-3", end_of(3), [f"{A}:1-2"]),  # the last one may still commit
             (f"{A}:1", f"{A}:1-3", end_of(2), []),
             (f"{A}:1", f"{A}:1-3", end_of(3), [f"{A}:2"]),
+            (f"{A}:1", "", end_of(3), [f"{A}:2"]),  # put to a later position
             (f"{A}:3", f"{A}:3", end_of(3), []),  # a replica that was made from a dump
-            (f"{A}:1:3", f"{A}:3", end_of(3), []),  # the last one may still commit
-            (f"{A}:1:3-4", f"{A}:3-4", end_of(4), [f"{A}:2"]),  # begun at a wrong position
+            (f"{A}:1:3", f"{A}:3", end_of(3), [f"{A}:2"]),  # begun at a wrong position
+            (f"{A}:1-2", f"{A}:1-3", end_of(3), []),  # the last one may still commit
             (f"{A}:1:3-4", None, end_of(4), [f"{A}:2"]),
         ],
     )

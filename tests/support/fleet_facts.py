@@ -34,6 +34,10 @@ class Clock:
     def tick(self) -> int:
         return next(self._next)
 
+    def advance(self, elapsed_us: int) -> None:
+        """Let time pass."""
+        self._next = itertools.count(next(self._next) + elapsed_us)
+
 
 class Journal:
     """Writes one instance's facts; every call is a moment of its own."""

@@ -12,7 +12,8 @@ import pytest
 
 from coordinates.replay import audit_history
 from coordinates.verdict import Verdict
-from producers.mysql.tail import TailOptions
+from producers.collect_requests import CollectRequest
+from producers.mysql.tail import TailOptions, steady_clock_us
 from producers.mysql.tail_place import TailPlace
 from producers.mysql_lab.layout import REPLICA_1, SOURCE_A
 from producers.mysql_lab.load import LoadPlan
@@ -260,6 +261,17 @@ def test_an_unreachable_server_answers_so(mysqld: Lab) -> None:
     assert answers[1]["error"]["unreachable"] is True
     starts = [json.loads(line) for line in tail.records if '"kind":"start"' in line]
     assert starts[-1]["crashed"] is False
+
+
+def test_what_is_asked_as_a_tail_is_stopped_makes_nobody_unreachable(mysqld: Lab) -> None:
+    """A journal in a file ends without the answers that could still have come."""
+    with running(settings_of(mysqld, SOURCE_A)) as tail:
+        tail.collect("c1")
+        for name in ("c2", "c3", "c4"):
+            tail.tail.ask(CollectRequest(name, steady_clock_us()))
+    answers = [json.loads(line) for line in tail.records if '"kind":"log_status"' in line]
+    assert "c1" == answers[0]["collection_id"]
+    assert [] == [answer["error"] for answer in answers if "error" in answer]
 
 
 @pytest.mark.parametrize("name", [SOURCE_A, REPLICA_1])
