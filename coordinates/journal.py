@@ -199,7 +199,9 @@ class _Dictionary:
 
 _encode_body = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _DEFAULTS = (0, 0, 0, 0, 0, *[ABSENT] * (len(COLUMNS) - 5))
-_STREAM, _TS, _FILE, _SID = (list(COLUMNS).index(name) for name in ("stream", "ts", "file", "sid"))
+_STREAM, _TS, _CHANNEL, _FILE, _SID = (
+    list(COLUMNS).index(name) for name in ("stream", "ts", "channel", "file", "sid")
+)
 
 
 class BlockBuilder:
@@ -290,20 +292,24 @@ class BlockBuilder:
         file: str,
         ts: int,
         sids: Sequence[str],
+        channel: str | None = None,
     ) -> None:
-        """Add events of one log file that have no channel and no text, as columns.
+        """Add events of one log file that have no text, as columns.
 
         Args:
             stream: Their log.
-            events: A row for each of ``COLUMNS``, a column for each event. ``stream``, ``ts`` and
-                ``file`` are filled in here; ``sid`` holds indices of `sids`, or ABSENT.
+            events: A row for each of ``COLUMNS``, a column for each event. ``stream``, ``ts``,
+                ``channel`` and ``file`` are filled in here; ``sid`` holds indices of `sids`, or
+                ABSENT.
             file: Their file.
             ts: Their time, microseconds.
             sids: What the indices stand for.
+            channel: Of a relay log.
         """
         self._end_rows()
         table = events.copy()
-        table[_STREAM], table[_TS], table[_FILE] = stream, ts, self._files.add(file)
+        table[_STREAM], table[_TS] = stream, ts
+        table[_CHANNEL], table[_FILE] = self._channels.add(channel), self._files.add(file)
         numbers = np.array([*map(self._sids.add, sids), ABSENT], dtype=np.int64)
         table[_SID] = numbers[table[_SID]]
         self._tables.append(table)

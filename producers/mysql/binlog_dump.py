@@ -32,7 +32,7 @@ from producers.mysql.binlog_events import (
     rotate_target,
 )
 from producers.mysql.errors import MysqlError
-from producers.mysql.event_runs import IS_REGULAR, EventRun, read_run
+from producers.mysql.event_runs import IS_REGULAR, TYPE_OFFSET, EventRun, read_run
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -43,7 +43,6 @@ _POSITION_FIELD_MAX = 2**32
 _THROUGH_GTID = 0x0004
 _PACKET_LENGTH_MAX = 0xFFFFFF
 _PACKET_HEADER = 4
-_TYPE_OFFSET = 4
 _U32 = struct.Struct("<I")
 _RECEIVE_BYTES = 1 << 18
 _READ_BYTES_MAX = 8 << 20
@@ -218,7 +217,7 @@ class BinlogDump:
                 at = begin + length
                 if (
                     EVENT_HEADER_LENGTH < length < _PACKET_LENGTH_MAX
-                    and IS_REGULAR[buffer[begin + 1 + _TYPE_OFFSET]]
+                    and IS_REGULAR[buffer[begin + 1 + TYPE_OFFSET]]
                     and buffer[begin] == _OK
                     and not self._parts
                 ):
@@ -262,7 +261,7 @@ class BinlogDump:
             for offset, length in zip(offsets, lengths, strict=True):
                 self._take(buffer[offset : offset + length], found)
         else:
-            self.position = int(run.ends[-1])
+            self.position = run.end
             found.append(run)
         offsets.clear()
         lengths.clear()

@@ -71,6 +71,11 @@ class LogEvent(NamedTuple):
     end: int
     fields: dict[str, Any]
 
+    @property
+    def file(self) -> str:
+        """The file that it is in."""
+        return str(self.fields["file"])
+
 
 class FormatDescription(NamedTuple):
     """What a FORMAT_DESCRIPTION event says of its file.

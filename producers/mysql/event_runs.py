@@ -15,7 +15,13 @@ import numpy as np
 
 from coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, EventType
 from coordinates.journal import ABSENT, COLUMNS, FLAG_ARTIFICIAL, QueryVerb
-from producers.mysql.binlog_events import QUERY_HEAD_MAX, query_verb, uuid_text
+from producers.mysql.binlog_events import (
+    QUERY_HEAD_MAX,
+    LogEvent,
+    query_verb,
+    read_event,
+    uuid_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +40,8 @@ _HEADER = np.dtype(
         ("flags", "<u2"),
     ]
 )
+TYPE_OFFSET = 4
+"""Where in an event its type stands."""
 _ROW = {name: row for row, name in enumerate(COLUMNS)}
 _ONE_BY_ONE = (
     EventType.FORMAT_DESCRIPTION,
@@ -89,9 +97,20 @@ class EventRun:
         return len(self.ends)
 
     @property
+    def end(self) -> int:
+        """Where the last event ends."""
+        return int(self.ends[-1])
+
+    @property
+    def types(self) -> Array:
+        """Their types."""
+        found: Array = self.table[_ROW["type"]]
+        return found
+
+    @property
     def last_type(self) -> int:
         """Type of the last event."""
-        return int(self.table[_ROW["type"], -1])
+        return int(self.types[-1])
 
     def part(self, first: int, last: int) -> EventRun:
         """The events ``first`` to ``last`` (exclusive)."""
@@ -104,8 +123,44 @@ class EventRun:
         )
 
 
+Events = LogEvent | EventRun
+"""One event, or some that follow each other."""
+
+
+def count_of(events: Events) -> int:
+    """How many events these are."""
+    return len(events) if isinstance(events, EventRun) else 1
+
+
 class _NotRegularError(Exception):
     """Some event is to be read on its own."""
+
+
+def read_events(
+    buffer: bytes,
+    offsets: Sequence[int],
+    lengths: Sequence[int],
+    *,
+    start: int,
+    file: str,
+    checksum_length: int,
+) -> list[Events]:
+    """What ``read_run`` reads, one by one where that must be; also an event of another type.
+
+    Raises:
+        EventError: Some bytes are no event.
+    """
+    if IS_REGULAR[buffer[offsets[0] + TYPE_OFFSET]]:
+        run = read_run(
+            buffer, offsets, lengths, start=start, file=file, checksum_length=checksum_length
+        )
+        if run is not None:
+            return [run]
+    found: list[Events] = []
+    for offset, length in zip(offsets, lengths, strict=True):
+        found.append(read_event(buffer[offset : offset + length], start, file, checksum_length))
+        start += length
+    return found
 
 
 def read_run(

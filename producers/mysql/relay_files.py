@@ -23,10 +23,10 @@ from producers.mysql.binlog_events import (
     EventError,
     FormatDescription,
     LogEvent,
-    read_event,
     read_format_description,
     read_header,
 )
+from producers.mysql.event_runs import IS_REGULAR, TYPE_OFFSET, Events, read_events
 
 _READ_BYTES = 4 << 20
 _HEAD_BYTES = 512
@@ -93,7 +93,7 @@ class RelayFiles:
         found = (self._match(path.name) for path in self._directory.iterdir())
         return sorted(int(match[1]) for match in found if match is not None)
 
-    def read(self, upto: tuple[int, int] | None = None) -> list[LogEvent]:
+    def read(self, upto: tuple[int, int] | None = None) -> list[Events]:
         """The events that have been written since the last call.
 
         Args:
@@ -103,7 +103,7 @@ class RelayFiles:
             EventError: Something in a file is no event.
             OSError: A file or the directory cannot be read.
         """
-        found: list[LogEvent] = []
+        found: list[Events] = []
         while not self.is_anew:
             if upto is not None and self.place.number > upto[0]:
                 break
@@ -186,42 +186,69 @@ class RelayFiles:
         self._checksum_length = told.checksum_length
         return True
 
-    def _read_file(self, found: list[LogEvent], limit: int | None) -> None:
+    def _read_file(self, found: list[Events], limit: int | None) -> None:
         assert self._file is not None
-        assert self._checksum_length is not None
-        name = format_log_file_name(self.base_name, self.place.number)
-        position, goes_on = self.place.position, self.place.goes_on
         wanted = _READ_BYTES
         while True:
+            position = self.place.position
             chunk = os.pread(self._file, wanted, position)
-            at = 0
-            length = 0
-            while len(chunk) - at >= EVENT_HEADER_LENGTH:
-                length = int.from_bytes(chunk[at + 9 : at + 13], "little")
-                if length < EVENT_HEADER_LENGTH:
-                    raise EventError(f"{name}:{position + at}: expected an event")
-                if len(chunk) - at < length:
-                    break
-                if limit is not None and position + at + length > limit:
-                    break
-                event = chunk[at : at + length]
-                checksum_length = self._checksum_length
-                if event[4] == EventType.FORMAT_DESCRIPTION:
-                    # The source's stands in the relay log, too, and its events follow it.
-                    checksum_length = read_format_description(event).checksum_length
-                    self._checksum_length = checksum_length
-                read = read_event(event, position + at, name, checksum_length)
-                goes_on = leads_on(self.base_name, read.type, read.fields.get("text"))
-                found.append(read)
-                at += length
-            position += at
-            self.place = RelayPlace(self.place.number, position, goes_on)
-            if at == 0 and len(chunk) == wanted and length > wanted:
-                wanted = length
+            needed = self._take_chunk(chunk, found, limit)
+            has_read = self.place.position > position
+            if not has_read and len(chunk) == wanted and needed > wanted:
+                wanted = needed
                 continue
-            if at == 0 or len(chunk) < wanted:
+            if not has_read or len(chunk) < wanted:
                 return
             wanted = _READ_BYTES
+
+    def _take_chunk(self, chunk: bytes, found: list[Events], limit: int | None) -> int:
+        """Take the whole events of what lies at the place; return the length of the next one."""
+        name = format_log_file_name(self.base_name, self.place.number)
+        begin, at, length = self.place.position, 0, 0
+        offsets: list[int] = []
+        lengths: list[int] = []
+        while len(chunk) - at >= EVENT_HEADER_LENGTH:
+            length = int.from_bytes(chunk[at + 9 : at + 13], "little")
+            if length < EVENT_HEADER_LENGTH:
+                raise EventError(f"{name}:{begin + at}: expected an event")
+            if len(chunk) - at < length or (limit is not None and begin + at + length > limit):
+                break
+            if IS_REGULAR[chunk[at + TYPE_OFFSET]]:
+                offsets.append(at)
+                lengths.append(length)
+            else:
+                self._take(chunk, offsets, lengths, found)
+                event = chunk[at : at + length]
+                if event[TYPE_OFFSET] == EventType.FORMAT_DESCRIPTION:
+                    # The source's stands in the relay log, too, and its events follow it.
+                    self._checksum_length = read_format_description(event).checksum_length
+                self._take(chunk, [at], [length], found)
+            at += length
+        self._take(chunk, offsets, lengths, found)
+        return length
+
+    def _take(
+        self, chunk: bytes, offsets: list[int], lengths: list[int], found: list[Events]
+    ) -> None:
+        if not offsets:
+            return
+        assert self._checksum_length is not None
+        number, start, _ = self.place
+        found += read_events(
+            chunk,
+            offsets,
+            lengths,
+            start=start,
+            file=format_log_file_name(self.base_name, number),
+            checksum_length=self._checksum_length,
+        )
+        last = found[-1]
+        goes_on = isinstance(last, LogEvent) and leads_on(
+            self.base_name, last.type, last.fields.get("text")
+        )
+        self.place = RelayPlace(number, last.end, goes_on)
+        offsets.clear()
+        lengths.clear()
 
     def close(self) -> None:
         """Let go of all files."""

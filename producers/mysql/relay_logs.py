@@ -8,10 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
+
 from coordinates.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
 from coordinates.errors import CoordinateError
 from coordinates.journal import RecordType
 from producers.mysql.binlog_events import EventError, LogEvent
+from producers.mysql.event_runs import EventRun, Events, count_of
 from producers.mysql.relay_files import RelayFiles, RelayPlace
 from producers.mysql.tail_journal import TailJournal
 
@@ -62,8 +65,8 @@ class RelayLogs:
         self._clock_us = clock_us
         self._stopped_us = 0
         self._files: dict[str, RelayFiles] = {}
-        self._waiting: dict[str, deque[tuple[int, Place, LogEvent | None]]] = {}
-        """What has been read and not told: when, where it ends, and None for what was lost."""
+        self._waiting: dict[str, deque[tuple[int, Events | None]]] = {}
+        """What has been read and not told, with when; None is what was lost."""
         self._problem = ""
         self.anew: set[str] = set()
         if directory is not None:
@@ -149,23 +152,32 @@ class RelayLogs:
             # The server has lived on since: what is gone was purged, not left by a start.
             files.jumps = files.is_stopped and self._stopped_us <= until_us
         for name, waiting in self._waiting.items():
-            was_before = name == channel
+            place = upto if name == channel else None
+            is_group_open = place is not None
             while waiting:
-                read_us, place, event = waiting[0]
-                is_before = name == channel and upto is not None and place <= upto
-                if event is not None and event.type not in _OUTSIDE_GROUPS:
-                    is_before = is_before or was_before
-                was_before = is_before
-                if read_us > until_us and not is_before:
+                read_us, events = waiting[0]
+                count = 1 if events is None else count_of(events)
+                before = 0
+                if place is not None:
+                    before = _count_before(events, place, is_group_open=is_group_open)
+                is_group_open = before == count
+                if read_us <= until_us:
+                    before = count
+                if before < count:
+                    if isinstance(events, EventRun) and before:
+                        self._tell(name, events.part(0, before))
+                        waiting[0] = read_us, events.part(before, count)
                     break
                 waiting.popleft()
-                self._tell(name, event)
+                self._tell(name, events)
 
-    def _tell(self, channel: str, event: LogEvent | None) -> None:
-        if event is None:
+    def _tell(self, channel: str, events: Events | None) -> None:
+        if events is None:
             self._journal.fact(RecordType.GAP, {})
+        elif isinstance(events, EventRun):
+            self._journal.relay_run(channel, events)
         else:
-            self._journal.relay_event(channel, event)
+            self._journal.relay_event(channel, events)
 
     def administer(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Tell what was done to channels; what was in their files before is told first.
@@ -174,14 +186,15 @@ class RelayLogs:
         """
         for record in records:
             if record["action"] in _BEGINS_ANEW:
-                for _, _, event in self._waiting.pop(record["channel"], ()):
-                    self._tell(record["channel"], event)
+                for _, events in self._waiting.pop(record["channel"], ()):
+                    self._tell(record["channel"], events)
                 self._close(record["channel"])
             self._journal.fact(RecordType.CHANNEL, record)
 
     def read(self) -> None:
         """Read what has been written; it is told later."""
-        if sum(map(len, self._waiting.values())) > WAITING_MAX:
+        waiting = (events for each in self._waiting.values() for _, events in each)
+        if sum(0 if events is None else count_of(events) for events in waiting) > WAITING_MAX:
             return
         was_stopped = any(files.is_stopped for files in self._files.values())
         for channel, files in list(self._files.items()):
@@ -237,12 +250,28 @@ class RelayLogs:
         if files.lost and not files.is_anew:
             files.lost = False
             self._notice(f"a relay log file of channel {channel!r} was gone before it was read")
-            waiting.append((now, (0, 0), None))
-        for event in events:
-            place = parse_log_file_name(event.fields["file"])[1], event.end
-            waiting.append((now, place, event))
+            waiting.append((now, None))
+        waiting.extend((now, each) for each in events)
         if files.is_anew:
             self.anew.add(channel)
+
+
+def _count_before(events: Events | None, place: Place, *, is_group_open: bool) -> int:
+    """How many of them lie before a place, or go on with the group that it lies in."""
+    if events is None:
+        return 1
+    number, position = parse_log_file_name(events.file)[1], place[1]
+    count = count_of(events)
+    if number < place[0]:
+        return count
+    if isinstance(events, LogEvent):
+        is_before = number == place[0] and events.end <= position
+        return int(is_before or (is_group_open and events.type not in _OUTSIDE_GROUPS))
+    found = int(np.searchsorted(events.ends, position, "right")) if number == place[0] else 0
+    if found or is_group_open:
+        rest = np.flatnonzero(np.isin(events.types[found:], list(_OUTSIDE_GROUPS)))
+        found = found + int(rest[0]) if len(rest) else count
+    return found
 
 
 def _applied_files(body: Mapping[str, Any]) -> dict[str, int]:

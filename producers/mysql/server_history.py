@@ -284,7 +284,7 @@ class ServerHistory:
                     pending[0] = streamed.part(told, len(streamed))
                     break
             else:
-                place = (number_of(streamed.event.fields["file"]), streamed.event.end)
+                place = (number_of(streamed.event.file), streamed.event.end)
                 if limit is not None and place > limit:
                     break
                 self._prove_before(place)
@@ -361,7 +361,7 @@ class ServerHistory:
 
     def _tell_event(self, streamed: StreamedEvent) -> None:
         event, told, place = streamed.event, streamed.format, self._journal.place
-        file = event.fields["file"]
+        file = event.file
         if told is not None and place.file not in ("", file):
             if told.created:
                 self._tell_boundary(file, told.created, told.server_version)

@@ -75,27 +75,39 @@ class TailJournal:
     def binlog_event(self, event: LogEvent) -> None:
         """An event of the binary log."""
         self._builder.log_event(Stream.BINLOG, event.type, ts=self.place.ts, **event.fields)
-        self.place.logged(event.fields["file"], event.end, event.type)
+        self.place.logged(event.file, event.end, event.type)
         self._added()
 
     def binlog_run(self, run: EventRun) -> None:
         """Consecutive events of the binary log, all of one time."""
-        for first in range(0, len(run), BLOCK_RECORDS):
-            part = run.part(first, first + BLOCK_RECORDS)
-            self._builder.log_events(
-                Stream.BINLOG, part.table, file=part.file, ts=self.place.ts, sids=part.sids
-            )
-            self._added(len(part))
-        self.place.logged(run.file, int(run.ends[-1]), run.last_type)
+        self._add_run(Stream.BINLOG, run, None)
+        self.place.logged(run.file, run.end, run.last_type)
 
     def relay_event(self, channel: str, event: LogEvent) -> None:
         """An event of a channel's relay log."""
         self._builder.log_event(
             Stream.RELAY, event.type, ts=self.place.ts, channel=channel, **event.fields
         )
-        fields = event.fields
-        self.place.received(channel, fields["file"], event.end, event.type, fields.get("text"))
+        self.place.received(channel, event.file, event.end, event.type, event.fields.get("text"))
         self._added()
+
+    def relay_run(self, channel: str, run: EventRun) -> None:
+        """Consecutive events of a channel's relay log, all of one time."""
+        self._add_run(Stream.RELAY, run, channel)
+        self.place.received(channel, run.file, run.end, run.last_type, None)
+
+    def _add_run(self, stream: Stream, run: EventRun, channel: str | None) -> None:
+        for first in range(0, len(run), BLOCK_RECORDS):
+            part = run.part(first, first + BLOCK_RECORDS)
+            self._builder.log_events(
+                stream,
+                part.table,
+                file=part.file,
+                ts=self.place.ts,
+                sids=part.sids,
+                channel=channel,
+            )
+            self._added(len(part))
 
     def fact(self, record_type: RecordType, body: Mapping[str, Any]) -> None:
         """A fact about the server."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections import deque
 from pathlib import Path
 
-from coordinates.journal import RecordType
+import pytest
+
+from coordinates.binlog import EventType
+from coordinates.journal import RecordType, concatenate
 from producers.mysql.relay_logs import RelayLogs
 from producers.mysql.tail_journal import TailJournal
 from producers.mysql.tail_place import TailPlace
 from producers.publisher import MemorySink
+from tests.producers.mysql.test_binlog_events import event
+from tests.producers.mysql.test_tail_parts import HEAD
 
 
 def test_a_reset_of_one_channel_tells_nothing_of_another(tmp_path: Path) -> None:
@@ -23,10 +29,48 @@ def test_a_reset_of_one_channel_tells_nothing_of_another(tmp_path: Path) -> None
     relays = RelayLogs(tmp_path, journal, lambda _: None, clock_us=lambda: 900)
     # An event that was lost is told as a gap.
     for channel in ("one", "two"):
-        relays._waiting[channel] = deque([(500, (1, 4), None)])
+        relays._waiting[channel] = deque([(500, None)])
     relays.administer([{"channel": "one", "action": "reset"}])
     assert [(RecordType.GAP, None), (RecordType.CHANNEL, "one")] == told
     relays.tell(499)
     assert 2 == len(told)
     relays.tell(500)
     assert [(RecordType.GAP, None)] == told[2:]
+
+
+GROUP = (
+    (EventType.GTID, struct.pack("<B16sqBqq", 1, bytes(16), 5, 2, 4, 5) + bytes(7) + b"\x10"),
+    (EventType.TABLE_MAP, bytes(9)),
+    (EventType.WRITE_ROWS, bytes(30)),
+    (EventType.XID, bytes(8)),
+)
+
+
+@pytest.mark.parametrize("is_regular", [True, False])
+@pytest.mark.parametrize(("within", "told"), [(0, 0), (1, 4), (2, 4), (4, 4), (5, 8), (8, 8)])
+def test_a_place_is_told_with_the_rest_of_its_group(
+    tmp_path: Path, within: int, told: int, is_regular: bool
+) -> None:
+    """Whether events were read in one step or one by one; what comes behind waits for its time."""
+    body = GROUP[0][1] if is_regular else GROUP[0][1][:-1]
+    previous = event(EventType.PREVIOUS_GTIDS, struct.pack("<Q", 0))
+    events = [event(kind, body if kind == EventType.GTID else more) for kind, more in 3 * GROUP]
+    (tmp_path / "relay.000001").write_bytes(HEAD + previous + b"".join(events))
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailPlace(epoch=1), state_file=None, clock=time.monotonic)
+    relays = RelayLogs(tmp_path, journal, lambda _: None, clock_us=lambda: 900)
+    relays.open({"": "relay.000001"})
+    begin = len(HEAD + previous)
+    place = begin + sum(map(len, events[:within]))
+    relays.tell(500, "", (1, place))
+    assert told + 2 == journal.records
+    assert ("relay", 1, begin + sum(map(len, events[:told]))) == journal.place.relays[""][:3]
+    relays.tell(900)
+    journal.save()
+    whole = concatenate(sink.blocks)
+    assert [15, 35, *(kind for kind, _ in 3 * GROUP)] == whole.columns["type"].tolist()
+    assert [4, len(HEAD), *(begin + sum(map(len, events[:n])) for n in range(12))] == (
+        whole.columns["start"].tolist()
+    )
+    assert {1: ""} == whole.texts
+    relays.forget()

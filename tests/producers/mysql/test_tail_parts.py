@@ -20,6 +20,7 @@ from producers.mysql.binlog_dump import (
     dump_command,
 )
 from producers.mysql.channel_watch import ChannelWatch
+from producers.mysql.event_runs import EventRun
 from producers.mysql.log_start import Happened, find_start
 from producers.mysql.relay_files import RelayFiles, RelayPlace
 from producers.mysql.tail_place import TailPlace, TailPlaceError
@@ -246,7 +247,9 @@ def relay(tmp_path: Path) -> RelayFiles:
 
 
 def types(files: RelayFiles, **more: Any) -> list[int]:
-    return [event.type for event in files.read(**more)]
+    read = files.read(**more)
+    found = [each.types.tolist() if isinstance(each, EventRun) else [each.type] for each in read]
+    return [event_type for each in found for event_type in each]
 
 
 def test_relay_files_are_followed_event_by_event(tmp_path: Path) -> None:
