@@ -427,6 +427,14 @@ class Ledger:
                 kept = len(file.groups().gno)
         return file, kept
 
+    def logs_anonymous(self, state: Snapshot) -> bool:
+        """Whether the lineage of a state has anonymous groups, as far as remembered."""
+        return any(
+            bool((file.groups().sid < 0).any())
+            for (lineage, _), file in self.files.items()
+            if lineage == state.lineage
+        )
+
     def groups_until(self, state: Snapshot, place: tuple[int, int]) -> BinlogGroups:
         """The remembered groups of the lineage of a state up to a file number and position."""
         columns: list[tuple[Any, Any]] = []

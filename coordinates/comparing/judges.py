@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 RESET_EVERYWHERE_US = 5_000_000
 """So long it may take to reset a source and then its replicas."""
+ASSIGNED = "the source logs anonymous groups, to which the replica may have assigned GTIDs"
 AMBIGUOUS = "another instance reports the same server_uuid as the source"
 NOT_REACHED = "the source's journal is not known up to the row"
 TAKEN_BACK = "the source's journal has a gap or began anew right behind the row"
@@ -109,6 +110,7 @@ def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
     """Invariant 67: what a replica has executed, one of its sources knows."""
     ts = said.place.ts
     rest = said.executed
+    may_assign = False
     for source in case.sources:
         if case.fleet.is_ambiguous(source, ts):
             return Undecided(AMBIGUOUS)
@@ -122,18 +124,17 @@ def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
         rest = rest - state.logged - state.beyond
         if not rest:
             return []
+        may_assign = may_assign or source.logs_anonymous(state)
     if said.group_uuid is not None:
         rest = rest.without_uuid(said.group_uuid)
-    if rest and said.server_uuid is not None:
-        # In a ring a replica's own writes are under way to its sources.
-        own = rest.restrict(said.server_uuid)
-        if own and any(case.fleet.is_upstream(said.instance_id, s, ts) for s in case.sources):
-            rest = rest - own
+    rest = _without_own_in_ring(rest, said, case)
     fresh = _without_upstreams(rest - case.memory.reported, said, case)
     if isinstance(fresh, Waiting):
         return fresh
     if not fresh:
         return []
+    if may_assign:
+        return Undecided(ASSIGNED)
     case.memory.reported = case.memory.reported | fresh
     names = ", ".join(sorted(source.instance_id for source in case.sources))
     sources = f"its source {names} has" if len(case.sources) == 1 else f"its sources {names} have"
@@ -150,6 +151,16 @@ def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
             witness=brief(fresh),
         )
     ]
+
+
+def _without_own_in_ring(rest: GtidSet, said: ReplicaExecuted, case: Case) -> GtidSet:
+    """In a ring a replica's own writes are under way to its sources."""
+    if not rest or said.server_uuid is None:
+        return rest
+    own, ts = rest.restrict(said.server_uuid), said.place.ts
+    if own and any(case.fleet.is_upstream(said.instance_id, s, ts) for s in case.sources):
+        return rest - own
+    return rest
 
 
 def _without_retrieved(rest: GtidSet, said: ReplicaExecuted, server_uuid: str) -> GtidSet:

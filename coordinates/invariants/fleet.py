@@ -174,8 +174,9 @@ NO_ERRANT_GTIDS = register(
             " that it has not given out yet will be taken for executed when it comes."
         ),
         undecided_when=(
-            "a source of the replica is not observed, or its journal is not known without a gap up"
-            " to the replica's row"
+            "a source of the replica is not observed, its journal is not known without a gap up to"
+            " the replica's row, or it logs anonymous groups, to which a channel with"
+            " ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS gives GTIDs of the replica's own"
         ),
         sources=(
             "Vitess issue 17254",

@@ -363,6 +363,18 @@ class TestNoErrantGtids:
         output = audit(source, lagging, replica)
         assert names(output) == (["no_errant_gtids"] if is_broken else [])
 
+    @pytest.mark.parametrize("gtid", ["", f"{A}:4"])
+    def test_a_replica_may_have_assigned_gtids_to_anonymous_groups(self, gtid):
+        """ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS takes the replica's own UUID or any other."""
+        source, replica = fleet_of_two()
+        source.log(gtid)
+        replica.status(f"{A}:1-3,{B}:1", replica.says(source))
+        source.status(f"{A}:1-3" if gtid == "" else f"{A}:1-4")
+        output = audit(source, replica)
+        assert names(output) == ([] if gtid == "" else ["no_errant_gtids"])
+        told = any("may have assigned" in o.text for o in output.observations)
+        assert told == (gtid == "")
+
     def test_own_writes_in_a_ring_are_on_their_way(self):
         """Two instances that follow each other: each may be ahead by its own writes."""
         source, replica = fleet_of_two()
