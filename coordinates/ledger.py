@@ -229,8 +229,11 @@ class Ledger:
         An observer tells of a start, or of what it missed, when it has come back: what happened
         since it knew the journal, groups of the new boot among it, stands behind that.
         """
-        self.take_snapshot(self.known_ts)
-        if ts > self.known_ts:
+        known_ts = max(
+            [-1 if self.open_ts is None else self.open_ts, *map(_ts, self.snapshots[-1:])]
+        )
+        self.take_snapshot(known_ts)
+        if ts > known_ts:
             is_complete, self.is_complete = self.is_complete, False
             self.take_snapshot(ts)
             self.is_complete = is_complete

@@ -146,6 +146,23 @@ class TestReceivedWithinSourceLogged:
         if lost:
             assert output.findings[0].collection_id == "c2"
 
+    @pytest.mark.parametrize("receives", [False, True])
+    def test_a_start_that_is_told_late(self, receives):
+        """Before an observer is back, replicas have groups of a boot that began with a loss."""
+        source, replica = fleet_of_two()
+        other = Journal(source.clock, "o", C, 3)
+        source.time()
+        replica.status("", replica.says(source, f"{A}:1-2:4"))
+        if receives:
+            source.receive(other, (1, f"{C}:1"))
+        source.boot()
+        source.end_file(end_of(2))
+        source.open_file(f"{A}:1-2")
+        source.log(f"{A}:4")
+        source.status(f"{A}:1-2:4")
+        source.time()
+        assert names(audit(source, replica)) == []
+
     def test_a_row_that_has_shrunk_still_says_what_is_not_in_the_log(self):
         """Its gtid_executed is no baseline, but nothing else of the source need be awaited."""
         source, replica = fleet_of_two()
