@@ -27,6 +27,7 @@ from typing import Any
 from deploy.mysql_server import mysqld_problem
 from producers.mysql.binlog_dump import BinlogDump
 from producers.mysql.connection import connect
+from producers.mysql.event_runs import EventRun
 from producers.mysql.settings import ServerSettings, load_servers
 from producers.mysql_lab.layout import SOURCE_A
 from producers.mysql_lab.sessions import session
@@ -107,7 +108,7 @@ def measure_speed(settings: ServerSettings) -> None:
     events = 0
     begun = time.perf_counter()
     while (dump.file, dump.position) < last:
-        events += len(dump.read(1.0))
+        events += sum(len(each) if isinstance(each, EventRun) else 1 for each in dump.read(1.0))
     seconds = time.perf_counter() - begun
     dump.close()
     show(what="backlog read", events=events, events_per_s=round(events / seconds))

@@ -5,6 +5,7 @@ PyMySQL is the extra ``mysql``; it is imported when a server is asked and not be
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ _SESSION = (
     " time_zone = '+00:00'"
 )
 _TIMED_OUT = frozenset({1205, 3024})
+_INSISTS_ON_TLS = frozenset({1045, 3159})
+"""Access denied, as to an account that requires it; ER_SECURE_TRANSPORT_REQUIRED."""
 """Lock wait, max_execution_time: the server ended the statement."""
 _WITHOUT_DRIVER = "PyMySQL is not installed; expected it with: pip install 'tallystick[mysql]'"
 
@@ -85,6 +88,34 @@ def connect(
         _refuse_unsupported(connection, settings)
         raise mysql_error(error, settings, "cannot connect") from None
     return connection
+
+
+def connect_for_stream(settings: ServerSettings) -> Connection[Any]:
+    """Connect for a stream of the binary log, without TLS where it is no more than preferred.
+
+    That is on this machine: nobody is in between, and to encrypt a busy log takes more of the
+    processors that the server works with than to read it. An account or server that insists on TLS
+    gets it.
+
+    Raises:
+        DriverMissingError: PyMySQL is not installed.
+        UnsupportedServerError: The server is no MySQL, or too old.
+        MysqlError: As ``connect`` raises it.
+    """
+    if settings.tls == "preferred" and _is_loopback(settings.host):
+        try:
+            return connect(settings.model_copy(update={"tls": "disabled"}))
+        except MysqlError as error:
+            if error.code not in _INSISTS_ON_TLS:
+                raise
+    return connect(settings)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def dialect_of(connection: Connection[Any]) -> Dialect:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from producers.mysql.connection import connect, dialect_of, mysql_error
+from producers.mysql.connection import connect_for_stream, dialect_of, mysql_error
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -55,7 +55,7 @@ def learn_server(
     facts = collector.start_facts()
     table = collector.gtid_table()
     channels = collector.channels()
-    connection = connect(settings)
+    connection = connect_for_stream(settings)
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT UNIX_TIMESTAMP(NOW(6)), @@GLOBAL.relay_log_recovery")

@@ -7,9 +7,10 @@ import socket
 import pytest
 from pydantic import SecretStr
 
-from producers.mysql.connection import connect
+from producers.mysql.connection import connect, connect_for_stream
 from producers.mysql.errors import MysqlError, UnsupportedServerError, code_and_message
 from producers.mysql.settings import ServerSettings
+from producers.mysql_lab.sessions import session
 from tests.support.mysql_greeting import greeting, greeting_with
 
 pytest.importorskip("pymysql")
@@ -87,3 +88,37 @@ def test_an_error_of_the_server_is_one_bounded_line_with_its_number():
     code, message = code_and_message(Exception(1227, "x" * 1000))
     assert (1227, 301) == (code, len(message))
     assert (None, "ValueError") == code_and_message(ValueError())
+
+
+def cipher(connection):
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
+        return cursor.fetchone()[1]
+
+
+@pytest.mark.parametrize(
+    ("insists", "tls", "is_encrypted"),
+    [
+        ("NONE", "preferred", False),
+        ("NONE", "required", True),
+        ("SSL", "preferred", True),
+        ("NONE", "disabled", False),
+    ],
+)
+def test_a_stream_on_this_machine_is_encrypted_where_somebody_asks_for_it(
+    mysqld, insists, tls, is_encrypted
+):
+    """The settings, the account; statements are encrypted wherever that can be."""
+    address = mysqld.addresses()["source-b"]
+    with session(address) as admin:
+        admin.run("SET sql_log_bin = 0")
+        admin.run("CREATE USER me@localhost IDENTIFIED BY %s REQUIRE " + insists, (PASSWORD,))
+        try:
+            stream = connect_for_stream(settings(address.port, tls=tls))
+            assert is_encrypted is bool(cipher(stream))
+            stream.close()
+            statements = connect(settings(address.port, tls=tls))
+            assert (tls != "disabled") is bool(cipher(statements))
+            statements.close()
+        finally:
+            admin.run("DROP USER me@localhost")
