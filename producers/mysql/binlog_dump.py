@@ -8,6 +8,7 @@ come out in the order of the files, each with its place by counting; what the pr
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 import uuid
@@ -47,9 +48,9 @@ _U32 = struct.Struct("<I")
 _RECEIVE_BYTES = 1 << 18
 _READ_BYTES_MAX = 8 << 20
 """One call of ``read`` gives no more than what came in so many bytes."""
-_NO_WAIT_S = 0.0005
 _GATHER_BYTES = 64 << 10
 _GATHER_S = 0.1
+_NOTHING_THERE = (TimeoutError, BlockingIOError, ssl.SSLWantReadError)
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 _SQL_STATE_LENGTH = 6
 PURGED_OR_UNKNOWN = 1236
@@ -161,10 +162,9 @@ class BinlogDump:
 
     def _receive(self, timeout_s: float) -> bool:
         try:
-            # A time-out of 0 would make a TLS socket non-blocking.
-            self._socket.settimeout(max(timeout_s, _NO_WAIT_S))
+            self._socket.settimeout(timeout_s)
             self._take_bytes()
-        except TimeoutError:
+        except _NOTHING_THERE:
             if time.monotonic() - self._heard_at > self._silence_max_s:
                 raise DumpEndedError(
                     f"no heartbeat for {self._silence_max_s:.0f} s: the connection is given up"
@@ -174,9 +174,9 @@ class BinlogDump:
         return True
 
     def _receive_rest(self) -> None:
-        """Receive what is there, without waiting for more."""
-        self._socket.settimeout(_NO_WAIT_S)
-        with suppress(TimeoutError):
+        """Receive what is there, and wait for nothing: a busy server always has a little more."""
+        self._socket.settimeout(0.0)
+        with suppress(*_NOTHING_THERE):
             while len(self._buffer) < self._wanted():
                 self._take_bytes()
 
@@ -184,7 +184,7 @@ class BinlogDump:
         try:
             # Into what is there: to make room for the most that may come costs more than to read.
             received = self._socket.recv_into(self._received)
-        except TimeoutError:
+        except _NOTHING_THERE:
             raise
         except OSError as error:
             raise DumpEndedError(f"the connection broke: {error}") from error
