@@ -1,9 +1,9 @@
 """Measure a tail of a real server: events a second, and what following costs the source.
 
 The cost is measured in pairs of rounds, with and without a tail, in alternating order, on the lab's
-source without its replicas: commits of clients that write as fast as they can, or at a rate. The
-tail is a process of its own and shares the machine's processors with server and clients. Prints one
-JSON object a line. Run it with nothing else on the machine:
+source without its replicas: commits of clients that write as fast as they can. The tail is a
+process of its own and shares the machine's processors with server and clients. Prints one JSON
+object a line. Run it with nothing else on the machine:
 
     python -m benchmarks.tail
 """
@@ -90,10 +90,13 @@ def commits_per_s(lab: Lab, seconds: float) -> float:
     return rate
 
 
-def only_source_a(config: str) -> str:
-    """The lab's servers.toml with its first server alone."""
+def only_source_a(config: str, tls: str) -> str:
+    """The lab's servers.toml with its first server alone, and TLS as it is asked for."""
     head, _, rest = config.partition(f"[servers.{SOURCE_A}]")
-    return f"{head}[servers.{SOURCE_A}]{rest.partition('[servers.')[0]}"
+    lines = f"{head}[servers.{SOURCE_A}]{rest.partition('[servers.')[0]}".splitlines()
+    if tls == "preferred":
+        lines = [line for line in lines if not line.startswith(("tls = ", "ca = "))]
+    return "\n".join([*lines, ""])
 
 
 def measure_speed(settings: ServerSettings) -> None:
@@ -119,6 +122,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--tls", choices=("preferred", "verify_ca"), default="preferred")
     options = parser.parse_args()
     problem = mysqld_problem()
     if problem is not None:
@@ -139,7 +143,9 @@ def main() -> int:
                 )
             commits_per_s(lab, options.seconds)
             config = lab.directory / "source-a.toml"
-            config.write_text(only_source_a(lab.config_file.read_text("utf-8")), "utf-8")
+            config.write_text(
+                only_source_a(lab.config_file.read_text("utf-8"), options.tls), "utf-8"
+            )
             losses = []
             for pair in range(options.pairs):
                 rates: dict[bool, float] = {}
