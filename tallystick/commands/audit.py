@@ -101,21 +101,15 @@ class _Audit:
         from deploy.jars import spark_kafka_jars
         from deploy.preflight import check_machine
         from expectations.validate import CollectionValidator
-        from producers.kafka_topics import ensure_topics, tallystick_topics
         from streaming.progress import COUNTERS
+        from tallystick.journal_topic import prepare_topics
         from tallystick.metrics import JobMetrics
-        from tallystick.reach import require_listener
 
         settings = self._settings
         problems = check_machine(directory=self._run_directory)
         if problems:
             raise MisuseError("\n".join(map(str, problems)))
-        require_listener(settings.bootstrap_servers)
-        ensure_topics(
-            settings.bootstrap_servers,
-            tallystick_topics(settings.journal_partitions, settings.topic_prefix),
-            replication_factor=settings.replication_factor,
-        )
+        prepare_topics(settings)
         self._served = JobMetrics(COUNTERS)
         if settings.metrics_port is not None:
             self._served.serve(settings.metrics_port)

@@ -19,7 +19,6 @@ from tallystick.settings import Settings, suggestion
 from tallystick.settings import load as load_settings
 
 if TYPE_CHECKING:
-    from producers.publisher import EventSink
     from producers.simulator.scenario import Scenario
 
 BLOCK_RECORDS = 512
@@ -186,29 +185,16 @@ def _write_history(scenario: Scenario, output: str) -> None:
 
 
 def _live(scenario: Scenario, settings: Settings, speed: float, stop: Stop) -> None:
-    from producers.collect_requests import CollectRequests
-    from producers.kafka_topics import ensure_topics, tallystick_topics
     from producers.simulator.engine import Fleet, hooks_of
+    from tallystick.journal_topic import open_journal, open_requests, prepare_topics
     from tallystick.live_fleet import LiveFleet, Pace
-    from tallystick.reach import require_listener
 
     now_us = time.time_ns() // 1_000
     fleet = Fleet(scenario, hooks_of(scenario), start_ts=now_us)
-    topics = tallystick_topics(settings.journal_partitions, settings.topic_prefix)
-    require_listener(settings.bootstrap_servers)
-    ensure_topics(
-        settings.bootstrap_servers, topics, replication_factor=settings.replication_factor
-    )
-    requests = CollectRequests(
-        settings.bootstrap_servers,
-        clock_us=lambda: time.time_ns() // 1_000,
-        age_max_s=settings.collect_deadline_s,
-        notice=terminal.notice,
-        topic=f"{settings.topic_prefix}.collect",
-        client=settings.client,
-    )
+    prepare_topics(settings)
+    requests = open_requests(settings)
     try:
-        sink = _sink(settings)
+        sink = open_journal(settings)
         live = LiveFleet(
             fleet,
             sink,
@@ -225,18 +211,6 @@ def _live(scenario: Scenario, settings: Settings, speed: float, stop: Stop) -> N
     finally:
         requests.close()
     terminal.notice(f"{live.records:,} records, {live.collections} collections answered")
-
-
-def _sink(settings: Settings) -> EventSink:
-    from producers.publisher import KafkaSettings, open_sink
-
-    return open_sink(
-        settings.client,
-        KafkaSettings(
-            bootstrap_servers=settings.bootstrap_servers,
-            topic=f"{settings.topic_prefix}.journal",
-        ),
-    )
 
 
 def load(
@@ -262,20 +236,14 @@ def load(
     json: Json = False,
 ) -> None:
     """Send legal histories, at full speed or at a rate; report what was achieved."""
-    from producers.kafka_topics import ensure_topics, tallystick_topics
     from producers.load.history import LoadPlan
     from producers.load.run import LoadOptions, run_load
-    from producers.publisher import KafkaSettings
-    from tallystick.reach import require_listener
+    from tallystick.journal_topic import kafka_settings, prepare_topics
 
     settings = load_settings(
         {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
     ).settings
-    topics = tallystick_topics(settings.journal_partitions, settings.topic_prefix)
-    require_listener(settings.bootstrap_servers)
-    ensure_topics(
-        settings.bootstrap_servers, topics, replication_factor=settings.replication_factor
-    )
+    prepare_topics(settings)
     now_us = time.time_ns() // 1_000
     plan = LoadPlan(
         sources=instances,
@@ -288,10 +256,7 @@ def load(
     with terminal.progress(f"sending to {settings.bootstrap_servers}"):
         achieved = run_load(
             LoadOptions(plan=plan, rate=rate, seconds=seconds, events=events),
-            KafkaSettings(
-                bootstrap_servers=settings.bootstrap_servers,
-                topic=f"{settings.topic_prefix}.journal",
-            ),
+            kafka_settings(settings),
             settings.client,
         )
     if json:

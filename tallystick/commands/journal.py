@@ -86,21 +86,10 @@ def _print(settings: Settings, instance: str | None, follow: bool) -> None:
 
 def _write(settings: Settings, file: str) -> None:
     from coordinates.json_lines import JsonLinesError, blocks_from_lines
-    from producers.kafka_topics import ensure_topics, tallystick_topics
-    from producers.publisher import KafkaSettings, open_sink
+    from tallystick.journal_topic import open_journal, prepare_topics
 
-    ensure_topics(
-        settings.bootstrap_servers,
-        tallystick_topics(settings.journal_partitions, settings.topic_prefix),
-        replication_factor=settings.replication_factor,
-    )
-    sink = open_sink(
-        settings.client,
-        KafkaSettings(
-            bootstrap_servers=settings.bootstrap_servers,
-            topic=f"{settings.topic_prefix}.journal",
-        ),
-    )
+    prepare_topics(settings)
+    sink = open_journal(settings)
     written = 0
     try:
         for block in blocks_from_lines(lines_of(file)):

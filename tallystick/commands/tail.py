@@ -117,38 +117,17 @@ def _tail_into_file(
 def _tail_into_kafka(
     servers: Sequence[ServerSettings], settings: Settings, *, is_from_oldest: bool
 ) -> None:
-    from producers.collect_requests import CollectRequests
-    from producers.kafka_topics import ensure_topics, tallystick_topics
-    from producers.publisher import KafkaSettings, open_sink
-    from tallystick.reach import require_listener
+    from tallystick.journal_topic import open_journal, open_requests, prepare_topics
     from tallystick.tailing import alone_in
 
     states = settings.directory / "tail" / settings.topic_prefix
-    require_listener(settings.bootstrap_servers)
-    ensure_topics(
-        settings.bootstrap_servers,
-        tallystick_topics(settings.journal_partitions, settings.topic_prefix),
-        replication_factor=settings.replication_factor,
-    )
+    prepare_topics(settings)
     with ExitStack() as stack:
         stack.enter_context(alone_in(states))
         places = _places(servers, settings, states)
-        requests = CollectRequests(
-            settings.bootstrap_servers,
-            clock_us=lambda: time.time_ns() // 1_000,
-            age_max_s=settings.collect_deadline_s,
-            notice=terminal.notice,
-            topic=f"{settings.topic_prefix}.collect",
-            client=settings.client,
-        )
+        requests = open_requests(settings)
         stack.callback(requests.close)
-        sink = open_sink(
-            settings.client,
-            KafkaSettings(
-                bootstrap_servers=settings.bootstrap_servers,
-                topic=f"{settings.topic_prefix}.journal",
-            ),
-        )
+        sink = open_journal(settings)
         _run(
             servers,
             places,

@@ -1,0 +1,55 @@
+"""A run's end of Kafka, as the settings name it: topics, the journal's sink, asked collections."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from producers.collect_requests import CollectRequests
+from producers.kafka_topics import ensure_topics, tallystick_topics
+from producers.publisher import KafkaSettings, open_sink
+from tallystick import terminal
+from tallystick.reach import require_listener
+
+if TYPE_CHECKING:
+    from producers.publisher import EventSink
+    from tallystick.settings import Settings
+
+
+def prepare_topics(settings: Settings) -> None:
+    """Return when a broker listens and has the topics.
+
+    Raises:
+        BrokerUnreachableError: None does.
+        TopicError: A topic is missing, cannot be made, or would lose records.
+    """
+    require_listener(settings.bootstrap_servers)
+    ensure_topics(
+        settings.bootstrap_servers,
+        tallystick_topics(settings.journal_partitions, settings.topic_prefix),
+        replication_factor=settings.replication_factor,
+    )
+
+
+def kafka_settings(settings: Settings) -> KafkaSettings:
+    """How blocks go to the journal's topic."""
+    return KafkaSettings(
+        bootstrap_servers=settings.bootstrap_servers, topic=f"{settings.topic_prefix}.journal"
+    )
+
+
+def open_journal(settings: Settings) -> EventSink:
+    """The sink of the journal's topic."""
+    return open_sink(settings.client, kafka_settings(settings))
+
+
+def open_requests(settings: Settings) -> CollectRequests:
+    """The collections that are asked for, of which those too old are passed over."""
+    return CollectRequests(
+        settings.bootstrap_servers,
+        clock_us=lambda: time.time_ns() // 1_000,
+        age_max_s=settings.collect_deadline_s,
+        notice=terminal.notice,
+        topic=f"{settings.topic_prefix}.collect",
+        client=settings.client,
+    )
