@@ -23,6 +23,8 @@ UINT32_MAX = 2**32 - 1
 HEARTBEAT_TYPES = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
 """Events that only a dump stream has: they are no part of any file and need no place."""
 GTID_TYPES = (EventType.GTID, EventType.GTID_TAGGED)
+GROUP_TYPES = (*GTID_TYPES, EventType.ANONYMOUS_GTID)
+"""Events that begin a group."""
 
 _AT_LEAST_ABSENT = tuple(
     name for name, dtype in COLUMNS.items() if dtype.kind == "i" and name not in INDEX_COLUMNS

@@ -22,7 +22,7 @@ from coordinates._field_checks import (
     text,
     unknown_key,
 )
-from coordinates._record_checks import GTID_TYPES, HEARTBEAT_TYPES
+from coordinates._record_checks import GROUP_TYPES, HEARTBEAT_TYPES
 from coordinates._record_fields import RECORD_SHAPES
 from coordinates.binlog import EventType
 from coordinates.errors import GtidSetParseError, JournalError
@@ -322,7 +322,6 @@ _OF_GROUP = {
         "original_commit_timestamp",
     )
 }
-_GROUP_TYPES = (*GTID_TYPES, EventType.ANONYMOUS_GTID)
 
 
 @lru_cache(maxsize=512)
@@ -337,7 +336,7 @@ def _event_shape(stream: Stream, event_type: int) -> _EventShape:
     if stream is Stream.RELAY:
         others["channel"] = _read_channel
         required.add("channel")
-    if event_type in _GROUP_TYPES:
+    if event_type in GROUP_TYPES:
         integers |= _OF_GROUP
     of_type = {
         EventType.GTID: ("gtid", _read_gtid),

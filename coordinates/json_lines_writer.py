@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates._record_checks import GTID_TYPES
+from coordinates._record_checks import GROUP_TYPES
 from coordinates._record_fields import KINDS_WITH_CHANNEL
 from coordinates.binlog import EventType
 from coordinates.journal import ABSENT, QueryVerb, RecordType, Stream
@@ -28,7 +28,6 @@ for _event_type in EventType:
 _VERBS = {int(verb): _print(verb.name.replace("_", " ")) for verb in QueryVerb if verb}
 _OF_GROUP = ("last_committed", "sequence_number", "transaction_length", "original_commit_timestamp")
 _PRINT_GROUP = "".join(f',"{key}":%d' for key in _OF_GROUP)
-_GROUP_TYPES = (*GTID_TYPES, EventType.ANONYMOUS_GTID)
 _NUMBERS = ("start", "length", "log_pos", "server_id", "checksum")
 _OF_EVENT = ("stream", "type", "ts", "channel", "file", "flags", *_NUMBERS)
 _LOGS = {Stream.BINLOG: "binlog", Stream.RELAY: "relay"}
@@ -105,7 +104,7 @@ def _rest_of_events(block: Block, columns: Mapping[str, Sequence[int]]) -> dict[
         found: list[int] = np.flatnonzero(is_event & np.isin(types, event_types)).tolist()
         return found
 
-    rest = {i: _group(block, columns, i) for i in of(*_GROUP_TYPES)}
+    rest = {i: _group(block, columns, i) for i in of(*GROUP_TYPES)}
     verbs = columns["query"]
     rest |= {i: f',"query":{_VERBS[verbs[i]]}' for i in of(EventType.QUERY)}
     texts, values = block.texts, columns["value"]

@@ -54,7 +54,8 @@ class ServerSettings(BaseModel):
     Attributes:
         name: Our key of the instance, never its ``server_uuid``.
         password: None: the account has none. Never shown by repr, errors or logs.
-        tls: As the MySQL client's ``--ssl-mode``. A Unix socket needs none.
+        tls: As the MySQL client's ``--ssl-mode``. A Unix socket needs none; ``preferred`` is none
+            for the stream of a binary log on this machine.
         ca: Certificates of authorities for ``verify_ca`` and ``verify_identity``, as PEM.
         relay_log_dir: Where its relay logs can be read here; None: they cannot.
         server_id: With which the binary log is asked for, as a replica has one.

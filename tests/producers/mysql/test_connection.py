@@ -97,22 +97,24 @@ def cipher(connection):
 
 
 @pytest.mark.parametrize(
-    ("insists", "tls", "is_encrypted"),
+    ("account", "server_insists", "tls", "is_encrypted"),
     [
-        ("NONE", "preferred", False),
-        ("NONE", "required", True),
-        ("SSL", "preferred", True),
-        ("NONE", "disabled", False),
+        ("NONE", 0, "preferred", False),
+        ("NONE", 0, "required", True),
+        ("SSL", 0, "preferred", True),
+        ("NONE", 1, "preferred", True),
+        ("NONE", 0, "disabled", False),
     ],
 )
 def test_a_stream_on_this_machine_is_encrypted_where_somebody_asks_for_it(
-    mysqld, insists, tls, is_encrypted
+    mysqld, account, server_insists, tls, is_encrypted
 ):
-    """The settings, the account; statements are encrypted wherever that can be."""
+    """The settings, the account, the server; statements are encrypted wherever that can be."""
     address = mysqld.addresses()["source-b"]
     with session(address) as admin:
         admin.run("SET sql_log_bin = 0")
-        admin.run("CREATE USER me@localhost IDENTIFIED BY %s REQUIRE " + insists, (PASSWORD,))
+        admin.run("CREATE USER me@localhost IDENTIFIED BY %s REQUIRE " + account, (PASSWORD,))
+        admin.run("SET GLOBAL require_secure_transport = %s", (server_insists,))
         try:
             stream = connect_for_stream(settings(address.port, tls=tls))
             assert is_encrypted is bool(cipher(stream))
@@ -121,4 +123,5 @@ def test_a_stream_on_this_machine_is_encrypted_where_somebody_asks_for_it(
             assert (tls != "disabled") is bool(cipher(statements))
             statements.close()
         finally:
+            admin.run("SET GLOBAL require_secure_transport = 0")
             admin.run("DROP USER me@localhost")
