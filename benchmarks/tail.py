@@ -1,9 +1,10 @@
 """Measure a tail of a real server: events a second, and what following costs the source.
 
-The cost is measured in pairs of rounds, with and without a tail, in alternating order, on the lab's
-source without its replicas: commits of clients that write as fast as they can. The tail is a
-process of its own and shares the machine's processors with server and clients. Prints one JSON
-object a line. Run it with nothing else on the machine:
+The cost is measured on the lab's source without its replicas: commits of clients that write as fast
+as they can, by turns without and with a tail, each round with a tail beside the two around it,
+because the machine's own speed drifts. The tail is a process of its own and shares the machine's
+processors with server and clients. Prints one JSON object a line. Run it with nothing else on the
+machine:
 
     python -m benchmarks.tail
 """
@@ -44,8 +45,8 @@ def show(**figures: Any) -> None:
 
 
 @contextmanager
-def tailed(lab: Lab, config: Path) -> Iterator[None]:
-    """Follow the server, with collections, in a process of its own while the body runs."""
+def tailed(lab: Lab, config: Path) -> Iterator[int]:
+    """Follow the server, with collections, in a process of its own; its number goes to the body."""
     words = ["tail", "--config", str(config), "--output", "/dev/null"]
     words += ["--collect-interval-s", str(COLLECT_INTERVAL_S)]
     tail = subprocess.Popen(
@@ -60,14 +61,22 @@ def tailed(lab: Lab, config: Path) -> Iterator[None]:
                 "SELECT 1 FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
             ):
                 time.sleep(0.1)
-        yield
+        yield tail.pid
     finally:
         tail.terminate()
         tail.wait()
 
 
-def commits_per_s(lab: Lab, seconds: float) -> float:
-    """Commits of clients that write one row after the other."""
+def processor_s(process: int | None) -> float:
+    """Processor time that a process has used; None is no process."""
+    if process is None:
+        return 0.0
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def commits(lab: Lab, seconds: float, tail: int | None = None) -> tuple[float, float]:
+    """Commits a second of clients that write one row after the other; a tail's time for each, s."""
     stop = threading.Event()
     counts = [0] * CLIENTS
 
@@ -81,22 +90,52 @@ def commits_per_s(lab: Lab, seconds: float) -> float:
     for thread in threads:
         thread.start()
     time.sleep(1.0)
-    before, begun = sum(counts), time.monotonic()
+    before, used, begun = sum(counts), processor_s(tail), time.monotonic()
     time.sleep(seconds)
-    rate = (sum(counts) - before) / (time.monotonic() - begun)
+    made = sum(counts) - before
+    rate = made / (time.monotonic() - begun)
+    used = processor_s(tail) - used
     stop.set()
     for thread in threads:
         thread.join()
-    return rate
+    return rate, used / made
 
 
 def only_source_a(config: str, tls: str) -> str:
     """The lab's servers.toml with its first server alone, and TLS as it is asked for."""
     head, _, rest = config.partition(f"[servers.{SOURCE_A}]")
-    lines = f"{head}[servers.{SOURCE_A}]{rest.partition('[servers.')[0]}".splitlines()
-    if tls == "preferred":
-        lines = [line for line in lines if not line.startswith(("tls = ", "ca = "))]
+    lines = [f"{head}[servers.{SOURCE_A}]{rest.partition('[servers.')[0].rstrip()}"]
+    lines += [f'tls = "{tls}"']
+    if tls == "verify_ca":
+        lines += ['ca = "template/ca.pem"']
     return "\n".join([*lines, ""])
+
+
+def measure_cost(lab: Lab, config: Path, *, rounds: int, seconds: float) -> None:
+    """What following costs the source."""
+    losses, times = [], []
+    before, _ = commits(lab, seconds)
+    for _ in range(rounds):
+        with session(lab.addresses()[SOURCE_A]) as server:
+            server.run("FLUSH BINARY LOGS")  # a tail reads its first file from the beginning
+        with tailed(lab, config) as tail:
+            rate, used = commits(lab, seconds, tail)
+        after, _ = commits(lab, seconds)
+        losses.append(1 - 2 * rate / (before + after))
+        times.append(used)
+        show(
+            what="commits a second",
+            without=[round(before), round(after)],
+            tailed=round(rate),
+            lost=f"{losses[-1]:.1%}",
+            tail_us_per_commit=round(1e6 * used, 1),
+        )
+        before = after
+    show(
+        what="commit rate lost, medians of rounds",
+        lost=f"{statistics.median(losses):.1%}",
+        tail_us_per_commit=round(1e6 * statistics.median(times), 1),
+    )
 
 
 def measure_speed(settings: ServerSettings) -> None:
@@ -120,7 +159,7 @@ def measure_speed(settings: ServerSettings) -> None:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--tls", choices=("preferred", "verify_ca"), default="preferred")
     options = parser.parse_args()
@@ -141,31 +180,12 @@ def main() -> int:
                 server.run(
                     "CREATE TABLE bench.t (a BIGINT AUTO_INCREMENT PRIMARY KEY, b VARCHAR(200))"
                 )
-            commits_per_s(lab, options.seconds)
+            commits(lab, options.seconds)
             config = lab.directory / "source-a.toml"
             config.write_text(
                 only_source_a(lab.config_file.read_text("utf-8"), options.tls), "utf-8"
             )
-            losses = []
-            for pair in range(options.pairs):
-                rates: dict[bool, float] = {}
-                for is_tailed in (pair % 2 == 0, pair % 2 == 1):
-                    # A tail reads its first file from the beginning.
-                    with session(lab.addresses()[SOURCE_A]) as server:
-                        server.run("FLUSH BINARY LOGS")
-                    if is_tailed:
-                        with tailed(lab, config):
-                            rates[True] = commits_per_s(lab, options.seconds)
-                    else:
-                        rates[False] = commits_per_s(lab, options.seconds)
-                losses.append(1 - rates[True] / rates[False])
-                show(
-                    what="commits a second",
-                    without=round(rates[False]),
-                    tailed=round(rates[True]),
-                    lost=f"{losses[-1]:.1%}",
-                )
-            show(what="commit rate lost, median of pairs", lost=f"{statistics.median(losses):.1%}")
+            measure_cost(lab, config, rounds=options.rounds, seconds=options.seconds)
             measure_speed(settings)
         finally:
             for server_process in lab.servers.values():

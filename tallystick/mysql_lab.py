@@ -24,7 +24,7 @@ from producers.mysql_lab.accounts import (
     write_private,
 )
 from producers.mysql_lab.errors import LabError
-from producers.mysql_lab.layout import CHANNELS, INITIALISE_OPTIONS, NAMES, SERVERS
+from producers.mysql_lab.layout import CHANNELS, INITIALISE_OPTIONS, NAMES, SERVERS, SOURCE_B
 from producers.mysql_lab.load import Load, LoadPlan
 from producers.mysql_lab.replication import (
     ChannelStatus,
@@ -336,8 +336,6 @@ class Lab:
             "[defaults]",
             f'user = "{AUDIT}"',
             f'password_file = "{_AUDIT_PASSWORD}"',
-            'tls = "verify_ca"',
-            f'ca = "{_TEMPLATE}/ca.pem"',
         ]
         for server in SERVERS:
             lines += [
@@ -346,6 +344,9 @@ class Lab:
                 f"port = {server.port(self.base_port)}",
                 f'relay_log_dir = "{server.name}/data"',
             ]
+            if server.name == SOURCE_B:
+                # One server is followed as from another machine, the others by the short way.
+                lines += ['tls = "verify_ca"', f'ca = "{_TEMPLATE}/ca.pem"']
         return "\n".join(lines) + "\n"
 
     def _status_of(self, name: str, address: Address) -> ServerStatus:

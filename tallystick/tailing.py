@@ -34,9 +34,9 @@ class FileSink:
 
     def send(self, block: Block) -> None:
         """Write a block."""
-        lines = [f"{line}\n" for line in block_to_lines(block)]
+        text = "\n".join((*block_to_lines(block), ""))
         with self._lock:
-            self._file.writelines(lines)
+            self._file.write(text)
 
     def flush(self) -> None:
         """Hand everything to the system."""

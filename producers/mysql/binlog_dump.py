@@ -48,8 +48,10 @@ _U32 = struct.Struct("<I")
 _RECEIVE_BYTES = 1 << 18
 _READ_BYTES_MAX = 8 << 20
 """One call of ``read`` gives no more than what came in so many bytes."""
-_GATHER_BYTES = 64 << 10
-_GATHER_S = 0.1
+_BUSY_BYTES = 64 << 10
+_GATHER_S, _GATHER_BUSY_S = 0.1, 0.5
+_LITTLE_BYTES = 8 << 10
+_CATCH_UP_S = 0.003
 _NOTHING_THERE = (TimeoutError, BlockingIOError, ssl.SSLWantReadError)
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 _SQL_STATE_LENGTH = 6
@@ -108,6 +110,8 @@ class BinlogDump:
         self._received = memoryview(bytearray(_RECEIVE_BYTES))
         self._parts: list[bytes] = []
         self._ended: DumpEndedError | None = None
+        self._is_caught_up = True
+        self._is_busy = False
         self._silence_max_s = 3 * heartbeat_s + 10
         self._heard_at = time.monotonic()
         self.file = file
@@ -144,10 +148,11 @@ class BinlogDump:
         try:
             if not self._receive(timeout_s):
                 return found
-            if len(self._buffer) < _GATHER_BYTES:
+            if self._is_caught_up and len(self._buffer) < _BUSY_BYTES:
                 # A busy server sends a little at each commit: woken so often, the reader would
-                # take from the server's own processors what it can have for a hundredth.
-                time.sleep(_GATHER_S)
+                # take from the server's own processors what it can have for a hundredth. Through
+                # a Unix socket the server soon waits for the reader, and sends the rest in bulk.
+                time.sleep(_GATHER_BUSY_S if self._is_busy else _GATHER_S)
             self._receive_rest()
         except DumpEndedError as error:
             # What came before the end is whole, and may tell why.
@@ -174,10 +179,25 @@ class BinlogDump:
         return True
 
     def _receive_rest(self) -> None:
-        """Receive what is there, and wait for nothing: a busy server always has a little more."""
+        """Receive until there is little: a busy server always has a little more."""
+        wanted = self._wanted()
+        had = before = len(self._buffer)
+        self._is_caught_up = False
+        with suppress(*_NOTHING_THERE):
+            while len(self._buffer) < wanted and not self._is_caught_up:
+                self._receive_what_is_there(wanted)
+                self._is_caught_up = len(self._buffer) - before < _LITTLE_BYTES
+                if not self._is_caught_up:
+                    # A server held up by a full buffer goes on when it gets a processor.
+                    before = len(self._buffer)
+                    self._socket.settimeout(_CATCH_UP_S)
+                    self._take_bytes()
+        self._is_busy = len(self._buffer) - had >= _BUSY_BYTES
+
+    def _receive_what_is_there(self, wanted: int) -> None:
         self._socket.settimeout(0.0)
         with suppress(*_NOTHING_THERE):
-            while len(self._buffer) < self._wanted():
+            while len(self._buffer) < wanted:
                 self._take_bytes()
 
     def _take_bytes(self) -> None:

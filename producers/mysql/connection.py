@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from producers.mysql.dialect import Dialect
@@ -34,9 +35,11 @@ _SESSION = (
     " time_zone = '+00:00'"
 )
 _TIMED_OUT = frozenset({1205, 3024})
+"""Lock wait, max_execution_time: the server ended the statement."""
 _INSISTS_ON_TLS = frozenset({1045, 3159})
 """Access denied, as to an account that requires it; ER_SECURE_TRANSPORT_REQUIRED."""
-"""Lock wait, max_execution_time: the server ended the statement."""
+_HOSTS_OF_SOCKET = frozenset({"%", "localhost"})
+"""The hosts of accounts that a session through the Unix socket can be of."""
 _WITHOUT_DRIVER = "PyMySQL is not installed; expected it with: pip install 'tallystick[mysql]'"
 
 
@@ -91,24 +94,60 @@ def connect(
 
 
 def connect_for_stream(settings: ServerSettings) -> Connection[Any]:
-    """Connect for a stream of the binary log, without TLS where it is no more than preferred.
+    """Connect for a stream of the binary log, by the cheapest way to a server on this machine.
 
-    That is on this machine: nobody is in between, and to encrypt a busy log takes more of the
-    processors that the server works with than to read it. An account or server that insists on TLS
-    gets it.
+    Where TLS is no more than preferred that is the server's Unix socket, or else TCP without TLS:
+    nobody is in between, and a busy log takes more of the processors that the server works with
+    otherwise. An account or server that insists on TLS gets it.
 
     Raises:
         DriverMissingError: PyMySQL is not installed.
         UnsupportedServerError: The server is no MySQL, or too old.
         MysqlError: As ``connect`` raises it.
     """
-    if settings.tls == "preferred" and _is_loopback(settings.host):
-        try:
-            return connect(settings.model_copy(update={"tls": "disabled"}))
-        except MysqlError as error:
-            if error.code not in _INSISTS_ON_TLS:
-                raise
-    return connect(settings)
+    is_beside = settings.unix_socket is None and _is_loopback(settings.host)
+    if settings.tls not in {"preferred", "disabled"} or not is_beside:
+        return connect(settings)
+    try:
+        connection = connect(settings.model_copy(update={"tls": "disabled"}))
+    except MysqlError as error:
+        if error.code not in _INSISTS_ON_TLS:
+            raise
+        connection = connect(settings)
+    return _through_socket(settings, connection) or connection
+
+
+def _through_socket(
+    settings: ServerSettings, connection: Connection[Any]
+) -> Connection[Any] | None:
+    """Connect to the same server through its Unix socket, in place of a connection by TCP.
+
+    Returns:
+        None if that cannot be: the socket is another machine's, or not for this account.
+    """
+    try:
+        host, socket, identity = _told_of_itself(connection)
+        if host not in _HOSTS_OF_SOCKET or not socket.is_socket():
+            return None
+        found = connect(settings.model_copy(update={"unix_socket": socket}))
+        if _told_of_itself(found)[2] != identity:
+            found.close()
+            return None
+    except Exception:  # noqa: BLE001  what is wrong with the server, the connection by TCP tells
+        return None
+    connection.close()
+    return found
+
+
+def _told_of_itself(connection: Connection[Any]) -> tuple[str, Path, tuple[str, ...]]:
+    """The account's host, the Unix socket, and what no two servers of a machine share."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT CURRENT_USER(), @@GLOBAL.socket, @@GLOBAL.datadir, @@GLOBAL.port,"
+            " @@GLOBAL.server_uuid, @@GLOBAL.hostname"
+        )
+        account, socket, directory, *more = map(str, cursor.fetchone() or ())
+    return account.rpartition("@")[2], Path(directory, socket), (directory, *more)
 
 
 def _is_loopback(host: str) -> bool:

@@ -9,7 +9,8 @@ from pydantic import SecretStr
 
 from producers.mysql.connection import connect, connect_for_stream
 from producers.mysql.errors import MysqlError, UnsupportedServerError, code_and_message
-from producers.mysql.settings import ServerSettings
+from producers.mysql.settings import ServerSettings, load_servers
+from producers.mysql_lab.layout import REPLICA_1, REPLICA_2
 from producers.mysql_lab.sessions import session
 from tests.support.mysql_greeting import greeting, greeting_with
 
@@ -90,38 +91,68 @@ def test_an_error_of_the_server_is_one_bounded_line_with_its_number():
     assert (None, "ValueError") == code_and_message(ValueError())
 
 
-def cipher(connection):
+def way_of(connection):
     with connection.cursor() as cursor:
         cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
-        return cursor.fetchone()[1]
+        if cursor.fetchone()[1]:
+            return "tls"
+    return "socket" if "UNIX" in connection.host_info else "tcp"
 
 
 @pytest.mark.parametrize(
-    ("account", "server_insists", "tls", "is_encrypted"),
+    ("host", "account", "server_insists", "tls", "way"),
     [
-        ("NONE", 0, "preferred", False),
-        ("NONE", 0, "required", True),
-        ("SSL", 0, "preferred", True),
-        ("NONE", 1, "preferred", True),
-        ("NONE", 0, "disabled", False),
+        ("localhost", "NONE", 0, "preferred", "socket"),
+        ("%", "NONE", 0, "preferred", "socket"),
+        ("127.0.0.1", "NONE", 0, "preferred", "tcp"),
+        ("localhost", "NONE", 0, "required", "tls"),
+        ("localhost", "SSL", 0, "preferred", "tls"),
+        ("localhost", "NONE", 1, "preferred", "socket"),
+        ("127.0.0.1", "NONE", 1, "preferred", "tls"),
+        ("localhost", "NONE", 0, "disabled", "socket"),
     ],
 )
 def test_a_stream_on_this_machine_is_encrypted_where_somebody_asks_for_it(
-    mysqld, account, server_insists, tls, is_encrypted
+    mysqld, *, host, account, server_insists, tls, way
 ):
     """The settings, the account, the server; statements are encrypted wherever that can be."""
     address = mysqld.addresses()["source-b"]
     with session(address) as admin:
         admin.run("SET sql_log_bin = 0")
-        admin.run("CREATE USER me@localhost IDENTIFIED BY %s REQUIRE " + account, (PASSWORD,))
+        admin.run("CREATE USER me@%s IDENTIFIED BY %s REQUIRE " + account, (host, PASSWORD))
         admin.run("SET GLOBAL require_secure_transport = %s", (server_insists,))
         try:
             stream = connect_for_stream(settings(address.port, tls=tls))
-            assert is_encrypted is bool(cipher(stream))
+            assert way == way_of(stream)
             stream.close()
             statements = connect(settings(address.port, tls=tls))
-            assert (tls != "disabled") is bool(cipher(statements))
+            assert ("tcp" if tls == "disabled" else "tls") == way_of(statements)
             statements.close()
         finally:
             admin.run("SET GLOBAL require_secure_transport = 0")
-            admin.run("DROP USER me@localhost")
+            admin.run("DROP USER me@%s", (host,))
+
+
+@pytest.mark.parametrize("stands_there", ["nothing", "another server's"])
+def test_a_socket_that_is_not_the_servers_is_not_used(mysqld, stands_there):
+    """As where the server is in a container: what it says of its files is of another machine."""
+    of = {server.name: server for server in load_servers(mysqld.config_file, ())}
+    sockets = {}
+    for name in (REPLICA_1, REPLICA_2):
+        with session(mysqld.addresses()[name]) as admin:
+            ((path,),) = admin.run("SELECT @@GLOBAL.socket")
+            sockets[name] = mysqld.directory / name / "data" / path
+    own, aside = sockets[REPLICA_1], sockets[REPLICA_1].with_suffix(".aside")
+    own.rename(aside)
+    try:
+        if stands_there != "nothing":
+            own.symlink_to(sockets[REPLICA_2])
+        stream = connect_for_stream(of[REPLICA_1])
+        assert way_of(stream) == "tcp"
+        stream.close()
+    finally:
+        own.unlink(missing_ok=True)
+        aside.rename(own)
+    stream = connect_for_stream(of[REPLICA_1])
+    assert way_of(stream) == "socket"
+    stream.close()
