@@ -9,19 +9,17 @@ before, and what was taken back is kept as a `Loss`.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coordinates.comparing.binlog_file import BinlogFile, BinlogGroups
-from coordinates.comparing.snapshot import Identity, Loss, Snapshot
+from coordinates.comparing.snapshot import Identity, Loss, Snapshot, States
 from coordinates.growing_set import GrowingGtidSet
 from coordinates.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import numpy.typing as npt
 
@@ -31,13 +29,10 @@ if TYPE_CHECKING:
 
 EVENTS_MAX = 2**17
 """Events remembered of one instance; beyond it whole oldest files are forgotten."""
-SNAPSHOTS_MAX = 512
 LOSSES_MAX = 16
 IMAGES_MAX = 32
 """Backup images and places with checksums remembered of one instance."""
 ADMINISTERED_MAX = 16
-
-_ts = attrgetter("ts")
 
 
 class Ledger:
@@ -74,7 +69,7 @@ class Ledger:
         """When channels were given other sources, and which."""
         self.losses: list[Loss] = []
         self.loss_count = 0
-        self.snapshots: list[Snapshot] = []
+        self.states = States()
         self.images: dict[str, dict[str, Any]] = {}
         """Summaries of backup images by their ids, each with its binlog ``lineage``."""
         self.checksums: list[tuple[int, str, int, list[dict[str, Any]]]] = []
@@ -229,9 +224,7 @@ class Ledger:
         An observer tells of a start, or of what it missed, when it has come back: what happened
         since it knew the journal, groups of the new boot among it, stands behind that.
         """
-        known_ts = max(
-            [-1 if self.open_ts is None else self.open_ts, *map(_ts, self.snapshots[-1:])]
-        )
+        known_ts = max(-1 if self.open_ts is None else self.open_ts, self.states.last_ts)
         self.take_snapshot(known_ts)
         if ts > known_ts:
             is_complete, self.is_complete = self.is_complete, False
@@ -320,7 +313,7 @@ class Ledger:
 
     def sources_at(self, ts: int) -> tuple[str, ...]:
         """Keys of the sources at `ts`, as the last row or what was done since then tells."""
-        state = self.state_until(ts)
+        state = self.states.until(ts)
         since, sources = (-1, ()) if state is None else (state.ts, state.sources)
         done = (then for at, then in reversed(self._administered) if since <= at <= ts)
         return next(done, sources)
@@ -348,7 +341,7 @@ class Ledger:
     def take_snapshot(self, ts: int) -> None:
         """Remember the journal as it stands."""
         file = self.files.get((self.lineage, self.file_number))
-        self.snapshots.append(
+        self.states.add(
             Snapshot(
                 ts=ts,
                 losses=self.loss_count,
@@ -370,38 +363,11 @@ class Ledger:
                 is_told=self.is_told,
             )
         )
-        if len(self.snapshots) > SNAPSHOTS_MAX:
-            del self.snapshots[: SNAPSHOTS_MAX // 4]
-
-    def states_from(self, ts: int) -> Iterator[Snapshot]:
-        """The first snapshot at or behind `ts`, and those behind it up to the next loss."""
-        at = bisect_left(self.snapshots, ts, key=_ts)
-        if at == len(self.snapshots):
-            return
-        losses = self.snapshots[at].losses
-        for snapshot in self.snapshots[at:]:
-            if snapshot.losses != losses:
-                return
-            yield snapshot
-
-    def knowing_state(self, ts: int) -> Snapshot | None:
-        """The first state at or behind `ts` that knows everything the instance had executed."""
-        at = bisect_left(self.snapshots, ts, key=_ts)
-        for state in self.snapshots[at:]:
-            is_told = state.logs_everything or (state.row_ts is not None and state.row_ts >= ts)
-            if state.is_complete and state.has_row and is_told:
-                return state
-        return None
 
     def was_lost_before_answer(self, ts: int) -> bool:
-        """Whether `states_from(ts)` ends at a loss, so that waiting brings nothing."""
-        at = bisect_left(self.snapshots, ts, key=_ts)
-        return at < len(self.snapshots) and self.snapshots[at].losses != self.loss_count
-
-    def state_until(self, ts: int) -> Snapshot | None:
-        """The last snapshot at or before `ts`."""
-        at = bisect_right(self.snapshots, ts, key=_ts)
-        return self.snapshots[at - 1] if at else None
+        """Whether the states since `ts` end at a loss, so that waiting brings nothing."""
+        first = next(self.states.since(ts), None)
+        return first is not None and first.losses != self.loss_count
 
     def file_at(
         self, state: Snapshot, number: int, since: int | None = None
@@ -460,7 +426,7 @@ class Ledger:
 
     def assume_unknown(self) -> None:
         """Take back `assume_known`."""
-        self.snapshots.pop()
+        self.states.forget_last()
 
     # State
 
@@ -475,7 +441,6 @@ class Ledger:
             arrays[f"{name}.loss{number}"] = loss.event_ends
             for column, values in loss.groups._asdict().items():
                 arrays[f"{name}.loss{number}.{column}"] = values
-        texts = _Texts()
         return {
             "known_ts": self.known_ts,
             "open_ts": self.open_ts,
@@ -490,11 +455,7 @@ class Ledger:
             "images": self.images,
             "checksums": self.checksums,
             "administered": self._administered,
-            "snapshots": [
-                [texts.index(v) if n in _SETS_OF_SNAPSHOT else v for n, v in _values_of(snapshot)]
-                for snapshot in self.snapshots
-            ],
-            "texts": texts.texts,
+            **self.states.dump(),
         }
 
     def load(
@@ -523,13 +484,7 @@ class Ledger:
         self.images = dict(document.get("images", {}))
         self.checksums = [(n, file, at, t) for n, file, at, t in document.get("checksums", ())]
         self._administered = [(ts, tuple(keys)) for ts, keys in document.get("administered", ())]
-        sets = [GtidSet.parse(text) for text in document["texts"]]
-        for values in document["snapshots"]:
-            named = dict(zip(Snapshot.__slots__, values, strict=False))
-            for key in _SETS_OF_SNAPSHOT:
-                named[key] = None if named[key] is None else sets[named[key]]
-            named["sources"] = tuple(named["sources"])
-            self.snapshots.append(Snapshot(**named))
+        self.states.load(document)
 
 
 _SETS = ("previous", "declared", "beyond", "assigned", "purged")
@@ -547,27 +502,3 @@ _VALUES = (
     "is_told",
     "loss_count",
 )
-_SETS_OF_SNAPSHOT = ("logged", "declared", "beyond", "purged")
-
-
-class _Texts:
-    """Snapshots share most of their sets, so each text is written once."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._index: dict[int, int] = {}
-        self._kept: list[GtidSet] = []
-
-    def index(self, gtids: GtidSet | None) -> int | None:
-        if gtids is None:
-            return None
-        number = self._index.get(id(gtids))
-        if number is None:
-            number = self._index[id(gtids)] = len(self.texts)
-            self.texts.append(str(gtids))
-            self._kept.append(gtids)
-        return number
-
-
-def _values_of(snapshot: Snapshot) -> list[tuple[str, Any]]:
-    return [(name, getattr(snapshot, name)) for name in Snapshot.__slots__]

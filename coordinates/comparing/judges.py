@@ -52,7 +52,7 @@ def judge_received(said: ChannelSaid, case: Case) -> Answer:
     source, ts = case.source, said.place.ts
     if said.retrieved is None:
         return Undecided("Retrieved_Gtid_Set is not known")
-    states = source.states_from(ts)
+    states = source.states.since(ts)
     state = next((s for s in states if s.is_complete and (s.is_told or s.row_ts is not None)), None)
     if state is None:
         return wait_or_give_up(source, ts)
@@ -114,7 +114,7 @@ def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
     for source in case.sources:
         if case.fleet.is_ambiguous(source, ts):
             return Undecided(AMBIGUOUS)
-        state = source.knowing_state(ts)
+        state = source.states.knowing(ts)
         if state is None:
             return Waiting("not everything that the source has executed is known")
         for server_uuid in source.uuids_until(state.ts):
@@ -176,7 +176,7 @@ def _without_upstreams(rest: GtidSet, said: ReplicaExecuted, case: Case) -> Gtid
     for upstream in case.fleet.upstreams(case.sources, ts) if rest else ():
         if upstream.instance_id == said.instance_id:
             continue
-        state = upstream.knowing_state(ts)
+        state = upstream.states.knowing(ts)
         if state is None:
             return Waiting("not everything that the source's sources have executed is known")
         rest = rest - state.logged - state.beyond
@@ -190,9 +190,9 @@ def judge_purged(said: ChannelSaid, case: Case) -> Answer:
         return []
     if said.has is None:
         return Undecided("not everything that the replica has executed or retrieved is known")
-    if next(source.states_from(ts), None) is None:
+    if next(source.states.since(ts), None) is None:
         return Waiting(NOT_REACHED)
-    before = source.state_until(ts)
+    before = source.states.until(ts)
     if before is None or before.row_ts is None:
         return _judge_purged_by_next_row(said, case)
     if before.purged is None:
@@ -220,7 +220,7 @@ def _judge_purged_by_next_row(said: ChannelSaid, case: Case) -> Answer:
     """No row told what was purged by then: no more than what the next row of the source shows."""
     source, ts = case.source, said.place.ts
     assert said.has is not None
-    for state in source.states_from(ts):
+    for state in source.states.since(ts):
         if state.row_ts is None or state.row_ts < ts:
             continue
         if state.purged is None:
@@ -236,14 +236,14 @@ def _judge_purged_by_next_row(said: ChannelSaid, case: Case) -> Answer:
 def judge_server_id(said: ChannelSaid, case: Case) -> Answer:
     """Invariant 65, second half: a replica, its source and whatever is above that differ in it."""
     source, ts = case.source, said.place.ts
-    state = next(source.states_from(ts), None)
+    state = next(source.states.since(ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     if said.server_id is None or state.server_id is None:
         return Undecided("a server_id is not known")
     problems = []
     for ledger in (source, *case.fleet.upstreams([source], ts)):
-        known = next(ledger.states_from(ts), None) or ledger.state_until(ts)
+        known = next(ledger.states.since(ts), None) or ledger.states.until(ts)
         at = f"server_id {said.server_id} of {ledger.instance_id}"
         if ledger.instance_id == said.instance_id or at in case.memory.told:
             continue
@@ -278,7 +278,7 @@ def _same_server_id(said: ChannelSaid, source: Ledger, other: Ledger, at: str) -
 def judge_coordinates(said: ChannelSaid, case: Case) -> Answer:
     """Invariant 69: the source coordinates of a channel are places of the source's binary log."""
     source = case.source
-    state = next(source.states_from(said.place.ts), None)
+    state = next(source.states.since(said.place.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     problems: list[Problem] = []

@@ -44,7 +44,7 @@ Where = tuple[int, int]
 def judge_mirror(queued: GroupsQueued, case: Case) -> Answer:
     """Invariant 19: the groups of a channel are groups of the source, in its order, all of them."""
     source, memory = case.source, case.memory
-    state = next(source.states_from(queued.place.ts), None)
+    state = next(source.states.since(queued.place.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     if memory.lineage != state.lineage:
@@ -383,7 +383,7 @@ def _donor_file(
     clone: CloneMade, donor: Ledger
 ) -> tuple[Snapshot, BinlogFile] | Waiting | Undecided:
     """The donor as it stood, and the file that the clone names."""
-    state = next(donor.states_from(clone.place.ts), None)
+    state = next(donor.states.since(clone.place.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     if state.lineage_ts is not None and clone.clone_ts <= state.lineage_ts:

@@ -208,19 +208,19 @@ def _log(made: RecoveryMade, case: Case) -> tuple[Ledger, Snapshot] | Waiting | 
     """Whose log it is, and the log as it stood in the lineage that the image is of."""
     source, ts = case.source, made.place.ts
     for ledger in case.sources:
-        if next(ledger.states_from(ts), None) is None:
+        if next(ledger.states.since(ts), None) is None:
             return wait_or_give_up(ledger, ts)
-    state = next(source.states_from(ts))
+    state = next(source.states.since(ts))
     if made.source != made.image_of:
         return source, state
     image = source.images.get(made.backup_id)
     if image is None:
-        if any(loss.ts <= ts for loss in source.snapshots if loss.lineage != state.lineage):
+        if any(loss.ts <= ts for loss in source.states if loss.lineage != state.lineage):
             return Undecided("the image was not seen to be taken, and the log began anew")
         return source, state
     if image["lineage"] == state.lineage:
         return source, state
-    of_lineage = [s for s in source.snapshots if s.lineage == image["lineage"]]
+    of_lineage = [s for s in source.states if s.lineage == image["lineage"]]
     if not of_lineage:
         return Undecided("the binary log that the image was taken of is not remembered")
     return source, of_lineage[-1]
