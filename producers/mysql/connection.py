@@ -129,6 +129,8 @@ def _through_socket(
         host, socket, identity = _told_of_itself(connection)
         if host not in _HOSTS_OF_SOCKET or not socket.is_socket():
             return None
+        if socket.stat().st_uid != Path(identity[0]).stat().st_uid:
+            return None  # behind a tunnel, whoever is on this machine could stand there and listen
         found = connect(settings.model_copy(update={"unix_socket": socket}))
         if _told_of_itself(found)[2] != identity:
             found.close()

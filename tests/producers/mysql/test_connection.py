@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import pytest
@@ -133,7 +134,7 @@ def test_a_stream_on_this_machine_is_encrypted_where_somebody_asks_for_it(
             admin.run("DROP USER me@%s", (host,))
 
 
-@pytest.mark.parametrize("stands_there", ["nothing", "another server's"])
+@pytest.mark.parametrize("stands_there", ["nothing", "another server's", "another user's"])
 def test_a_socket_that_is_not_the_servers_is_not_used(mysqld, stands_there):
     """As where the server is in a container: what it says of its files is of another machine."""
     of = {server.name: server for server in load_servers(mysqld.config_file, ())}
@@ -143,15 +144,23 @@ def test_a_socket_that_is_not_the_servers_is_not_used(mysqld, stands_there):
             ((path,),) = admin.run("SELECT @@GLOBAL.socket")
             sockets[name] = mysqld.directory / name / "data" / path
     own, aside = sockets[REPLICA_1], sockets[REPLICA_1].with_suffix(".aside")
+    if stands_there == "another user's" and os.geteuid() != 0:
+        pytest.skip("to give a file to another user takes root")
+    owner = own.stat().st_uid
     own.rename(aside)
     try:
-        if stands_there != "nothing":
+        if stands_there == "another server's":
             own.symlink_to(sockets[REPLICA_2])
+        elif stands_there == "another user's":
+            own.symlink_to(aside)
+            os.chown(aside, owner + 1, -1)
         stream = connect_for_stream(of[REPLICA_1])
         assert way_of(stream) == "tcp"
         stream.close()
     finally:
         own.unlink(missing_ok=True)
+        if aside.stat().st_uid != owner:
+            os.chown(aside, owner, -1)
         aside.rename(own)
     stream = connect_for_stream(of[REPLICA_1])
     assert way_of(stream) == "socket"
