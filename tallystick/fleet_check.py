@@ -10,8 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any, final
@@ -20,59 +19,15 @@ from coordinates.journal import Block, RecordType, Stream
 from coordinates.replay import AuditResult, audit_history
 from producers.collect_requests import CollectRequest
 from producers.mysql.collection import Collector
-from producers.mysql.errors import DriverMissingError, MysqlError, UnsupportedServerError
-from producers.mysql.rights import RightHeld
-from producers.mysql.settings import ServerSettings
 from producers.mysql.tail import Tail, TailOptions, steady_clock_us
 from producers.mysql.tail_place import TailPlace
+from tallystick.fleet_look import SeenServer, asking_order, first_files
 
 CATCH_UP_DEADLINE_S = 900.0
 """How long the present binary log files may take to be read from their beginnings."""
 ANSWER_DEADLINE_S = 20.0
 """How long a server may take to answer, and its log to come to the row."""
-LOOKS_MAX = 16
 _POLL_S = 0.05
-
-
-@dataclass(slots=True)
-class CheckedServer:
-    """What a check learned of one server.
-
-    Attributes:
-        settings: How it is reached.
-        version: What it is; empty when it could not be asked.
-        account: As whom we were logged in.
-        sources: server_uuid of the source of each of its channels.
-        server_uuid: Its own.
-        rights: What the account may do.
-        problem: Why it could not be asked, empty when it could.
-        rows: How many rows of log_status it gave.
-        binlog_events: How many events of its binary log were read.
-        relay_events: How many of its relay logs.
-        unread: What could not be read, by part, with the server's words.
-    """
-
-    settings: ServerSettings
-    version: str = ""
-    account: str = ""
-    server_uuid: str = ""
-    sources: tuple[str, ...] = ()
-    rights: list[RightHeld] = field(default_factory=list)
-    problem: str = ""
-    rows: int = 0
-    binlog_events: int = 0
-    relay_events: int = 0
-    unread: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """Our key of the server."""
-        return self.settings.name
-
-    @property
-    def missing_rights(self) -> list[RightHeld]:
-        """Those that the account has not, or of which that cannot be told."""
-        return [held for held in self.rights if not held.is_held]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,62 +42,9 @@ class Checked:
     """
 
     result: AuditResult
-    servers: tuple[CheckedServer, ...]
+    servers: tuple[SeenServer, ...]
     begun_at: datetime
     elapsed_s: float
-
-
-def look(settings: Sequence[ServerSettings]) -> tuple[CheckedServer, ...]:
-    """Ask each server what it is and what its account may do.
-
-    Raises:
-        UnsupportedServerError: One of them is no MySQL, or too old.
-        DriverMissingError: PyMySQL is not installed.
-        MysqlError: None of them can be asked.
-    """
-    # Side by side: one that is away takes seconds to be given up.
-    with ThreadPoolExecutor(max_workers=LOOKS_MAX) as pool:
-        servers = tuple(pool.map(_look_at, settings))
-    if all(server.problem for server in servers):
-        raise MysqlError("\n".join(server.problem for server in servers))
-    return servers
-
-
-def _look_at(settings: ServerSettings) -> CheckedServer:
-    server = CheckedServer(settings)
-    collector = Collector(settings)
-    try:
-        facts = collector.start_facts()
-        server.version, server.server_uuid = facts["version"], facts["server_uuid"]
-        server.account = collector.account()
-        server.rights = collector.rights()
-        server.sources = tuple(
-            body["source_uuid"] for body in collector.channels() if "source_uuid" in body
-        )
-    except (UnsupportedServerError, DriverMissingError):
-        raise
-    except MysqlError as error:
-        server.problem = str(error)
-    finally:
-        collector.close()
-    return server
-
-
-def asking_order(servers: Sequence[CheckedServer]) -> list[list[CheckedServer]]:
-    """Servers in groups, each group before the sources of its servers.
-
-    Servers that replicate in a ring come in the order of the settings.
-    """
-    by_uuid = {server.server_uuid: server for server in servers if server.server_uuid}
-    left = list(servers)
-    groups: list[list[CheckedServer]] = []
-    while left:
-        needed = {id(by_uuid[uuid]) for each in left for uuid in each.sources if uuid in by_uuid
-                  and by_uuid[uuid] is not each}  # fmt: skip
-        group = [server for server in left if id(server) not in needed] or left[:1]
-        groups.append(group)
-        left = [server for server in left if server not in group]
-    return groups
 
 
 @final
@@ -157,7 +59,7 @@ class FleetCheck:
 
     def __init__(
         self,
-        servers: Sequence[CheckedServer],
+        servers: Sequence[SeenServer],
         *,
         notice: Callable[[str], None],
         disabled: frozenset[str] = frozenset(),
@@ -169,6 +71,7 @@ class FleetCheck:
         self._failures: list[BaseException] = []
         self._changed = threading.Condition()
         self._answered: dict[str, set[str]] = {}
+        first = first_files(self._servers)
         self._tails = {
             server.name: Tail(
                 server.settings,
@@ -176,7 +79,9 @@ class FleetCheck:
                 Collector,
                 place=TailPlace(),
                 notice=notice,
-                options=TailOptions(deadline_s=ANSWER_DEADLINE_S),
+                options=TailOptions(
+                    deadline_s=ANSWER_DEADLINE_S, first_file=first.get(server.name, "")
+                ),
                 answered=self._note_answer(server.name),
             )
             for server in self._servers

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from coordinates.invariants import INVARIANTS
 from coordinates.invariants.describe import written_in
-from coordinates.verdict import Finding, Verdict
+from coordinates.verdict import Finding, Observation, ObservationCode, Verdict
 from expectations.report import (
     Edge,
     broken_invariants,
@@ -100,16 +100,19 @@ def _doubts(outcome: Outcome) -> Iterator[Line]:
         yield "observed: " + ", ".join(f"{number} {code}" for code, number in told.items())
     if outcome.verdict is not Verdict.UNDECIDED:
         return
-    reasons = [
-        f"  {seen.instance_id}: {seen.text}" if seen.instance_id else f"  {seen.text}"
-        for seen in outcome.data.observations
-        if seen.is_undecided
-    ]
+    reasons = list(_reasons(seen for seen in outcome.data.observations if seen.is_undecided))
     # A row stays consistent without what only some servers or accounts can tell.
+    rowless = {
+        (seen.instance_id, seen.collection_id)
+        for seen in outcome.data.observations
+        if seen.code is ObservationCode.LOG_STATUS_MISSING
+    }
     reasons += [
         f"  {row_name(cut)}: {cut.undecided}"
         for cut in newest_cuts(outcome.data)
-        if cut.undecided and cut.verdict == Verdict.UNDECIDED.value
+        if cut.undecided
+        and cut.verdict == Verdict.UNDECIDED.value
+        and (cut.instance_id, cut.collection_id) not in rowless
     ]
     if not outcome.data.collections:
         reasons.append("  nothing was collected: there is no log_status record")
@@ -119,6 +122,19 @@ def _doubts(outcome: Outcome) -> Iterator[Line]:
         yield from reasons[:_UNDECIDED_MAX]
     if len(reasons) > _UNDECIDED_MAX:
         yield f"  … and {len(reasons) - _UNDECIDED_MAX} more in the report"
+
+
+def _reasons(observations: Iterable[Observation]) -> Iterator[str]:
+    """What left something undecided; one that came with each collection is said once."""
+    alike: dict[tuple[str, str], list[Observation]] = {}
+    for seen in observations:
+        text = seen.text.replace(seen.collection_id, "") if seen.collection_id else seen.text
+        alike.setdefault((seen.instance_id, text), []).append(seen)
+    for (instance_id, _), found in alike.items():
+        more = f" (and {len(found) - 1} more of the kind)" if len(found) > 1 else ""
+        yield (
+            f"  {instance_id}: {found[0].text}{more}" if instance_id else f"  {found[0].text}{more}"
+        )
 
 
 def _short(text: str) -> str:

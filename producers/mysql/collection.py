@@ -123,6 +123,33 @@ class Collector:
             if row.get("Channel_Name") not in _GROUP_REPLICATION
         ]
 
+    def source_files(self) -> list[tuple[str, str]]:
+        """In which binary log files of which sources this replica stands: server_uuid and file.
+
+        Raises:
+            MysqlError: The server cannot be asked.
+        """
+        rows = self._session.ask(self._session.dialect.show_replica_status)
+        if isinstance(rows, Refused):
+            return []
+        return [
+            (str(row["Source_UUID"]), str(row[column]))
+            for row in map(self._in_todays_words, rows)
+            for column in ("Source_Log_File", "Relay_Source_Log_File")
+            if row.get("Source_UUID") and row.get(column)
+        ]
+
+    def binary_logs(self) -> dict[str, int]:
+        """The binary log files, oldest first, with their sizes; none where there is no log.
+
+        Raises:
+            MysqlError: The server cannot be asked.
+        """
+        rows = self._session.ask("SHOW BINARY LOGS")
+        if isinstance(rows, Refused):
+            return {}
+        return {str(row["Log_name"]): int(row["File_size"]) for row in rows}
+
     def gtid_table(self) -> str | None:
         """The rows of mysql.gtid_executed as a set text; None: they may not be read.
 

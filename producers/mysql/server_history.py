@@ -51,6 +51,8 @@ class ServerHistory:
         notice: Takes one line about what was noticed.
         clock_us: Microseconds since 1970.
         from_oldest: Whether a new journal begins with the oldest binary log file.
+        first_file: The binary log file that it begins with else, if there is such a one; without
+            it it begins with the present one.
 
     Attributes:
         relays: The relay logs.
@@ -70,6 +72,7 @@ class ServerHistory:
         notice: Callable[[str], None],
         clock_us: Callable[[], int],
         from_oldest: bool,
+        first_file: str = "",
     ) -> None:
         self.name = name
         self.relays = relays
@@ -82,6 +85,7 @@ class ServerHistory:
         self._notice = notice
         self._clock_us = clock_us
         self._from_oldest = from_oldest
+        self._first_file = first_file
         self._pending: deque[Streamed] = deque()
         self._targets: deque[Reached] = deque()
         self._renewal: ChannelsTold | None = None
@@ -120,6 +124,7 @@ class ServerHistory:
             place.relays.clear()
             self.channels.known = {}
             self.relays.forget()
+            self._first_file = ""
             self._begin_journal(server, {"data_lineage": "restored"})
             return
         told = place.boot_s
@@ -136,7 +141,7 @@ class ServerHistory:
     def _begin_journal(self, server: ServerNow, more: dict[str, Any] | None = None) -> None:
         place = self._journal.place
         facts = dict(server.facts)
-        if self._from_oldest and len(server.logs) > 1:
+        if self._file_to_begin_with(server) != next(reversed(server.logs), ""):
             # Older files may be of another mode; the first row tells the present one.
             known = facts["variables"]
             facts["variables"] = {key: known[key] for key in known if key != "gtid_mode"}
@@ -155,8 +160,13 @@ class ServerHistory:
     def _start_at_end(self, server: ServerNow) -> None:
         """Nothing of this binary log has been told yet."""
         if server.logs:
-            names = list(server.logs)
-            self.start = (names[0] if self._from_oldest else names[-1], MAGIC_LENGTH)
+            self.start = (self._file_to_begin_with(server), MAGIC_LENGTH)
+
+    def _file_to_begin_with(self, server: ServerNow) -> str:
+        names = list(server.logs)
+        if not names or self._first_file in names:
+            return self._first_file if names else ""
+        return names[0] if self._from_oldest else names[-1]
 
     def _go_on(self, server: ServerNow) -> None:
         """Find the place where the stream goes on behind what was told."""

@@ -100,6 +100,7 @@ class Tail:
             notice=notice,
             clock_us=clock_us,
             from_oldest=options.from_oldest,
+            first_file=options.first_file,
         )
         self._desk = CollectionDesk(self.journal, self._history, options, answered)
         self._told: queue.SimpleQueue[Collected | Reached | ChannelsTold] = queue.SimpleQueue()
@@ -159,7 +160,8 @@ class Tail:
             self._rest(RETRY_AT_ONCE_S if is_there else wait_s, stop)
             wait_s = min(2 * wait_s, most)
         self._desk.answer_unreachable()
-        if not self._is_known_to_end and not self._goes_on and self.journal.records:
+        has_begun = self.journal.place.server_uuid is not None
+        if not self._is_known_to_end and not self._goes_on and has_begun:
             # The end of a journal counts as known up to the latest time of all: here it is not.
             self.journal.fact(RecordType.GAP, {})
         self.journal.save()

@@ -13,6 +13,7 @@ class TailOptions:
     Attributes:
         from_oldest: A new journal begins with the oldest binary log file; else with the present
             one, from its beginning.
+        first_file: The binary log file that a new journal begins with, while there is such a one.
         deadline_s: A collection that is not answered by then, or whose row has not found its place
             in the log, is given up.
         look_interval_s: How often the end of the log is asked for.
@@ -23,6 +24,7 @@ class TailOptions:
     """
 
     from_oldest: bool = False
+    first_file: str = ""
     deadline_s: float = 15.0
     look_interval_s: float = 0.5
     heartbeat_s: float = 1.0

@@ -18,7 +18,8 @@ from tallystick.settings import load
 if TYPE_CHECKING:
     from producers.mysql.settings import ServerSettings
     from tallystick.answers import Answer
-    from tallystick.fleet_check import Checked, CheckedServer
+    from tallystick.fleet_check import Checked
+    from tallystick.fleet_look import SeenServer
     from tallystick.results import Outcome
 
 STANDARD_OUTPUT = "-"
@@ -83,15 +84,21 @@ def _run(
     settings: Sequence[ServerSettings], collections: int, interval_s: float,
     disabled: frozenset[str],
 ) -> Checked:  # fmt: skip
-    from tallystick.fleet_check import FleetCheck, look
+    from tallystick.fleet_check import FleetCheck
+    from tallystick.fleet_look import look
 
     with stopping() as stop, terminal.progress("looking at the servers") as progress:
         servers = look(settings)
-        for server in servers:
-            if server.problem:
-                progress.done(server.problem)
+        problems = dict.fromkeys(server.problem for server in servers if server.problem)
+        for problem in problems:
+            progress.done(problem)
         _require_rights(servers)
-        checked = FleetCheck(servers, notice=progress.done, disabled=disabled).run(
+
+        def notice(text: str) -> None:
+            if text not in problems:  # its tail finds the same again
+                progress.done(text)
+
+        checked = FleetCheck(servers, notice=notice, disabled=disabled).run(
             collections=collections, interval_s=interval_s, interrupted=stop, say=progress.now
         )
     if checked is None:
@@ -99,7 +106,7 @@ def _run(
     return checked
 
 
-def _require_rights(servers: Sequence[CheckedServer]) -> None:
+def _require_rights(servers: Sequence[SeenServer]) -> None:
     """Refuse to begin where nothing could be audited.
 
     Raises:
@@ -172,7 +179,7 @@ def _show(
     terminal.show(*_tears(outcome), *_unread(checked), *_undecided(answers))
 
 
-def _verdict_of(server: CheckedServer, answers: Sequence[Answer]) -> str:
+def _verdict_of(server: SeenServer, answers: Sequence[Answer]) -> str:
     from coordinates.verdict import Verdict
 
     broken = [answer.invariant for answer in answers if answer.verdict is Verdict.INCONSISTENT]
@@ -308,7 +315,7 @@ def _rights_of_any_server() -> Iterator[str]:
 
 
 def _show_rights(settings: Sequence[ServerSettings]) -> ExitCode:
-    from tallystick.fleet_check import look
+    from tallystick.fleet_look import look
 
     servers = look(settings)
     states = {True: "has", False: "lacks", None: "?"}

@@ -179,8 +179,12 @@ def _run(
 ) -> None:
     from producers.mysql.collection import Collector
     from producers.mysql.tail import Tail, TailOptions
+    from tallystick.fleet_look import first_files, look_if_possible
     from tallystick.tailing import Tails
 
+    first: dict[str, str] = {}
+    if not is_from_oldest and any(place.server_uuid is None for place in places.values()):
+        first = first_files(look_if_possible(servers))
     tails: list[Tail] = [
         Tail(
             server,
@@ -188,7 +192,7 @@ def _run(
             Collector,
             place=places[server.name],
             state_file=None if states is None else states / f"{server.name}.json",
-            options=TailOptions(from_oldest=is_from_oldest),
+            options=TailOptions(from_oldest=is_from_oldest, first_file=first.get(server.name, "")),
             notice=terminal.notice,
         )
         for server in servers

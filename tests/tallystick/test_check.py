@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +15,19 @@ import pytest
 
 from producers.mysql.dialect import Dialect
 from producers.mysql.rights import rights_of
+from producers.mysql.settings import ServerSettings
 from producers.mysql_lab.load import LoadPlan
 from producers.mysql_lab.sessions import session
 from tallystick.errors import ExitCode
-from tallystick.fleet_check import CheckedServer, asking_order
+from tallystick.fleet_look import (
+    OLDER_FILES_BYTES_MAX,
+    SeenServer,
+    asking_order,
+    first_files,
+)
 from tallystick.mysql_lab import Lab
 from tests.support.mysql_greeting import greeting, greeting_with
+from tests.support.tails import wait_for
 
 SOURCE, REPLICA = "source-a", "replica-2"
 QUICK = ("--collections", "2", "--interval", "0.5")
@@ -154,6 +163,105 @@ def executed(lab: Lab, name: str) -> str:
 
 
 @contextmanager
+def standing_behind(lab: Lab) -> Iterator[str]:
+    """Replication of source-a's replica stands still; the source then opened another file."""
+    lab.await_applied()
+    with session(lab.addresses()["replica-1"]) as replica:
+        replica.run("STOP REPLICA")
+        with session(lab.addresses()[SOURCE]) as source:
+            (status,) = source.run("SHOW MASTER STATUS")
+            source.run("FLUSH BINARY LOGS")
+        try:
+            yield str(status[0])
+        finally:
+            replica.run("START REPLICA")
+    lab.await_applied()
+
+
+def test_a_replica_in_an_older_file_of_its_idle_source_is_judged(mysqld, tallystick, tmp_path):
+    """The source's journal begins with that file: the fleet is healthy, the status is 0."""
+    with standing_behind(mysqld):
+        ran = tallystick("check", "--config", str(mysqld.config_file), *QUICK, "--json", "-")
+    document = json.loads(ran.out)
+    assert (ExitCode.CONSISTENT, "CONSISTENT") == (ran.code, document["verdict"]), ran.out
+    assert "CONSISTENT" in {
+        answer["verdict"]
+        for answer in document["servers"]["replica-1"]["answers"]
+        if answer["invariant"] == "source_coordinate_valid"
+    }
+
+
+def test_tail_begins_where_a_replica_stands(mysqld, tallystick, tmp_path):
+    """A new journal has the source's older file from its first event, and is consistent."""
+    output = tmp_path / "journal.jsonl"
+    with standing_behind(mysqld) as file:
+        tail = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tallystick.cli", "tail"),
+                *("--config", str(mysqld.config_file), "--output", str(output)),
+                *("--collect-interval-s", "1"),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        wait_for(
+            lambda: output.exists() and '"tail-' in output.read_text("utf-8"), lambda: "no row"
+        )
+        tail.send_signal(signal.SIGINT)
+        _, said = tail.communicate()
+    records = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
+    files = [r["file"] for r in records if r.get("instance") == SOURCE and "file" in r]
+    assert file == files[0], said
+    assert ExitCode.CONSISTENT == tallystick("replay", str(output)).code
+
+
+def test_two_names_of_one_server_are_refused(mysqld, tallystick, monkeypatch):
+    """Status 2, both names and addresses; nobody is told to remove auto.cnf."""
+    monkeypatch.setenv("TALLYSTICK_MYSQL_PASSWORD", PASSWORD)
+    with account(mysqld) as one:
+        port = one.rpartition(":")[2]
+        ran = tallystick("check", "--server", one, "--server", f"b=narrow@localhost:{port}")
+    assert ExitCode.MISUSE == ran.code
+    *_, sentence = ran.err.splitlines()
+    assert f"'{SOURCE}' (127.0.0.1:{port}) and 'b' (localhost:{port}) are one server" in sentence
+    assert "expected each server under one name" in sentence
+
+
+def seen(uuid: str, *stands: tuple[str, str], **sizes: int) -> SeenServer:
+    return SeenServer(
+        ServerSettings(name=uuid, host="h", user="u"),
+        server_uuid=uuid,
+        source_files=stands,
+        binary_logs={f"binlog.{name.removeprefix('_')}": size for name, size in sizes.items()},
+    )
+
+
+FULL = OLDER_FILES_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("stands", "sizes", "first"),
+    [
+        ((("s", "binlog.2"),), {"_1": 9, "_2": 9, "_3": FULL}, {"s": "binlog.2"}),
+        ((("s", "binlog.2"), ("s", "binlog.1")), {"_1": 9, "_2": 9, "_3": 9}, {"s": "binlog.1"}),
+        ((("s", "binlog.3"),), {"_1": 9, "_2": 9, "_3": 9}, {}),
+        ((("other", "binlog.1"),), {"_1": 9, "_2": 9}, {}),
+        ((("s", "binlog.1"),), {"_2": 9, "_3": 9}, {}),
+        ((("s", "binlog.1"),), {"_1": 1, "_2": FULL, "_3": 9}, {}),
+        (
+            (("s", "binlog.1"), ("s", "binlog.2")),
+            {"_1": 1, "_2": FULL, "_3": 9},
+            {"s": "binlog.2"},
+        ),
+        ((("s", "binlog.1"),), {}, {}),
+    ],
+)
+def test_a_journal_begins_with_the_oldest_file_in_which_a_replica_stands(stands, sizes, first):
+    """If it is still there, and not more than a bound before the present one."""
+    assert first == first_files([seen("s", **sizes), seen("r", *stands)])
+
+
+@contextmanager
 def account(lab: Lab, *, but: str = "nothing") -> Iterator[str]:
     """An account of the source with the listed rights but one; gives --server's word."""
     with session(lab.addresses()[SOURCE]) as admin:
@@ -209,6 +317,7 @@ def test_a_server_that_is_away_leaves_the_others_checked(mysqld, tallystick, tmp
     assert ExitCode.UNDECIDED == ran.code, ran.out
     assert "server 'gone' (127.0.0.1:1" in ran.err
     assert "undecided: no row of log_status" in ran.out
+    assert (1, 1) == (ran.err.count("server 'gone'"), ran.out.count("  gone: ")), ran.err + ran.out
     assert {SOURCE: "0", "gone": "1"} == {
         suite.get("name"): suite.get("errors") for suite in junit(tmp_path / "c.xml")
     }
@@ -268,8 +377,8 @@ def test_misuse_is_told(tallystick, arguments, said, monkeypatch, tmp_path):
     assert "secret" not in ran.err
 
 
-def server(name: str, *sources: str) -> CheckedServer:
-    return CheckedServer(None, server_uuid=name, sources=sources)
+def server(name: str, *sources: str) -> SeenServer:
+    return SeenServer(None, server_uuid=name, sources=sources)
 
 
 @pytest.mark.parametrize(

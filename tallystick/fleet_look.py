@@ -1,0 +1,190 @@
+"""A look at the servers of a fleet before they are followed.
+
+What each is, what its account may do, who replicates from whom, whether two names are one server,
+and with which binary log file a source's journal is to begin.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from producers.mysql.collection import Collector
+from producers.mysql.errors import DriverMissingError, MysqlError, UnsupportedServerError
+from producers.mysql.rights import RightHeld
+from producers.mysql.same_server import is_one_server
+from producers.mysql.settings import ServerSettings
+from tallystick.errors import MisuseError
+
+LOOKS_MAX = 16
+OLDER_FILES_BYTES_MAX = 2**31
+"""How much of the binary log before the present file is read: one full file, and some more."""
+
+
+@dataclass(slots=True)
+class SeenServer:
+    """What was learned of one server.
+
+    Attributes:
+        settings: How it is reached.
+        version: What it is; empty when it could not be asked.
+        account: As whom we were logged in.
+        sources: server_uuid of the source of each of its channels.
+        source_files: In which binary log files of which sources it stands: server_uuid and file.
+        binary_logs: Its own binary log files, oldest first, with their sizes.
+        server_uuid: Its own.
+        rights: What the account may do.
+        problem: Why it could not be asked, empty when it could.
+        rows: How many rows of log_status it gave.
+        binlog_events: How many events of its binary log were read.
+        relay_events: How many of its relay logs.
+        unread: What could not be read, by part, with the server's words.
+    """
+
+    settings: ServerSettings
+    version: str = ""
+    account: str = ""
+    server_uuid: str = ""
+    sources: tuple[str, ...] = ()
+    source_files: tuple[tuple[str, str], ...] = ()
+    binary_logs: dict[str, int] = field(default_factory=dict)
+    rights: list[RightHeld] = field(default_factory=list)
+    problem: str = ""
+    rows: int = 0
+    binlog_events: int = 0
+    relay_events: int = 0
+    unread: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Our key of the server."""
+        return self.settings.name
+
+    @property
+    def missing_rights(self) -> list[RightHeld]:
+        """Those that the account has not, or of which that cannot be told."""
+        return [held for held in self.rights if not held.is_held]
+
+
+def look(settings: Sequence[ServerSettings]) -> tuple[SeenServer, ...]:
+    """Ask each server what it is and what its account may do.
+
+    Raises:
+        UnsupportedServerError: One of them is no MySQL, or too old.
+        DriverMissingError: PyMySQL is not installed.
+        MysqlError: None of them can be asked.
+        MisuseError: Two of them are one server.
+    """
+    servers = _look_side_by_side(settings, _look_at)
+    if all(server.problem for server in servers):
+        raise MysqlError("\n".join(server.problem for server in servers))
+    return servers
+
+
+def look_if_possible(settings: Sequence[ServerSettings]) -> tuple[SeenServer, ...]:
+    """Ask those servers that are there, of whatever kind the others are.
+
+    Raises:
+        DriverMissingError: PyMySQL is not installed.
+        MisuseError: Two of them are one server.
+    """
+    return _look_side_by_side(settings, _look_at_any)
+
+
+def _look_side_by_side(
+    settings: Sequence[ServerSettings], look_at: Callable[[ServerSettings], SeenServer]
+) -> tuple[SeenServer, ...]:
+    # Side by side: one that is away takes seconds to be given up.
+    with ThreadPoolExecutor(max_workers=LOOKS_MAX) as pool:
+        servers = tuple(pool.map(look_at, settings))
+    _refuse_repeated(servers)
+    return servers
+
+
+def _look_at_any(settings: ServerSettings) -> SeenServer:
+    try:
+        return _look_at(settings)
+    except UnsupportedServerError as error:
+        return SeenServer(settings, problem=str(error))
+
+
+def _look_at(settings: ServerSettings) -> SeenServer:
+    server = SeenServer(settings)
+    collector = Collector(settings)
+    try:
+        facts = collector.start_facts()
+        server.version, server.server_uuid = facts["version"], facts["server_uuid"]
+        server.account = collector.account()
+        server.rights = collector.rights()
+        server.sources = tuple(
+            body["source_uuid"] for body in collector.channels() if "source_uuid" in body
+        )
+        server.source_files = tuple(collector.source_files())
+        server.binary_logs = collector.binary_logs()
+    except (UnsupportedServerError, DriverMissingError):
+        raise
+    except MysqlError as error:
+        server.problem = str(error)
+    finally:
+        collector.close()
+    return server
+
+
+def _refuse_repeated(servers: Sequence[SeenServer]) -> None:
+    """Refuse two names of one server: each would be told to have the other's server_uuid.
+
+    Raises:
+        MisuseError: There are such names.
+    """
+    holders: dict[str, list[SeenServer]] = defaultdict(list)
+    for server in servers:
+        if server.server_uuid:
+            holders[server.server_uuid].append(server)
+    for server_uuid, named in holders.items():
+        for one, other in combinations(named, 2):
+            if is_one_server(one.settings, other.settings):
+                raise MisuseError(
+                    f"{one.name!r} ({one.settings.address}) and {other.name!r}"
+                    f" ({other.settings.address}) are one server, with the server_uuid"
+                    f" {server_uuid}; expected each server under one name"
+                )
+
+
+def first_files(servers: Sequence[SeenServer]) -> dict[str, str]:
+    """The binary log file that each server's journal is to begin with, by our key of the server.
+
+    That is the oldest one in which a replica still stands: after a restart or rotation of an idle
+    source its replicas stand in a file before the present one, and where they stand can be judged
+    by what lies there only. No more than ``OLDER_FILES_BYTES_MAX`` before the present file.
+    """
+    stood_in = {place for server in servers for place in server.source_files}
+    first = {}
+    for server in servers:
+        older_bytes = 0
+        for file, size in list(reversed(server.binary_logs.items()))[1:]:
+            older_bytes += size
+            if older_bytes > OLDER_FILES_BYTES_MAX:
+                break
+            if (server.server_uuid, file) in stood_in:
+                first[server.name] = file
+    return first
+
+
+def asking_order(servers: Sequence[SeenServer]) -> list[list[SeenServer]]:
+    """Servers in groups, each group before the sources of its servers.
+
+    Servers that replicate in a ring come in the order of the settings.
+    """
+    by_uuid = {server.server_uuid: server for server in servers if server.server_uuid}
+    left = list(servers)
+    groups: list[list[SeenServer]] = []
+    while left:
+        needed = {id(by_uuid[uuid]) for each in left for uuid in each.sources if uuid in by_uuid
+                  and by_uuid[uuid] is not each}  # fmt: skip
+        group = [server for server in left if id(server) not in needed] or left[:1]
+        groups.append(group)
+        left = [server for server in left if server not in group]
+    return groups
