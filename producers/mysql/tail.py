@@ -87,7 +87,7 @@ class Tail:
         self._settings = settings
         self._collector_of = collector_of
         self._options = options
-        self._notice = notice
+        self._to_notice = notice
         self._clock_us = clock_us
         self._clock = time.monotonic
         self.journal = TailJournal(
@@ -96,8 +96,8 @@ class Tail:
         self._history = ServerHistory(
             settings.name,
             self.journal,
-            RelayLogs(settings.relay_log_dir, self.journal, notice, clock_us),
-            notice=notice,
+            RelayLogs(settings.relay_log_dir, self.journal, self._notice, clock_us),
+            notice=self._notice,
             clock_us=clock_us,
             from_oldest=options.from_oldest,
             first_file=options.first_file,
@@ -197,7 +197,7 @@ class Tail:
             watch.start()
             if self._problem:
                 self._problem = ""
-                self._notice(f"{self.name}: followed again")
+                self._notice("followed again")
             while not stop.is_set():
                 self._step(dump, watch)
             self._drain(dump)
@@ -281,4 +281,8 @@ class Tail:
     def _tell_problem(self, text: str) -> None:
         if text != self._problem:
             self._problem = text
-            self._notice(text if self.name in text else f"{self.name}: {text}")
+            self._notice(text)
+
+    def _notice(self, text: str) -> None:
+        is_named = text.startswith((f"{self.name}: ", f"server {self.name!r}"))
+        self._to_notice(text if is_named else f"{self.name}: {text}")

@@ -8,10 +8,12 @@ import socket
 import pytest
 from pydantic import SecretStr
 
+from deploy.mysql_server import mysql_server
+from deploy.mysqld import LocalMysqld
 from producers.mysql.connection import connect, connect_for_stream
 from producers.mysql.errors import MysqlError, UnsupportedServerError, code_and_message
 from producers.mysql.settings import ServerSettings, load_servers
-from producers.mysql_lab.layout import REPLICA_1, REPLICA_2
+from producers.mysql_lab.layout import REPLICA_1, REPLICA_2, SERVERS
 from producers.mysql_lab.sessions import session
 from tests.support.mysql_greeting import greeting, greeting_with
 
@@ -132,6 +134,32 @@ def test_a_stream_on_this_machine_is_encrypted_where_somebody_asks_for_it(
         finally:
             admin.run("SET GLOBAL require_secure_transport = 0")
             admin.run("DROP USER me@%s", (host,))
+
+
+def test_a_socket_where_the_name_is_another_account_is_not_used(mysqld):
+    """Without name resolution me@'%' comes by TCP; me@localhost may have none of its rights."""
+    (of,) = (server for server in SERVERS if server.name == "source-b")
+    address, directory = mysqld.addresses()[of.name], mysqld.servers[of.name].directory
+    without_names = {**of.options, "skip-name-resolve": "ON"}
+    server = LocalMysqld(directory, mysql_server(), port=address.port, options=without_names)
+    with session(address) as admin:
+        admin.run("SET sql_log_bin = 0")
+        for host in ("%", "localhost"):
+            admin.run("CREATE USER me@%s IDENTIFIED BY %s", (host, PASSWORD))
+    mysqld.stop(of.name)
+    server.launch()
+    try:
+        server.wait_until_answering()
+        stream = connect_for_stream(settings(address.port))
+        assert way_of(stream) == "tcp"
+        stream.close()
+    finally:
+        server.request_stop()
+        server.wait_for_end()
+        mysqld.restart(of.name)
+        with session(address) as admin:
+            admin.run("SET sql_log_bin = 0")
+            admin.run("DROP USER me@'%', me@localhost")
 
 
 @pytest.mark.parametrize("stands_there", ["nothing", "another server's", "another user's"])

@@ -246,16 +246,21 @@ def test_a_reset_is_told(mysqld: Lab) -> None:
 
 
 def test_an_unreachable_server_answers_so(mysqld: Lab) -> None:
-    """A collection is answered although nobody is there; then the server is followed again."""
-    with running(settings_of(mysqld, REPLICA_1)) as tail:
+    """A collection is answered although nobody is there; then the server is followed again.
+
+    Every notice names the server, also one whose name is a letter that any sentence has.
+    """
+    settings = settings_of(mysqld, REPLICA_1).model_copy(update={"name": "e"})
+    with running(settings) as tail:
         tail.collect("c1")
         mysqld.stop(REPLICA_1)
         wait_for(lambda: tail.notices, lambda: "no notice")
         tail.collect("c2")
         mysqld.restart(REPLICA_1)
         mysqld.await_applied()
-        wait_for(lambda: "replica-1: followed again" in tail.notices, lambda: tail.notices)
+        wait_for(lambda: "e: followed again" in tail.notices, lambda: tail.notices)
         tail.collect("c3")
+    assert all(line.startswith(("e: ", "server 'e' (")) for line in tail.notices), tail.notices
     answers = [json.loads(line) for line in tail.records if '"kind":"log_status"' in line]
     assert [("row" in answer) for answer in answers] == [True, False, True]
     assert answers[1]["error"]["unreachable"] is True
