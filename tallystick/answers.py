@@ -6,7 +6,7 @@ say only what is broken; they held where what they judge was read and compared t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinates.cut import Cut
@@ -63,7 +63,11 @@ class _Instance:
 
 
 def answers_of(
-    data: ReportData, *, binlogs: Iterable[str], relay_logs: Iterable[str]
+    data: ReportData,
+    *,
+    binlogs: Iterable[str],
+    relay_logs: Iterable[str],
+    named: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, list[Answer]]:
     """Put an audit's answers together.
 
@@ -71,6 +75,7 @@ def answers_of(
         data: What the audit said.
         binlogs: Instances whose binary log was read.
         relay_logs: Instances whose relay logs were read.
+        named: Of findings that are about several instances, by ``finding_id``, those instances.
 
     Returns:
         For each instance its answers, in the order of the registry.
@@ -80,10 +85,11 @@ def answers_of(
         for cut in cuts:
             _take_row(instances.setdefault(cut.instance_id, _Instance()), cut)
     for finding in data.findings:
-        instance = instances.setdefault(finding.instance_id, _Instance())
         # A comparison held on the whole instance or broke there: one case, whatever its channel.
         channel = None if INVARIANTS[finding.invariant].scope == "X" else finding.channel
-        instance.broken.setdefault((finding.invariant, channel), []).append(finding)
+        for name in (named or {}).get(finding.finding_id, (finding.instance_id,)):
+            instance = instances.setdefault(name, _Instance())
+            instance.broken.setdefault((finding.invariant, channel), []).append(finding)
     for name, instance in instances.items():
         _take_events(instance, name in set(binlogs), name in set(relay_logs))
         _take_comparisons(instance, name, data, set(instances), name in set(relay_logs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from coordinates.verdict import Observation, ObservationCode, Verdict
 from expectations.demonstrated import Demonstrated
 from expectations.report import Edge, ReportData, report_json
 from tallystick.errors import MisuseError
+from tallystick.told_once import tell_once
 
 if TYPE_CHECKING:
     from coordinates.cut import Cut
@@ -33,10 +34,12 @@ class Outcome:
     Attributes:
         data: Everything that the report shows.
         verdict: Findings, cuts, observations and every collection's validation taken together.
+        named: Of findings that are about several instances, by ``finding_id``, those instances.
     """
 
     data: ReportData
     verdict: Verdict
+    named: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values, under the verdict of everything."""
@@ -88,11 +91,12 @@ def outcome_of_tables(
         for row in validations
         if row["verdict"] == Verdict.UNDECIDED.value
     ]
+    once = tell_once(sinks.read_findings(tables), owners(cuts))
     data = ReportData(
         generated_at=datetime.now(timezone.utc),
         title=title,
         collections=by_collection(cuts),
-        findings=sinks.read_findings(tables),
+        findings=once.findings,
         observations=[*sinks.read_observations(tables), *doubts],
         topology=edges(cuts),
         totals=totals or {},
@@ -100,22 +104,23 @@ def outcome_of_tables(
         data_docs=data_docs,
     )
     said = (Verdict(row["verdict"]) for row in validations)
-    return Outcome(data, Verdict.merge([data.verdict, *said]))
+    return Outcome(data, Verdict.merge([data.verdict, *said]), once.instances)
 
 
 def outcome_of_replay(result: AuditResult, title: str) -> Outcome:
     """Put the result of an audit in memory into the form of a report."""
+    once = tell_once(result.findings, owners(result.cuts))
     data = ReportData(
         generated_at=datetime.now(timezone.utc),
         title=title,
         collections=by_collection(result.cuts),
-        findings=result.findings,
+        findings=once.findings,
         observations=result.observations,
         topology=edges(result.cuts),
         # The heartbeat at the end of each journal is ours, not the file's.
         totals={"events": result.events - len(result.instances)},
     )
-    return Outcome(data, result.verdict)
+    return Outcome(data, result.verdict, once.instances)
 
 
 def by_collection(cuts: Iterable[Cut]) -> list[list[Cut]]:
@@ -124,6 +129,12 @@ def by_collection(cuts: Iterable[Cut]) -> list[list[Cut]]:
     for cut in cuts:
         grouped.setdefault(cut.collection_id, []).append(cut)
     return sorted(grouped.values(), key=lambda rows: min(cut.ts for cut in rows))
+
+
+def owners(cuts: Iterable[Cut]) -> dict[str, str]:
+    """The instance of each ``server_uuid`` that rows tell; of two the first by name."""
+    told = {(cut.server_uuid, cut.instance_id) for cut in cuts if cut.server_uuid is not None}
+    return dict(sorted(told, reverse=True))
 
 
 def edges(cuts: Sequence[Cut]) -> list[Edge]:
@@ -194,7 +205,8 @@ def doubted(outcome: Outcome) -> Outcome:
     seen = outcome.data.observations
     doubt = _doubt("the audit did not read the whole journal in time", None, 0)
     data = replace(outcome.data, observations=[*seen, doubt])
-    return Outcome(data, Verdict.merge([outcome.verdict, Verdict.UNDECIDED]))
+    verdict = Verdict.merge([outcome.verdict, Verdict.UNDECIDED])
+    return replace(outcome, data=data, verdict=verdict)
 
 
 def most_telling(

@@ -131,6 +131,7 @@ def _tell(checked: Checked, *, json: str | None, junit: Path | None, report: Pat
         outcome.data,
         binlogs=[each.name for each in checked.servers if each.binlog_events],
         relay_logs=[each.name for each in checked.servers if each.relay_events],
+        named=outcome.named,
     )
     if junit is not None:
         _write(junit, _junit(checked, outcome, answers))

@@ -35,6 +35,17 @@ def finding(invariant: str, instance: str, channel: str | None = None) -> Findin
                    "w", None, 0, 0, 1)  # fmt: skip
 
 
+def test_a_finding_about_several_servers_breaks_it_on_each():
+    """It stands in the answers of all whom it names."""
+    broken = finding("gtid_origin_agreement", "r")
+    found = answers_of(
+        fleet(findings=[broken]), binlogs=["s", "r"], relay_logs=[],
+        named={broken.finding_id: ("r", "s")},
+    )  # fmt: skip
+    for name in ("r", "s"):
+        assert [(None, Verdict.INCONSISTENT)] == given(found[name], "gtid_origin_agreement")
+
+
 def test_rows_answer_for_instance_and_channel():
     """Held once is held; what no row decided is undecided with the newest reason."""
     found = answers_of(

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import pytest
 
 from coordinates.cut import Cut
+from coordinates.replay import AuditResult
 from coordinates.verdict import Verdict
 from expectations.report import Edge
 from streaming.sinks import ParquetSink
 from tallystick import results
 from tallystick.errors import ExitCode
+from tests.support.fleet_facts import A, C, Journal, audit, fleet_of_two
 
 CONSISTENT, UNDECIDED, INCONSISTENT = (
     Verdict.CONSISTENT,
@@ -64,6 +66,29 @@ def test_every_validation_counts(tmp_path, verdicts, expected, shown):
     for name, verdict in zip(names, verdicts, strict=True):
         telling = results.most_telling(telling, Validation(name, verdict))
     assert shown == telling.collection_id
+
+
+def test_the_job_and_replay_tell_a_transaction_once_and_alike(tmp_path):
+    """However the pairs' findings came into the tables."""
+    source, replica = fleet_of_two()
+    third = Journal(source.clock, "t", C, 3)
+    third.boot()
+    third.open_file()
+    for journal in (replica, third):
+        journal.commit_times = {f"{A}:2": 5}
+        journal.log(f"{A}:2", server_id=2)
+        journal.status(f"{A}:2")
+    source.status(f"{A}:1-3")
+    pairs = audit(source, replica, third).findings
+    assert len(pairs) == 2
+    sink = ParquetSink(tmp_path, "run")
+    for number, pair in enumerate(reversed(pairs)):
+        sink.write(str(number), findings=[pair])
+    by_job = results.outcome_of_tables(tmp_path, title="t")
+    by_replay = results.outcome_of_replay(AuditResult(findings=pairs), "t")
+    (told,) = by_replay.data.findings
+    assert [told] == by_job.data.findings
+    assert {told.finding_id: ("r", "s", "t")} == by_replay.named == by_job.named
 
 
 def test_no_evidence_is_undecided(tmp_path):
