@@ -22,7 +22,7 @@ from great_expectations.core.run_identifier import RunIdentifier
 
 from coordinates.cut import Cut, cut_columns
 from coordinates.verdict import Severity, Verdict
-from expectations.judgement import JudgedRow, Outcome, Tally
+from expectations.judgement import JudgedRow, Outcome, Tally, undecided_reasons
 from expectations.judges._reading import forget_texts
 from expectations.neutral import neutralise, restore
 from expectations.rules import ExpectAuditToAgreeWithTheHalves
@@ -105,7 +105,10 @@ class CollectionValidator:
             frame = _pandas_frame(rows)
         try:
             results = _run(summary, frame, run_id)
-            if any(result.outcome is Outcome.BROKEN for result in results):
+            if any(
+                result.outcome is Outcome.BROKEN or len(result.undecided) < result.tally.undecided
+                for result in results
+            ):
                 # The same run id: the fuller result takes the place of the first one.
                 results = _run(complete, frame, run_id)
         finally:
@@ -194,20 +197,42 @@ def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdi
 
     Rules that apply to no row say nothing; if no rule held anywhere, nothing is known. Where the
     halves of a cut differ and the audit, which has seen the whole journal, does not call it broken,
-    two checkers contradict each other: that is UNDECIDED until somebody has looked.
+    two checkers contradict each other: that is UNDECIDED until somebody has looked. Where a half is
+    missing and the audit names that invariant as open on a row that it calls CONSISTENT all the
+    same (relay logs that nobody reads), the row's verdict stands.
     """
+    said_open: dict[tuple[str | None, str | None], Collection[str | None]] = {
+        (cut.instance_id, cut.channel): undecided_reasons(cut.undecided).keys()
+        for cut in cuts
+        if cut.verdict == Verdict.CONSISTENT.value
+    }
     said_broken: dict[tuple[str | None, str | None], frozenset[str]] = {
         (cut.instance_id, cut.channel): frozenset(cut.broken.split(",")) for cut in cuts
     }
     outcomes = {
         Outcome.UNDECIDED if _is_contested(result, said_broken) else result.outcome
         for result in results
+        if not _is_said_open(result, said_open)
     }
     if Outcome.BROKEN in outcomes:
         return Verdict.INCONSISTENT
     if Outcome.UNDECIDED in outcomes or Outcome.HELD not in outcomes:
         return Verdict.UNDECIDED
     return Verdict.CONSISTENT
+
+
+def _is_said_open(
+    result: ExpectationResult,
+    said_open: Mapping[tuple[str | None, str | None], Collection[str | None]],
+) -> bool:
+    if result.outcome is not Outcome.UNDECIDED or result.invariant is None:
+        return False
+    if not result.undecided or len(result.undecided) < result.tally.undecided:
+        return False
+    return all(
+        result.invariant in said_open.get((row.instance_id, row.channel), ())
+        for row in result.undecided
+    )
 
 
 def _is_contested(

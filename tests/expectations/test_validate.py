@@ -102,6 +102,32 @@ def test_a_missing_value_is_undecided(validator, column):
         assert tally.rows == 3 == tally.held + tally.undecided + tally.not_applicable
 
 
+@pytest.mark.parametrize(
+    ("channels", "verdict", "said", "expected"),
+    [
+        (1, "CONSISTENT", "retrieved_matches_relay: unread; lsn_order", Verdict.CONSISTENT),
+        (30, "CONSISTENT", "retrieved_matches_relay: unread; lsn_order", Verdict.CONSISTENT),
+        (1, "UNDECIDED", "retrieved_matches_relay: unread", Verdict.UNDECIDED),
+        (1, "CONSISTENT", "lsn_order: unread", Verdict.UNDECIDED),
+    ],
+)
+def test_what_the_audit_leaves_open_by_name_does_not_hide_its_verdict(
+    validator, channels, verdict, said, expected
+):
+    """Without relay logs a channel's row is as consistent as the audit calls it."""
+    first, replica, _ = collection_cuts(2)
+    unread = replace(
+        channel_cut(2), journal_retrieved_gtid_set=None, verdict=verdict, undecided=said
+    )
+    unread = [replace(unread, channel=f"c{number}") for number in range(channels)]
+    validation = validator.validate([first, replica, *unread])
+    assert validation.verdict is expected
+    (open_one,) = (
+        result for result in validation.undecided if result.invariant == "retrieved_matches_relay"
+    )
+    assert open_one.tally.undecided == len(open_one.undecided) == channels
+
+
 def test_an_instance_that_did_not_answer_is_undecided(validator):
     """An operational error is no inconsistency."""
     cuts = [
