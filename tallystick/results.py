@@ -13,7 +13,7 @@ from coordinates.verdict import Observation, ObservationCode, Verdict
 from expectations.demonstrated import Demonstrated
 from expectations.report import Edge, ReportData, report_json
 from tallystick.errors import MisuseError
-from tallystick.told_once import tell_once
+from tallystick.told_once import tell_once, tell_states_once
 
 if TYPE_CHECKING:
     from coordinates.cut import Cut
@@ -91,7 +91,7 @@ def outcome_of_tables(
         for row in validations
         if row["verdict"] == Verdict.UNDECIDED.value
     ]
-    once = tell_once(sinks.read_findings(tables), owners(cuts))
+    once = tell_once(tell_states_once(sinks.read_findings(tables), cuts), owners(cuts))
     data = ReportData(
         generated_at=datetime.now(timezone.utc),
         title=title,
@@ -109,7 +109,7 @@ def outcome_of_tables(
 
 def outcome_of_replay(result: AuditResult, title: str) -> Outcome:
     """Put the result of an audit in memory into the form of a report."""
-    once = tell_once(result.findings, owners(result.cuts))
+    once = tell_once(tell_states_once(result.findings, result.cuts), owners(result.cuts))
     data = ReportData(
         generated_at=datetime.now(timezone.utc),
         title=title,

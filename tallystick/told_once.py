@@ -1,20 +1,27 @@
-"""One finding for one transaction, however many pairs of logs show it.
+"""One finding for one transaction in whatever pairs, and for one state however often it is seen.
 
 Instances are compared pair by pair, because a pair can be judged as soon as both are known: a
 transaction that took another's GTID is found once for each pair that disagrees. A report tells it
-once, with all the servers. The findings of the pairs stay as they are in the topic and the tables.
+once, with all the servers. A row that breaks a rule is found again by each collection as long as
+nothing moves, as while replication stands still; a report tells it where it was seen first. The
+single findings stay as they are in the topic and the tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
+from coordinates.cut import Cut
 from coordinates.invariants.fleet import GTID_ORIGIN_AGREEMENT
 from coordinates.verdict import Finding
 
 _AGAINST = " against "
 _NAMES_MAX = 6
+
+_Rule = tuple[str, str, str | None]
+"""An invariant on an instance or on one of its channels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,74 @@ def tell_once(findings: Iterable[Finding], owners: Mapping[str, str] | None = No
             seen.add(gtid)
             result.append(told[gtid])
     return ToldOnce(result, instances)
+
+
+def tell_states_once(findings: Iterable[Finding], cuts: Iterable[Cut]) -> list[Finding]:
+    """Make one finding of those that say the same of one row, collection after collection.
+
+    They are the same in every word. One that comes after a row in which the rule held again, or
+    that says something else, is another one.
+
+    Args:
+        findings: What the audit found, each once, in any order of arrival.
+        cuts: The rows that it judged.
+    """
+    kept = list(findings)
+    alike: dict[Finding, list[Finding]] = {}
+    for finding in kept:
+        # A finding of a row is at the row's collection.
+        if finding.collection_id is not None and finding.at == finding.collection_id:
+            alike.setdefault(_said(finding), []).append(finding)
+    repeated = [sorted(same, key=lambda f: f.order) for same in alike.values() if len(same) > 1]
+    if not repeated:
+        return kept
+    held = _held(cuts, {_rule(same[0]) for same in repeated})
+    told: dict[str, Finding | None] = {}
+    for same in repeated:
+        for state in _states(same, held.get(_rule(same[0]), ())):
+            told |= {finding.finding_id: None for finding in state}
+            told[state[0].finding_id] = _with_repeats(state)
+    result = (told.get(finding.finding_id, finding) for finding in kept)
+    return [finding for finding in result if finding is not None]
+
+
+def _said(finding: Finding) -> Finding:
+    return replace(finding, at="", collection_id=None, epoch=0, sequence=0, ts=0)
+
+
+def _rule(finding: Finding) -> _Rule:
+    return finding.invariant, finding.instance_id, finding.channel
+
+
+def _held(cuts: Iterable[Cut], wanted: Collection[_Rule]) -> dict[_Rule, list[int]]:
+    """When each of some rules held."""
+    held: dict[_Rule, list[int]] = {}
+    for cut in cuts:
+        for name in cut.held.split(","):
+            rule = name, cut.instance_id, cut.channel
+            if rule in wanted:
+                held.setdefault(rule, []).append(cut.ts)
+    return held
+
+
+def _states(same: Sequence[Finding], held: Sequence[int]) -> list[list[Finding]]:
+    """Parts between which the rule did not hold."""
+    states = [[same[0]]]
+    for before, finding in pairwise(same):
+        if any(before.ts <= ts <= finding.ts for ts in held):
+            states.append([])
+        states[-1].append(finding)
+    return states
+
+
+def _with_repeats(state: Sequence[Finding]) -> Finding:
+    first, more = state[0], len(state) - 1
+    if not more:
+        return first
+    where = f"in {more} more rows, the last of" if more > 1 else "in one more row, of"
+    return replace(
+        first, sentence=f"{first.sentence} So it stayed {where} {state[-1].collection_id}."
+    )
 
 
 def _gtid(finding: Finding) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_every_validation_counts(tmp_path, verdicts, expected, shown):
 
 
 def test_the_job_and_replay_tell_a_transaction_once_and_alike(tmp_path):
-    """However the pairs' findings came into the tables."""
+    """However the findings came into the tables; a state that stays is told once, too."""
     source, replica = fleet_of_two()
     third = Journal(source.clock, "t", C, 3)
     third.boot()
@@ -81,13 +81,19 @@ def test_the_job_and_replay_tell_a_transaction_once_and_alike(tmp_path):
     source.status(f"{A}:1-3")
     pairs = audit(source, replica, third).findings
     assert len(pairs) == 2
+    states = [
+        replace(pairs[0], invariant="lsn_order", at=name, collection_id=name, ts=ts)
+        for ts, name in enumerate(("c1", "c2"), start=pairs[1].ts + 1)
+    ]
+    found = [*pairs, *states]
     sink = ParquetSink(tmp_path, "run")
-    for number, pair in enumerate(reversed(pairs)):
-        sink.write(str(number), findings=[pair])
+    for number, finding in enumerate(reversed(found)):
+        sink.write(str(number), findings=[finding])
     by_job = results.outcome_of_tables(tmp_path, title="t")
-    by_replay = results.outcome_of_replay(AuditResult(findings=pairs), "t")
-    (told,) = by_replay.data.findings
-    assert [told] == by_job.data.findings
+    by_replay = results.outcome_of_replay(AuditResult(findings=found), "t")
+    told, state = by_replay.data.findings
+    assert [told, state] == by_job.data.findings
+    assert ("c1", True) == (state.at, state.sentence.endswith("in one more row, of c2."))
     assert {told.finding_id: ("r", "s", "t")} == by_replay.named == by_job.named
 
 

@@ -1,13 +1,16 @@
-"""Two transactions under one GTID are told once, with all whom that concerns."""
+"""Two transactions under one GTID are told once, and so is a state that stays."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
+import pytest
+
 from coordinates.cut import Cut
-from coordinates.verdict import Finding
+from coordinates.verdict import Finding, Severity
 from tallystick.results import owners
-from tallystick.told_once import ToldOnce, tell_once
+from tallystick.told_once import ToldOnce, tell_once, tell_states_once
 from tests.support.fleet_facts import A, B, C, Journal, audit, fleet_of_two
 
 INVARIANT = "gtid_origin_agreement"
@@ -93,3 +96,58 @@ def test_owners_are_told_by_rows():
         for name, uuid in (("b", "u"), ("a", "u"), ("c", "v"), ("d", None))
     ]
     assert {"u": "a", "v": "c"} == owners(rows)
+
+
+RULE = "relay_info_updated_with_commit"
+
+
+def seen(number: int, instance: str = "r", **other: str) -> Finding:
+    """What one collection finds of a row."""
+    said = {"sentence": "It is wrong.", "observed": "o", "expected": "e", "witness": "w", **other}
+    return Finding(
+        invariant=RULE, severity=Severity.CRITICAL, instance_id=instance, channel="",
+        at=f"c{number}", observed_in="a", expected_in="b", collection_id=f"c{number}", epoch=1,
+        sequence=number, ts=10 * number, **said,
+    )  # fmt: skip
+
+
+def rule_held_at(ts: int, channel: str = "") -> Cut:
+    return Cut(
+        collection_id="c", instance_id="r", scope="channel", channel=channel, ts=ts,
+        held=f"lsn_order,{RULE}",
+    )  # fmt: skip
+
+
+def test_a_state_that_stays_is_told_where_it_was_seen_first():
+    """With how often it was seen again, whatever order the findings came in."""
+    states = [seen(1), seen(2), seen(3)]
+    for order in permutations(states):
+        (one,) = tell_states_once(order, [rule_held_at(15, "another channel")])
+        assert (states[0].finding_id, 10) == (one.finding_id, one.ts)
+        assert one.sentence == "It is wrong. So it stayed in 2 more rows, the last of c3."
+    (one,) = tell_states_once(states[:2], [])
+    assert one.sentence == "It is wrong. So it stayed in one more row, of c2."
+
+
+def test_a_fault_that_comes_back_is_another():
+    """The rule held in between."""
+    found = [seen(1), seen(2), seen(4)]
+    first, again = tell_states_once(found, [rule_held_at(30)])
+    assert ("c1", "c4") == (first.at, again.at)
+    assert "one more row" in first.sentence
+    assert again == seen(4)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [seen(2, observed="o2"), seen(2, expected="e2"), seen(2, "s"), seen(2, witness="w2")],
+)
+def test_what_says_something_else_is_another(other):
+    """Another value, or another server."""
+    assert [seen(1), other] == tell_states_once([seen(1), other], [])
+
+
+def test_findings_of_the_journal_itself_are_left_alone():
+    """No collection is told in them."""
+    found = [replace(seen(n), collection_id=None) for n in (1, 2)]
+    assert found == tell_states_once(found, [])
