@@ -15,6 +15,7 @@ from coordinates.gtid import GtidSet
 from coordinates.instance_state import InstanceState
 from coordinates.journal import RecordType
 from coordinates.judging.backup_coordinates import judge_backup
+from coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -188,6 +189,15 @@ class FactReader(InstanceState):
     def _reset(self, body: dict[str, Any], ts: int) -> None:
         self.collections.progress("The binary log was reset")
         self.backup_locks.log_began_anew()
+        executed = self.history.executed
+        if executed:
+            self.reporter.note(
+                ObservationCode.HISTORY_RESET,
+                f"the binary log was reset: {executed.count()} GTIDs ({executed.first(3)}, …) count"
+                " as executed no more unless SET gtid_purged names them; a source sends them"
+                " again, and GTIDs of its own are given out again",
+                at="RESET",
+            )
         self.history.begin_binlog_lineage()
         self.binlog.begin_lineage("reset")
         self.persistence.reset()

@@ -121,7 +121,7 @@ def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
             rest = _without_retrieved(rest, said, server_uuid)
         if source.group_uuid is not None:
             rest = rest.without_uuid(source.group_uuid)
-        rest = rest - state.logged - state.beyond
+        rest = rest - state.logged - (state.beyond - _given_up(source, state, ts))
         if not rest:
             return []
         may_assign = may_assign or source.logs_anonymous(state)
@@ -151,6 +151,25 @@ def judge_executed(said: ReplicaExecuted, case: Case) -> Answer:
             witness=brief(fresh),
         )
     ]
+
+
+def _given_up(source: Ledger, state: Snapshot, ts: int) -> GtidSet:
+    """The source's own GTIDs that it knew until its binary log began anew, and knows no more.
+
+    It gives these numbers out again, and who has them leaves out what comes under them. A row of
+    the source behind `ts` says what SET gtid_purged brought back.
+    """
+    if state.lineage_ts is None or _is_young(state, ts):
+        return GtidSet.EMPTY
+    server_uuid = source.uuid_at(state.ts)
+    told = next((s for s in source.states.since(ts) if s.is_complete and _has_row(s, ts)), None)
+    if server_uuid is None or told is None:
+        return GtidSet.EMPTY
+    return told.beyond.restrict(server_uuid) - told.logged - told.declared
+
+
+def _has_row(state: Snapshot, ts: int) -> bool:
+    return state.row_ts is not None and state.row_ts >= ts
 
 
 def _without_own_in_ring(rest: GtidSet, said: ReplicaExecuted, case: Case) -> GtidSet:

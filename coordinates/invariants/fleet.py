@@ -171,7 +171,9 @@ NO_ERRANT_GTIDS = register(
             "A replica gets GTIDs from its sources only; another one is a write made on the"
             " replica. It stays unseen until the replica becomes a source: then its groups flow to"
             " all others, or have been purged and stop them with error 1236. A number of the source"
-            " that it has not given out yet will be taken for executed when it comes."
+            " that it has not given out yet, or gives out again after a RESET, will be taken for"
+            " executed when it comes: 5 seconds after its binary log began anew, a source knows of"
+            " its own GTIDs those that it has since."
         ),
         undecided_when=(
             "a source of the replica is not observed, its journal is not known without a gap up to"

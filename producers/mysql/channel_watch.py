@@ -53,6 +53,8 @@ class ChannelWatch:
             channel["read"] = _place(said.get("Source_Log_File"), said.get("Read_Source_Log_Pos"))
             channel["relay"] = _place(*relays.get(name, (None, None)))
             channel["is_empty"] = relays.get(name) == ("", 0)
+            executed = said.get("Relay_Source_Log_File"), said.get("Exec_Source_Log_Pos")
+            channel["executed"] = _place(*executed)
             before = self.known.get(name)
             if not channel["Source_UUID"] and before is not None:
                 # Not connected since a start of the server.
@@ -64,6 +66,9 @@ class ChannelWatch:
                 records.append({**told, **described.get(name, {}), "action": "change_source"})
             elif action is not None:
                 records.append({"channel": name, "action": action})
+            elif channel["executed"] is None:
+                channel["executed"] = before.get("executed")
+                channel["has_lost_gtids"] = before.get("has_lost_gtids")
             now[name] = channel
         gone = sorted(self.known.keys() - now.keys())
         records += [{"channel": name, "action": "reset_all"} for name in gone]
@@ -77,6 +82,11 @@ class ChannelWatch:
     def removed(self, name: str) -> None:
         """The channel is gone, and that has been told."""
         self.known.pop(name, None)
+
+    def lost_gtids(self) -> None:
+        """The replica's binary log began anew, and with it what it has executed."""
+        for name, channel in self.known.items():
+            self.known[name] = {**channel, "has_lost_gtids": True}
 
     def forget_received(self, name: str) -> None:
         """The channel's relay log begins anew, and that has been told."""
@@ -112,6 +122,9 @@ def _action(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     if now["is_empty"]:
         return None if before["is_empty"] else "reset"
     if _has_fallen(before["relay"], now["relay"]) or _has_shrunk(before, now):
+        return "reset"
+    if before.get("has_lost_gtids") and _has_fallen(before.get("executed"), now["executed"]):
+        # Received from the beginning, the relay log may have outgrown the one before.
         return "reset"
     if now["Auto_Position"] not in (1, "1") and _has_fallen(before["read"], now["read"]):
         return "reconnect"

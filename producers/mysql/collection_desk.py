@@ -150,9 +150,11 @@ class CollectionDesk:
                 {"timed_out": True, "message": "a relay log was gone before it was read that far"},
             )
 
-    def end_session(self) -> None:
-        """What was under way has no answer any more."""
-        if self._asked is not None and not self._asked.is_given_up:
+    def end_session(self, *, is_there: bool) -> None:
+        """What was under way has no answer any more; of a server that is there it is asked anew."""
+        if self._asked is not None and not self._asked.is_given_up and is_there:
+            self._waiting.appendleft((self._asked.request, self._asked.since))
+        elif self._asked is not None and not self._asked.is_given_up:
             message = "the stream of its binary log ended while it was asked"
             self._answer_error(self._asked.request, {"unreachable": True, "message": message})
         self._asked = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
 from producers.mysql.tail_place import TailPlace
@@ -48,9 +48,54 @@ def find_start(place: TailPlace, logs: Mapping[str, int]) -> Start:
         if size > place.position or (size == place.position and following is None):
             return Start(place.file, place.position, Happened.NOTHING)
         if following is not None:
-            return Start(following, MAGIC_LENGTH, Happened.NOTHING)
+            # Read from its end, for what opened it tells whether it is the file that was followed.
+            return Start(place.file, size, Happened.NOTHING)
     elif numbers and number < min(numbers):
         if following is not None and place.ended_by:
             return Start(following, MAGIC_LENGTH, Happened.NOTHING)
         return Start(numbers[min(numbers)], MAGIC_LENGTH, Happened.PURGED)
     return Start(next(iter(logs)), MAGIC_LENGTH, Happened.RESET)
+
+
+@final
+class OlderCopy:
+    """Finds where a log ends that came back with an older copy of the data directory.
+
+    A start opened the last of its files. Of those before, the newest that is a file of the log that
+    was followed, or older than all that is known of that log, ends what the copy holds. Behind a
+    RESET every file is younger.
+    """
+
+    def __init__(self) -> None:
+        self._looked_at: tuple[str, int] | None = None
+        self._strange: set[str] = set()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is to be told when a file was opened."""
+        return self._looked_at is not None
+
+    def look(self, logs: Mapping[str, int]) -> tuple[str, int] | None:
+        """The next file to look at, and its end; None: there is no such copy."""
+        names = [name for name in list(logs)[:-1] if name not in self._strange]
+        self._looked_at = (names[-1], logs[names[-1]]) if names else None
+        return self._looked_at
+
+    def is_of(self, place: TailPlace, opened_s: int) -> bool:
+        """Whether the file looked at, opened then, is of the log that was followed, or older."""
+        assert self._looked_at is not None
+        known = place.opened_s.get(self._looked_at[0])
+        if known is not None:
+            return opened_s == known
+        return opened_s < min(place.opened_s.values(), default=0)
+
+    def refuse(self) -> None:
+        """The file looked at is of another log."""
+        assert self._looked_at is not None
+        self._strange.add(self._looked_at[0])
+        self._looked_at = None
+
+    def forget(self) -> None:
+        """It has been found, or there is none."""
+        self._looked_at = None
+        self._strange.clear()

@@ -19,7 +19,7 @@ from producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, Streamed, StreamedEve
 from producers.mysql.channel_watch import ChannelWatch
 from producers.mysql.errors import MysqlError
 from producers.mysql.event_runs import EventRun
-from producers.mysql.log_start import Happened, find_start
+from producers.mysql.log_start import Happened, OlderCopy, find_start
 from producers.mysql.relay_logs import RelayLogs
 from producers.mysql.server_watch import ChannelsTold, Collected, Reached
 
@@ -91,6 +91,7 @@ class ServerHistory:
         self._renewal: ChannelsTold | None = None
         self._is_behind_gap = False
         self._server: ServerNow | None = None
+        self._older_copy = OlderCopy()
 
     @property
     def here(self) -> Place:
@@ -175,9 +176,18 @@ class ServerHistory:
             self._start_at_end(server)
             return
         start = find_start(place, server.logs)
+        if self._older_copy.is_awaited and self.ended_code == PURGED_OR_UNKNOWN:
+            self._older_copy.refuse()
         if self.is_anew or start.happened is Happened.RESET:
-            self._tell_reset(server)
+            # What a replica has lost comes again: a copy of before is as good as one made anew.
+            may_be_older = server.is_boot_untold and not server.channels
+            older = self._older_copy.look(server.logs) if may_be_older else None
+            if older is None:
+                self._tell_reset(server)
+            else:
+                self.start = older
             return
+        self._older_copy.forget()
         self.start = (start.file, start.position)
         if start.happened is Happened.PURGED:
             self._notice(
@@ -191,6 +201,7 @@ class ServerHistory:
 
     def _tell_reset(self, server: ServerNow) -> None:
         """RESET: the binary log began anew."""
+        self._older_copy.forget()
         is_live = self.is_anew or self.ended_code == PURGED_OR_UNKNOWN
         is_lost = not is_live or any(_target(t) > self.here for t in self._targets)
         self.is_anew = False
@@ -204,6 +215,7 @@ class ServerHistory:
         self._journal.advance_unproven(self._clock_us())
         self._journal.fact(RecordType.BINLOG_RESET, {})
         self._journal.place.reset()
+        self.channels.lost_gtids()
         self._targets.clear()
         self.start = (next(iter(server.logs)), MAGIC_LENGTH)
         if server.is_boot_untold:
@@ -215,10 +227,22 @@ class ServerHistory:
         Raises:
             BeganAnewError: It is another one.
         """
-        place = self._journal.place
-        if told is None or self.start != (place.file, place.position):
+        place, (file, position) = self._journal.place, self.start
+        if told is None:
             return
-        if place.file_opened_s not in (None, told.timestamp):
+        if self._older_copy.is_awaited:
+            if not self._older_copy.is_of(place, told.timestamp):
+                self._older_copy.refuse()
+                raise BeganAnewError(f"{self.name}: {file} is another file than before")
+            self._notice(
+                f"{self.name}: the binary log is an older copy of that which was followed: it ends"
+                f" at {file}:{position}, {place.file}:{place.position} had been read before"
+            )
+            place.went_back(file, position)
+            self._older_copy.forget()
+            self._targets.clear()
+            self.is_anew = False
+        elif file == place.file and place.opened_s.get(file, told.timestamp) != told.timestamp:
             self.is_anew = True
             raise BeganAnewError(f"{self.name}: {place.file} is another file than before")
 
@@ -383,7 +407,7 @@ class ServerHistory:
             self._tell_mode(is_anonymous=event.type == EventType.ANONYMOUS_GTID)
         self._journal.binlog_event(event)
         if told is not None:
-            place.file_opened_s = told.timestamp
+            place.opened(told.timestamp)
 
     def _tell_boundary(self, file: str, created: int, version: str) -> None:
         """A start of the server opened a file."""

@@ -150,13 +150,13 @@ class Tail:
                 self._told.get()
             if stop.is_set() and not self._goes_on:
                 self._desk.withdraw()
-            self._desk.end_session()
+            is_there = history.is_anew or history.ended_code == PURGED_OR_UNKNOWN
+            self._desk.end_session(is_there=is_there and not stop.is_set())
             self._save()
             if self._clock() - begun > self._options.back_off_max_s:
                 wait_s = RETRY_S
             # One that was followed may come back for seconds only.
             most = RETRY_FOLLOWED_MAX_S if self.journal.records else self._options.back_off_max_s
-            is_there = history.is_anew or history.ended_code == PURGED_OR_UNKNOWN
             self._rest(RETRY_AT_ONCE_S if is_there else wait_s, stop)
             wait_s = min(2 * wait_s, most)
         self._desk.answer_unreachable()

@@ -20,6 +20,7 @@ from coordinates.journal import ABSENT, Block, RecordType, Stream
 from producers.mysql.relay_files import leads_on
 
 FORMAT_VERSION = 1
+OPENED_MAX = 64
 
 
 class TailPlaceError(AuditError):
@@ -38,7 +39,8 @@ class TailPlace:
         boot_s: When the boot that was told last began, seconds of the server's clock.
         file, position: Start of the next event of the binary log; file "" before the first one.
         ended_by: Type of the event that closed the file, 0 while it is open.
-        file_opened_s: Time in the file's FORMAT_DESCRIPTION, None not known.
+        opened_s: Time in the FORMAT_DESCRIPTION of that file, and of those before it, as far as
+            known.
         begun_in: The file that the server wrote when the journal began: a start that opened it,
             or an older one, was before that. "" behind a RESET.
         oldest_file: The oldest file of the list as last told.
@@ -58,7 +60,7 @@ class TailPlace:
     file: str = ""
     position: int = 0
     ended_by: int = 0
-    file_opened_s: int | None = None
+    opened_s: dict[str, int] = field(default_factory=dict)
     begun_in: str = ""
     oldest_file: str | None = None
     relays: dict[str, tuple[str, int, int, bool]] = field(default_factory=dict)
@@ -69,10 +71,25 @@ class TailPlace:
         """An event of the binary log was told."""
         if file != self.file:
             self.file = file
-            self.file_opened_s = None
         self.position = end
         is_last = event_type in (EventType.ROTATE, EventType.STOP)
         self.ended_by = event_type if is_last else 0
+
+    def opened(self, opened_s: int) -> None:
+        """The FORMAT_DESCRIPTION of the present file was told."""
+        self.opened_s[self.file] = opened_s
+        if len(self.opened_s) > OPENED_MAX:
+            del self.opened_s[next(iter(self.opened_s))]
+
+    def went_back(self, file: str, position: int) -> None:
+        """The binary log is an older copy of itself, which ends here."""
+        number = parse_log_file_name(file)[1]
+        self.file, self.position, self.ended_by, self.begun_in = file, position, 0, ""
+        self.opened_s = {
+            name: opened_s
+            for name, opened_s in self.opened_s.items()
+            if parse_log_file_name(name)[1] <= number
+        }
 
     def received(
         self, channel: str, file: str, end: int, event_type: int, text: str | None
@@ -124,7 +141,8 @@ class TailPlace:
     def reset(self) -> None:
         """The binary log began anew."""
         self.file, self.position, self.ended_by, self.begun_in = "", 0, 0, ""
-        self.file_opened_s = self.oldest_file = None
+        self.opened_s = {}
+        self.oldest_file = None
 
     def save(self, path: Path) -> None:
         """Write it in one step: a reader finds the old one or the new one.

@@ -308,6 +308,44 @@ class TestNoErrantGtids:
         source.status("")
         assert names(audit(source, replica)) == []
 
+    @pytest.mark.parametrize(
+        ("elapsed_us", "brought_back", "retrieved", "errant"),
+        [
+            (6_000_000, "", "", [f"{A}:1-3"]),
+            (6_000_000, f"{A}:1-3", "", []),
+            (6_000_000, "", None, []),
+            (1_000_000, "", "", []),
+        ],
+    )
+    def test_numbers_that_the_source_gives_out_anew_are_errant(
+        self, elapsed_us, brought_back, retrieved, errant
+    ):
+        """RESET of the source, and RESET REPLICA alone: what comes next would be left out."""
+        source, replica = fleet_of_two()
+        source.reset()
+        source.status("")
+        replica.administer("reset")
+        source.clock.advance(elapsed_us)
+        replica.status(f"{A}:1-3", replica.says(source, retrieved))
+        if brought_back:
+            source.assign(brought_back)
+        source.status(brought_back, purged=brought_back)
+        output = audit(source, replica)
+        assert [(f.invariant, f.witness) for f in output.findings] == [
+            ("no_errant_gtids", witness) for witness in errant
+        ]
+
+    def test_numbers_given_out_anew_wait_for_a_row_of_the_source(self):
+        """SET gtid_purged may have brought them back; no record of a real server tells that."""
+        source, replica = fleet_of_two()
+        source.reset()
+        source.status("")
+        replica.administer("reset")
+        source.clock.advance(6_000_000)
+        replica.status(f"{A}:1-3", replica.says(source))
+        source.time()
+        assert names(audit(source, replica)) == []
+
     def test_an_operators_assignment_is_not_errant(self):
         """SET gtid_purged on the replica is the operator's word."""
         source, replica = fleet_of_two()

@@ -266,6 +266,21 @@ def test_a_row_that_trails_is_told_as_torn_and_stays_consistent():
     assert (2, f"{UUID_A}:1-5") == (result.cuts[0].commit_lag, result.cuts[0].journal_gtid_set)
 
 
+def test_what_a_reset_takes_out_of_the_executed_set_is_told():
+    """It is legal, and whoever did not do it wants to know: the server counts them no more."""
+    journal = source()
+    journal.row()
+    journal.record("binlog_reset")
+    journal.executed, journal.used = Gtids(), Gtids()
+    journal.binlog.open(1, "")
+    journal.row()
+    result = audit(journal)
+    assert ([], {"CONSISTENT"}) == (result.findings, set(result.verdicts))
+    [told] = result.observations
+    assert ("HISTORY_RESET", False) == (told.code.value, told.is_undecided)
+    assert f"3 GTIDs ({UUID_A}:1-3" in told.text
+
+
 def test_a_finding_of_a_row_says_both_halves_and_where():
     """Two accounts, where each stands, and the one GTID to look for."""
     journal = source()

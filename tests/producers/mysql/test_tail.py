@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,7 @@ from coordinates.verdict import Verdict
 from producers.collect_requests import CollectRequest
 from producers.mysql.tail import TailOptions, steady_clock_us
 from producers.mysql.tail_place import TailPlace
-from producers.mysql_lab.layout import REPLICA_1, SOURCE_A
+from producers.mysql_lab.layout import HUB, REPLICA_1, SOURCE_A, SOURCE_B
 from producers.mysql_lab.load import LoadPlan
 from producers.mysql_lab.sessions import Session, session
 from tallystick.mysql_lab import Lab
@@ -243,6 +244,44 @@ def test_a_reset_is_told(mysqld: Lab) -> None:
     first = next(record for record in behind if record["kind"] == "binlog")
     assert (first["file"], first["start"]) == ("binlog.000001", 4)
     assert audit_history(tail.sink.blocks).findings == []
+
+
+def test_an_older_copy_of_the_data_that_was_put_back_is_told_as_lost(mysqld: Lab) -> None:
+    """What was logged behind the copy is gone, and was executed: no RESET excuses that."""
+    mysqld.await_applied()
+    with on(mysqld, HUB) as hub:
+        hub.run("STOP REPLICA FOR CHANNEL 'source_b'")
+    with running(settings_of(mysqld, SOURCE_B)) as tail:
+        tail.collect("before")
+        mysqld.stop(SOURCE_B)
+        data = data_directory(mysqld, SOURCE_B)
+        shutil.copytree(data, data.with_name("older"))
+        mysqld.restart(SOURCE_B)
+        with on(mysqld, SOURCE_B) as server:
+            for number in range(5):
+                server.run(f"CREATE DATABASE lost_{number}")
+            tail.wait_until_at(*end_of(server))
+        tail.collect("newer")
+        mysqld.stop(SOURCE_B)
+        shutil.rmtree(data)
+        data.with_name("older").rename(data)
+        mysqld.restart(SOURCE_B)
+        with on(mysqld, SOURCE_B) as server:
+            wait_for(lambda: "older copy" in " ".join(tail.notices), lambda: tail.notices)
+            end = end_of(server)
+            place = tail.tail.journal.place
+            wait_for(lambda: (place.file, place.position) == end, lambda: (place, tail.notices))
+        tail.collect("older")
+    kinds = [json.loads(line)["kind"] for line in tail.records]
+    assert "binlog_reset" not in kinds
+    starts = [json.loads(line) for line in tail.records if '"kind":"start"' in line]
+    copied = sorted(data.glob("binlog.[0-9]*"))[-2]
+    assert starts[-1]["recovered"] == {"file": copied.name, "position": copied.stat().st_size}
+    broken = {finding.invariant for finding in audit_history(tail.sink.blocks).findings}
+    assert {"executed_monotone", "lsn_monotone"} <= broken
+    with on(mysqld, HUB) as hub:
+        hub.run("START REPLICA FOR CHANNEL 'source_b'")
+    mysqld.await_applied()
 
 
 def test_an_unreachable_server_answers_so(mysqld: Lab) -> None:

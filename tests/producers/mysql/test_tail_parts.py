@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 import zlib
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from coordinates.binlog import EventType
 from coordinates.journal import BlockBuilder, Stream
+from producers.collect_requests import CollectRequest
 from producers.mysql.binlog_dump import (
     COM_BINLOG_DUMP,
     COM_BINLOG_DUMP_GTID,
@@ -20,10 +22,17 @@ from producers.mysql.binlog_dump import (
     dump_command,
 )
 from producers.mysql.channel_watch import ChannelWatch
+from producers.mysql.collection_desk import CollectionDesk
 from producers.mysql.event_runs import EventRun
-from producers.mysql.log_start import Happened, find_start
+from producers.mysql.log_start import Happened, OlderCopy, find_start
 from producers.mysql.relay_files import RelayFiles, RelayPlace
+from producers.mysql.relay_logs import RelayLogs
+from producers.mysql.server_history import ServerHistory
+from producers.mysql.server_watch import ServerWatch
+from producers.mysql.tail_journal import TailJournal
+from producers.mysql.tail_options import TailOptions, steady_clock_us
 from producers.mysql.tail_place import TailPlace, TailPlaceError
+from producers.publisher import MemorySink
 from tallystick.tailing import resumed
 
 FILES = {"binlog.000003": 500, "binlog.000004": 700}
@@ -35,8 +44,8 @@ FILES = {"binlog.000003": 500, "binlog.000004": 700}
         ("binlog.000004", 600, 0, ("binlog.000004", 600, Happened.NOTHING)),
         ("binlog.000004", 700, 0, ("binlog.000004", 700, Happened.NOTHING)),
         ("binlog.000003", 400, 0, ("binlog.000003", 400, Happened.NOTHING)),
-        ("binlog.000003", 500, EventType.ROTATE, ("binlog.000004", 4, Happened.NOTHING)),
-        ("binlog.000003", 900, 0, ("binlog.000004", 4, Happened.NOTHING)),
+        ("binlog.000003", 500, EventType.ROTATE, ("binlog.000003", 500, Happened.NOTHING)),
+        ("binlog.000003", 900, 0, ("binlog.000003", 500, Happened.NOTHING)),
         ("binlog.000002", 800, EventType.STOP, ("binlog.000003", 4, Happened.NOTHING)),
         ("binlog.000002", 800, 0, ("binlog.000003", 4, Happened.PURGED)),
         ("binlog.000001", 800, EventType.STOP, ("binlog.000003", 4, Happened.PURGED)),
@@ -53,6 +62,73 @@ def test_a_journal_goes_on_where_the_files_allow_it(
     assert tuple(find_start(place, FILES)) == expected
 
 
+COPY = {"binlog.000001": 300, "binlog.000002": 500, "binlog.000003": 200, "binlog.000004": 157}
+
+
+@pytest.mark.parametrize(
+    ("opened_s", "expected"),
+    [
+        # The copy was made in file 3; two starts followed, of which the second opened file 4.
+        ({1: 100, 2: 200, 3: 300}, ("binlog.000003", 200)),
+        ({1: 100, 2: 200, 3: 900}, ("binlog.000002", 500)),
+        # What was followed began with file 5: any older file is of before that.
+        ({1: 100, 2: 200, 3: 250}, ("binlog.000002", 500)),
+        # RESET: every file is younger than those that were followed.
+        ({1: 900, 2: 910, 3: 920}, None),
+    ],
+)
+def test_an_older_copy_of_a_log_is_known_by_when_its_files_were_opened(
+    opened_s: dict[int, int], expected: tuple[str, int] | None
+) -> None:
+    """It ends with the newest file that is the one followed, or older than all that was."""
+    place = TailPlace(file="binlog.000005", position=900)
+    place.opened_s = {"binlog.000003": 300, "binlog.000005": 500}
+    copy = OlderCopy()
+    found = copy.look(COPY)
+    while found is not None and not copy.is_of(place, opened_s[int(found[0][-6:])]):
+        copy.refuse()
+        found = copy.look(COPY)
+    assert found == expected
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_server_that_is_there_is_asked_again(is_there: bool) -> None:
+    """RESET ends the stream, and nothing else: a collection that was under way is made anew."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailPlace(epoch=1), state_file=None, clock=time.monotonic)
+    relays = RelayLogs(None, journal, print, steady_clock_us)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
+    )
+    desk = CollectionDesk(journal, history, TailOptions(), None)
+    watch = Asked()
+    desk.ask(CollectRequest("c1", 0))
+    for _ in range(2):
+        desk.hand_on(cast("ServerWatch", watch))
+        desk.end_session(is_there=is_there)
+    assert [request.collection_id for request in watch.asked] == ["c1"] * (2 if is_there else 1)
+    assert desk.answers == (0 if is_there else 1)
+
+
+class Asked:
+    """Takes what a server is to be asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[CollectRequest] = []
+
+    def ask(self, request: CollectRequest) -> None:
+        self.asked.append(request)
+
+
+def test_a_place_goes_back_to_where_an_older_copy_ends() -> None:
+    """What is remembered of later files is of a log that is gone."""
+    place = TailPlace(file="binlog.000003", position=900, begun_in="binlog.000003")
+    place.opened_s = {"binlog.000001": 1, "binlog.000002": 2, "binlog.000003": 3}
+    place.went_back("binlog.000002", 500)
+    assert (place.file, place.position, place.begun_in) == ("binlog.000002", 500, "")
+    assert place.opened_s == {"binlog.000001": 1, "binlog.000002": 2}
+
+
 def test_a_place_is_read_as_it_was_saved(tmp_path: Path) -> None:
     """Every field outlives the process."""
     place = TailPlace(
@@ -65,6 +141,7 @@ def test_a_place_is_read_as_it_was_saved(tmp_path: Path) -> None:
         begun_in="binlog.000001",
         file="binlog.000002",
         position=157,
+        opened_s={"binlog.000001": 1_700_000_000},
         relays={"c": ("relay-c", 3, 400, True)},
         channels={"c": {"Source_UUID": "v"}},
     )
@@ -185,6 +262,8 @@ def answer(**changes: Any) -> dict[str, Any]:
         "Auto_Position": 1,
         "Source_Log_File": "binlog.000001",
         "Read_Source_Log_Pos": 500,
+        "Relay_Source_Log_File": "binlog.000001",
+        "Exec_Source_Log_Pos": 500,
         "Retrieved_Gtid_Set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5",
         **{key: value for key, value in changes.items() if key[0].isupper()},
     }
@@ -214,6 +293,19 @@ def test_what_was_done_to_a_channel_is_seen_in_its_rows(
     watch = ChannelWatch()
     assert [r["action"] for r in watch.note(answer(), ())] == ["change_source"]
     assert [r["action"] for r in watch.note(answer(**changes), ())] == actions
+
+
+@pytest.mark.parametrize("has_lost_gtids", [True, False])
+def test_a_channel_received_from_the_beginning_was_reset(has_lost_gtids: bool) -> None:
+    """Its relay log may have outgrown the one before; only a RESET of both explains its places."""
+    watch = ChannelWatch()
+    watch.note(answer(), ())
+    if has_lost_gtids:
+        watch.lost_gtids()
+    for changes in ({"Relay_Source_Log_File": ""}, {"Exec_Source_Log_Pos": 157}):
+        records = watch.note(answer(relay=("relay-c.000003", 900), **changes), ())
+    assert [r["action"] for r in records] == (["reset"] if has_lost_gtids else [])
+    assert watch.note(answer(relay=("relay-c.000003", 950), Exec_Source_Log_Pos=150), ()) == []
 
 
 def test_a_channel_that_is_gone_was_reset_with_all() -> None:
