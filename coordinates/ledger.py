@@ -218,18 +218,21 @@ class Ledger:
         self.row_ts = None
         self.is_told = False
 
-    def _leave_known(self, ts: int) -> None:
-        """Something is taken back, or missing, as is told at `ts`.
+    def _leave_known(self, ts: int, *, of_another_log: bool = False) -> None:
+        """Something is taken back, or missing, or another log begins, as is told at `ts`.
 
-        An observer tells of a start, or of what it missed, when it has come back: what happened
-        since it knew the journal, groups of the new boot among it, stands behind that.
+        An observer tells of a start, a RESET, or of what it missed, when it has come back: what
+        happened since it knew the journal, groups of the new boot among it, stands behind that.
         """
         known_ts = max(-1 if self.open_ts is None else self.open_ts, self.states.last_ts)
         self.take_snapshot(known_ts)
         if ts > known_ts:
-            is_complete, self.is_complete = self.is_complete, False
+            kept = self.is_complete, self.base_name
+            self.is_complete = False
+            if of_another_log:
+                self.base_name = None
             self.take_snapshot(ts)
-            self.is_complete = is_complete
+            self.is_complete, self.base_name = kept
 
     def _lose(self, file: BinlogFile, end: int, ts: int) -> None:
         ends, groups = file.truncate(end)
@@ -244,9 +247,15 @@ class Ledger:
             self.beyond = self.beyond | gtids
             self.grouped = GrowingGtidSet(self.grouped.freeze() - gtids)
 
-    def begin_lineage(self, lineage: int, ts: int) -> None:
-        """RESET, clone or restore: the binary log begins anew."""
-        self.take_snapshot(max(ts, self.known_ts))
+    def begin_lineage(self, lineage: int, ts: int, *, is_reset: bool = False) -> None:
+        """RESET, clone or restore: the binary log begins anew.
+
+        A RESET is noticed; a clone or a restore is what the data behind it are said to be.
+        """
+        if is_reset:
+            self._leave_known(max(ts, self.known_ts), of_another_log=True)
+        else:
+            self.take_snapshot(max(ts, self.known_ts))
         self.loss_count += 1
         self.beyond = self.beyond | self.logged()
         self.lineage = lineage
@@ -262,8 +271,8 @@ class Ledger:
         self.purged = None
 
     def miss(self, ts: int) -> None:
-        """Part of the journal is missing."""
-        self._leave_known(ts)
+        """Part of the journal is missing, a RESET maybe."""
+        self._leave_known(ts, of_another_log=True)
         self.loss_count += 1
         self.is_complete = False
         self.has_row = False

@@ -36,6 +36,7 @@ TOLD_BESIDE = frozenset(
         FactKind.BOOT,
         FactKind.CHANNEL,
         FactKind.CLONE,
+        FactKind.GAP,
         FactKind.GTID_PURGED,
         FactKind.NO_STATUS,
         FactKind.PURGED,
@@ -213,8 +214,12 @@ class FactReader:
         member.ledger.end_file(fact.body, fact.ts)
 
     def _lineage_began(self, fact: Fact, member: Member) -> None:
-        member.ledger.begin_lineage(fact.body["binlog_lineage"], fact.ts)
-        self.origins.end_logs(fact.instance_id, BINLOG, fact.ts)
+        is_reset = fact.body["reason"] == "reset"
+        member.ledger.begin_lineage(fact.body["binlog_lineage"], fact.ts, is_reset=is_reset)
+        # A RESET is noticed some time after it: until then the log is known up to its last mark.
+        known_ts = self.origins.instance(fact.instance_id).known_ts
+        ended_ts = min(fact.ts, known_ts) if is_reset else fact.ts
+        self.origins.end_logs(fact.instance_id, BINLOG, ended_ts)
 
     def _channel_administered(self, fact: Fact, member: Member) -> None:
         body, replica = fact.body, member.replica

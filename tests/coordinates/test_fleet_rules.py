@@ -346,6 +346,29 @@ class TestNoErrantGtids:
         source.time()
         assert names(audit(source, replica)) == []
 
+    @pytest.mark.parametrize("has_gap", [True, False])
+    def test_what_came_before_a_reset_was_noticed_is_not_held_against_the_old_log(self, has_gap):
+        """Both were reset; the observer of the source was away, and tells it when it is back."""
+        source, replica = fleet_of_two()
+        received_all(source, replica)
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.status(f"{A}:1-3")
+        replica.reset()
+        replica.follow(source)
+        replica.commit_times = source.commit_times = {f"{A}:1": 2000}
+        replica.receive(source, (1017, f"{A}:1"))
+        replica.log(f"{A}:1", server_id=1)
+        places = dict.fromkeys(("read_source_log_pos", "exec_source_log_pos"), 217)
+        files = dict.fromkeys(("read_source_log_file", "exec_source_log_file"), source.file_name)
+        replica.status(f"{A}:1", replica.says(source, f"{A}:1", **files, **places))
+        if has_gap:
+            source.gap()
+        source.reset()
+        source.event(560)
+        source.log(f"{A}:1")
+        source.status(f"{A}:1")
+        assert names(audit(source, replica)) == []
+
     def test_an_operators_assignment_is_not_errant(self):
         """SET gtid_purged on the replica is the operator's word."""
         source, replica = fleet_of_two()

@@ -156,7 +156,7 @@ class Journal:
         self.end_file()
         self.open_file(previous)
 
-    def reset(self, reason: str = "binlog_reset") -> None:
+    def reset(self, reason: str = "reset") -> None:
         """RESET MASTER."""
         self.lineage += 1
         self.fact(FactKind.LINEAGE, binlog_lineage=self.lineage, reason=reason)
