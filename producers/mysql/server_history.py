@@ -92,6 +92,8 @@ class ServerHistory:
         self._is_behind_gap = False
         self._server: ServerNow | None = None
         self._older_copy = OlderCopy()
+        self._was_away = False
+        """Whether the log turned out to be another one when it was followed again."""
 
     @property
     def here(self) -> Place:
@@ -203,6 +205,7 @@ class ServerHistory:
         """RESET: the binary log began anew."""
         self._older_copy.forget()
         is_live = self.is_anew or self.ended_code == PURGED_OR_UNKNOWN
+        is_live, self._was_away = is_live and not self._was_away, False
         is_lost = not is_live or any(_target(t) > self.here for t in self._targets)
         self.is_anew = False
         if is_lost:
@@ -241,9 +244,9 @@ class ServerHistory:
             place.went_back(file, position)
             self._older_copy.forget()
             self._targets.clear()
-            self.is_anew = False
+            self.is_anew = self._was_away = False
         elif file == place.file and place.opened_s.get(file, told.timestamp) != told.timestamp:
-            self.is_anew = True
+            self.is_anew = self._was_away = True
             raise BeganAnewError(f"{self.name}: {place.file} is another file than before")
 
     def _tell_boot(

@@ -233,7 +233,13 @@ class Tail:
             time.sleep(READ_S)
             return
         is_identified = dump.first_format is not None
-        found = dump.read(READ_S)
+        try:
+            found = dump.read(READ_S)
+        except (MysqlError, EventError):
+            # Inside an event of another log, the server sends how the file begins, and an error.
+            if not is_identified:
+                self._history.identify(dump.first_format)
+            raise
         if not is_identified:
             self._history.identify(dump.first_format)
         self._history.receive(found)

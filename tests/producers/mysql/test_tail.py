@@ -246,6 +246,35 @@ def test_a_reset_is_told(mysqld: Lab) -> None:
     assert audit_history(tail.sink.blocks).findings == []
 
 
+def test_a_reset_while_nobody_looked_is_told_where_the_place_lies_in_an_event(mysqld: Lab) -> None:
+    """The server refuses to begin there; the file is told by when it was opened."""
+    settings = settings_of(mysqld, HUB)
+    mysqld.await_applied()
+    with on(mysqld, HUB) as server:
+        server.run("STOP REPLICA")
+        server.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
+        file, position = end_of(server)
+        with running(settings) as first:
+            first.wait_until_at(file, position)
+        purged = server.value("SELECT @@GLOBAL.gtid_executed")
+        server.run(f"RESET MASTER TO {int(file[-6:])}")
+        server.run("SET GLOBAL gtid_purged = %s", (purged,))
+        server.run(f"CREATE DATABASE long_event /* {'x' * 4000} */")
+        assert end_of(server)[1] > position
+        place = TailPlace(**asdict(first.tail.journal.place))
+        with running(settings, place=place) as second:
+            wait_for(lambda: "RESET" in " ".join(second.notices), lambda: second.notices)
+            second.wait_until_at(*end_of(server))
+        server.run("SET sql_log_bin = 0")
+        server.run("DROP DATABASE long_event")
+        server.run("RESET MASTER")
+        server.run("SET GLOBAL gtid_purged = %s", (purged,))
+        server.run("START REPLICA")
+    mysqld.await_applied()
+    kinds = [json.loads(line)["kind"] for line in second.records]
+    assert kinds.index("binlog_reset") == kinds.index("gap") + 1
+
+
 def test_an_older_copy_of_the_data_that_was_put_back_is_told_as_lost(mysqld: Lab) -> None:
     """What was logged behind the copy is gone, and was executed: no RESET excuses that."""
     mysqld.await_applied()
