@@ -55,6 +55,8 @@ _CATCH_UP_S = 0.003
 _NOTHING_THERE = (TimeoutError, BlockingIOError, ssl.SSLWantReadError)
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 _SQL_STATE_LENGTH = 6
+HELD_UP_MAX_S = 10
+"""So long the server waits for a reader that takes nothing: its shutdown waits for the stream."""
 PURGED_OR_UNKNOWN = 1236
 """ER_SOURCE_FATAL_ERROR_READING_BINLOG: the place asked for is not there (any more)."""
 
@@ -128,7 +130,8 @@ class BinlogDump:
                     " @source_binlog_checksum = @@GLOBAL.binlog_checksum,"
                     f" @master_heartbeat_period = {nanoseconds},"
                     f" @source_heartbeat_period = {nanoseconds},"
-                    f" @slave_uuid = '{own_uuid}', @replica_uuid = '{own_uuid}'"
+                    f" @slave_uuid = '{own_uuid}', @replica_uuid = '{own_uuid}',"
+                    f" SESSION net_write_timeout = {HELD_UP_MAX_S}"
                 )
             command, payload = dump_command(server_id, file, position)
             connection._execute_command(command, payload)  # type: ignore[attr-defined]  # noqa: SLF001

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 from coordinates.replay import audit_history
 from coordinates.verdict import Verdict
 from producers.collect_requests import CollectRequest
+from producers.mysql.binlog_dump import HELD_UP_MAX_S, BinlogDump
+from producers.mysql.connection import connect_for_stream
 from producers.mysql.tail import TailOptions, steady_clock_us
 from producers.mysql.tail_place import TailPlace
 from producers.mysql_lab.layout import HUB, REPLICA_1, SOURCE_A, SOURCE_B
@@ -311,6 +314,29 @@ def test_an_older_copy_of_the_data_that_was_put_back_is_told_as_lost(mysqld: Lab
     with on(mysqld, HUB) as hub:
         hub.run("START REPLICA FOR CHANNEL 'source_b'")
     mysqld.await_applied()
+
+
+def test_a_server_waits_for_a_reader_that_takes_nothing_for_seconds_only(mysqld: Lab) -> None:
+    """Its shutdown would wait as long: a minute by its own settings."""
+    settings = settings_of(mysqld, SOURCE_A)
+    with on(mysqld, SOURCE_A) as server:
+
+        def streams() -> list[str]:
+            rows = server.run("SELECT id, state FROM information_schema.processlist")
+            return [str(state) for identity, state in rows if int(identity) == stream.thread_id()]
+
+        server.run("CREATE TABLE mysql.held_up (a LONGTEXT)")
+        for _ in range(4):
+            server.run("INSERT INTO mysql.held_up VALUES (REPEAT('x', 4000000))")
+        server.run("DROP TABLE mysql.held_up")
+        ((first, *_), *_) = server.run("SHOW BINARY LOGS")
+        stream = connect_for_stream(settings)
+        dump = BinlogDump(stream, server_id=99, file=first, position=4, heartbeat_s=1.0)
+        wait_for(lambda: streams() == ["Sending to client"], streams)
+        begun = time.monotonic()
+        wait_for(lambda: not streams(), streams)
+        assert time.monotonic() - begun < 4 * HELD_UP_MAX_S
+        dump.close()
 
 
 def test_an_unreachable_server_answers_so(mysqld: Lab) -> None:
