@@ -114,6 +114,7 @@ class BinlogDump:
         self._ended: DumpEndedError | None = None
         self._is_caught_up = True
         self._is_busy = False
+        self._gathered_at: float | None = None
         self._silence_max_s = 3 * heartbeat_s + 10
         self._heard_at = time.monotonic()
         self.file = file
@@ -149,13 +150,8 @@ class BinlogDump:
         if self._ended is not None:
             raise self._ended
         try:
-            if not self._receive(timeout_s):
+            if not self._has_gathered(timeout_s):
                 return found
-            if self._is_caught_up and len(self._buffer) < _BUSY_BYTES:
-                # A busy server sends a little at each commit: woken so often, the reader would
-                # take from the server's own processors what it can have for a hundredth. Through
-                # a Unix socket the server soon waits for the reader, and sends the rest in bulk.
-                time.sleep(_GATHER_BUSY_S if self._is_busy else _GATHER_S)
             self._receive_rest()
         except DumpEndedError as error:
             # What came before the end is whole, and may tell why.
@@ -167,6 +163,26 @@ class BinlogDump:
         if not found and self._ended is not None:
             raise self._ended
         return found
+
+    def _has_gathered(self, timeout_s: float) -> bool:
+        """Wait for the first bytes, and then for a time, so that more come with them.
+
+        A busy server sends a little at each commit: woken so often, the reader would take from the
+        server's own processors what it can have for a hundredth. Through a Unix socket the server
+        soon waits for the reader, and sends the rest in bulk.
+        """
+        if self._gathered_at is None:
+            if not self._receive(timeout_s):
+                return False
+            is_due = not self._is_caught_up or len(self._buffer) >= _BUSY_BYTES
+            gather_s = _GATHER_BUSY_S if self._is_busy else _GATHER_S
+            self._gathered_at = time.monotonic() + (0.0 if is_due else gather_s)
+        left_s = self._gathered_at - time.monotonic()
+        time.sleep(max(0.0, min(left_s, timeout_s)))
+        if left_s > timeout_s:
+            return False
+        self._gathered_at = None
+        return True
 
     def _receive(self, timeout_s: float) -> bool:
         try:

@@ -237,20 +237,37 @@ class PiecesOfTls:
         return len(piece)
 
 
-@pytest.mark.parametrize("length", [9_000_000, 16_777_214, 16_777_215, 40_000_000])
-def test_an_event_of_many_megabytes_is_not_copied_with_each_of_its_pieces(length: int) -> None:
-    """A packet is looked at when it is whole: else a large event costs its size squared."""
-    event = struct.pack("<IBIIIH", 0, EventType.WRITE_ROWS, 1, length, 4 + length, 0)
-    event += bytes(length - len(event))
-    dump = BinlogDump(
+def dump_of(event: bytes) -> BinlogDump:
+    return BinlogDump(
         PiecesOfTls(b"\0" + event),  # type: ignore[arg-type]
         server_id=9,
         file="binlog.000001",
         position=4,
         heartbeat_s=1.0,
     )
-    assert len([streamed for _ in range(4) for streamed in dump.read(0.0)]) == 1
+
+
+def rows_event(length: int) -> bytes:
+    event = struct.pack("<IBIIIH", 0, EventType.WRITE_ROWS, 1, length, 4 + length, 0)
+    return event + bytes(length - len(event))
+
+
+@pytest.mark.parametrize("length", [9_000_000, 16_777_214, 16_777_215, 40_000_000])
+def test_an_event_of_many_megabytes_is_not_copied_with_each_of_its_pieces(length: int) -> None:
+    """A packet is looked at when it is whole: else a large event costs its size squared."""
+    dump = dump_of(rows_event(length))
+    assert len([streamed for _ in range(4) for streamed in dump.read(1.0)]) == 1
     assert dump.position == 4 + length
+
+
+def test_a_stream_that_gathers_holds_up_nobody_longer_than_it_was_told() -> None:
+    """Relay log files are opened between two reads, before their appliers purge them."""
+    dump = dump_of(rows_event(100))
+    assert [] == dump.read(0.0)
+    deadline = time.monotonic() + 10
+    while not (found := dump.read(0.01)):
+        assert time.monotonic() < deadline
+    assert (1, 104) == (len(found), dump.position)
 
 
 def answer(**changes: Any) -> dict[str, Any]:
