@@ -99,7 +99,7 @@ def blocks(draw: st.DrawFn) -> Block:
         has_text = event_type in (EventType.ROTATE, EventType.PREVIOUS_GTIDS)
         has_gtid = event_type in (EventType.GTID, EventType.GTID_TAGGED)
         verbs = [v for v in QueryVerb if (v != QueryVerb.NONE) == (event_type == EventType.QUERY)]
-        start = draw(st.integers(0, 2**62))
+        start = draw(st.integers(0, 2**62 - 1))
         builder.log_event(
             stream,
             event_type,
