@@ -215,7 +215,7 @@ def _log(made: RecoveryMade, case: Case) -> tuple[Ledger, Snapshot] | Waiting | 
         return source, state
     image = source.images.get(made.backup_id)
     if image is None:
-        if any(loss.ts <= ts for loss in source.states if loss.lineage != state.lineage):
+        if any(s.ts <= ts for s in source.states if s.lineage != state.lineage):
             return Undecided("the image was not seen to be taken, and the log began anew")
         return source, state
     if image["lineage"] == state.lineage:

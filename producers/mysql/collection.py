@@ -114,12 +114,9 @@ class Collector:
         Raises:
             MysqlError: The server cannot be asked.
         """
-        rows = self._session.ask(self._session.dialect.show_replica_status)
-        if isinstance(rows, Refused):
-            return []
         return [
             _change_source(row, self._session.dialect)
-            for row in map(self._in_todays_words, rows)
+            for row in self._replica_status()
             if row.get("Channel_Name") not in _GROUP_REPLICATION
         ]
 
@@ -129,15 +126,17 @@ class Collector:
         Raises:
             MysqlError: The server cannot be asked.
         """
-        rows = self._session.ask(self._session.dialect.show_replica_status)
-        if isinstance(rows, Refused):
-            return []
         return [
             (str(row["Source_UUID"]), str(row[column]))
-            for row in map(self._in_todays_words, rows)
+            for row in self._replica_status()
             for column in ("Source_Log_File", "Relay_Source_Log_File")
             if row.get("Source_UUID") and row.get(column)
         ]
+
+    def _replica_status(self) -> list[dict[str, Any]]:
+        """SHOW REPLICA STATUS; nothing where it may not be read."""
+        rows = self._session.ask(self._session.dialect.show_replica_status)
+        return [] if isinstance(rows, Refused) else [*map(self._in_todays_words, rows)]
 
     def binary_logs(self) -> dict[str, int]:
         """The binary log files, oldest first, with their sizes; none where there is no log.

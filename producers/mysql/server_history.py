@@ -166,10 +166,10 @@ class ServerHistory:
             self.start = (self._file_to_begin_with(server), MAGIC_LENGTH)
 
     def _file_to_begin_with(self, server: ServerNow) -> str:
-        names = list(server.logs)
-        if not names or self._first_file in names:
-            return self._first_file if names else ""
-        return names[0] if self._from_oldest else names[-1]
+        if self._first_file in server.logs:
+            return self._first_file
+        names = iter(server.logs) if self._from_oldest else reversed(server.logs)
+        return next(names, "")
 
     def _go_on(self, server: ServerNow) -> None:
         """Find the place where the stream goes on behind what was told."""

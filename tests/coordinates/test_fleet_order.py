@@ -23,6 +23,7 @@ from tests.support.fleet_facts import (
     Journal,
     audit,
     end_of,
+    fleet_of_two,
     names,
     split_logged,
 )
@@ -179,21 +180,9 @@ def test_simulated_histories_in_any_order_and_blocks(name: str) -> None:
     assert bool(expected) == (name in FAULTS)
 
 
-def pair() -> tuple[Journal, Journal]:
-    clock = Clock()
-    source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
-    for journal in (source, replica):
-        journal.boot()
-        journal.open_file()
-    replica.follow(source)
-    source.log(f"{A}:1")
-    source.status(f"{A}:1")
-    return source, replica
-
-
 def test_negative_evidence_waits_for_the_source() -> None:
     """Until the source's journal has passed the row nothing is said; one mark behind it decides."""
-    source, replica = pair()
+    source, replica = fleet_of_two(groups=1)
     replica.status(f"{A}:1", replica.says(source, f"{A}:1-2"))
     fleet = FleetAudit()
     fleet.absorb(source.facts)
@@ -206,7 +195,7 @@ def test_negative_evidence_waits_for_the_source() -> None:
 
 def test_expired_comparisons_are_undecided() -> None:
     """Each rule says so once, names both instances and the reason; later rows still wait."""
-    source, replica = pair()
+    source, replica = fleet_of_two(groups=1)
     early = replica.status(f"{C}:1", replica.says(source, f"{A}:1-2"))
     late = replica.status(f"{C}:1", replica.says(source, f"{A}:1-2"))
     fleet = FleetAudit()
@@ -227,7 +216,7 @@ def test_expired_comparisons_are_undecided() -> None:
 
 def test_what_holds_already_is_not_undecided() -> None:
     """Sets only grow: a subset of what is known is a subset of what will be."""
-    source, replica = pair()
+    source, replica = fleet_of_two(groups=1)
     row = replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
     fleet = FleetAudit()
     fleet.absorb([*source.facts, *replica.facts])
@@ -236,7 +225,7 @@ def test_what_holds_already_is_not_undecided() -> None:
 
 def test_waiting_is_bounded() -> None:
     """Rows of a source that never comes are given up, the oldest first."""
-    source, replica = pair()
+    source, replica = fleet_of_two(groups=1)
     fleet = FleetAudit()
     fleet.absorb(replica.facts)
     for _ in range(300):
@@ -257,7 +246,7 @@ def test_state_of_another_version_is_refused() -> None:
 
 def test_disabled_survives_the_state() -> None:
     """A restored audit judges what the saved one did."""
-    source, replica = pair()
+    source, replica = fleet_of_two(groups=1)
     replica.status(f"{C}:1", replica.says(source, f"{A}:1"))
     fleet = FleetAudit(frozenset({"no_errant_gtids"}))
     fleet = FleetAudit.from_bytes(fleet.to_bytes())
@@ -268,7 +257,7 @@ def test_disabled_survives_the_state() -> None:
 def test_files_beyond_the_bound_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a source's oldest files held is forgotten first, and then nothing is said of it."""
     monkeypatch.setattr("coordinates.ledger.EVENTS_MAX", 40)
-    source, replica = pair()
+    source, replica = fleet_of_two(groups=1)
     source.log(*(f"{A}:{n}" for n in range(2, 10)))
     source.rotate(f"{A}:1-9")
     source.log(*(f"{A}:{n}" for n in range(10, 19)))
@@ -287,7 +276,7 @@ def test_origins_beyond_the_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     """A forgotten GTID contradicts nothing."""
 
     def history() -> tuple[Journal, Journal]:
-        source, replica = pair()
+        source, replica = fleet_of_two(groups=1)
         source.log(*(f"{A}:{n}" for n in range(2, 40)))
         replica.commit_times = {f"{A}:1": 7}
         replica.log(f"{A}:1", server_id=1)
