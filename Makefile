@@ -69,7 +69,7 @@ setup: $(STAMP)
 	$(call say,set up in $(VENV))
 
 preflight: $(STAMP)
-	@$(PY) -m deploy.preflight
+	@$(PY) -m tallystick.deploy.preflight
 
 $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
 	@command -v '$(PYTHON)' >/dev/null || { \
@@ -98,7 +98,7 @@ $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
 		|| { tail -n 12 $(LOG) >&2; exit 2; }
 	@rm $(INCOMPLETE)
 	$(call say,4/4 jars)
-	@$(PY) -m deploy.jars
+	@$(PY) -m tallystick.deploy.jars
 	@touch $@
 
 # On the oldest Python, so that the lock has its backports; newer ones ignore them.

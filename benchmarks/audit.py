@@ -13,13 +13,13 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-import coordinates.log_reader
-from coordinates.audit import InstanceAudit
-from coordinates.facts import encode_facts
-from producers.load.history import LoadPlan, journal_blocks
+from tallystick.coordinates import log_reader
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.facts import encode_facts
+from tallystick.producers.load.history import LoadPlan, journal_blocks
 
 if TYPE_CHECKING:
-    from coordinates.journal import Block
+    from tallystick.coordinates.journal import Block
 
 
 def take(plan: LoadPlan, records: int) -> list[Block]:
@@ -55,13 +55,13 @@ def main() -> None:
     options = parser.parse_args()
     blocks = take(LoadPlan(sources=4, replicas=3), options.records)
     records = sum(len(block) for block in blocks)
-    fast_min = coordinates.log_reader.FAST_MIN
+    fast_min = log_reader.FAST_MIN
     columns, events = [], []
     for _ in range(options.rounds):
         columns.append(audit(blocks)[0])
-        coordinates.log_reader.FAST_MIN = 2**62
+        log_reader.FAST_MIN = 2**62
         events.append(audit(blocks)[0])
-        coordinates.log_reader.FAST_MIN = fast_min
+        log_reader.FAST_MIN = fast_min
     _, audits, fact_bytes = audit(blocks)
     begun = time.perf_counter()
     states = [one.to_bytes() for one in audits.values()]

@@ -18,10 +18,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from coordinates.cut import Cut
-from coordinates.verdict import Verdict
-from expectations.validate import CollectionValidator
-from streaming.session import SessionSettings, start_session
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.verdict import Verdict
+from tallystick.expectations.validate import CollectionValidator
+from tallystick.streaming.session import SessionSettings, start_session
 
 SIZES = (1, 10, 100, 1000)
 KEPT = 20

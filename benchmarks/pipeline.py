@@ -33,17 +33,17 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
-from coordinates.audit import InstanceAudit
-from coordinates.binlog import EventType
-from coordinates.block_codec import block_headers, decode_block, encode_block
-from coordinates.journal import Block, BlockBuilder, QueryVerb, RecordType, Stream
-from coordinates.json_lines_writer import block_to_lines
-from deploy.broker import LocalBroker
-from deploy.jars import spark_kafka_jars
-from producers.kafka_topics import Topic, ensure_topics, tallystick_topics
-from producers.load.history import LoadPlan
-from producers.load.run import LoadOptions, load_blocks, run_load
-from producers.publisher import KafkaSettings
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.block_codec import block_headers, decode_block, encode_block
+from tallystick.coordinates.journal import Block, BlockBuilder, QueryVerb, RecordType, Stream
+from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.deploy.broker import LocalBroker
+from tallystick.deploy.jars import spark_kafka_jars
+from tallystick.producers.kafka_topics import Topic, ensure_topics, tallystick_topics
+from tallystick.producers.load.history import LoadPlan
+from tallystick.producers.load.run import LoadOptions, load_blocks, run_load
+from tallystick.producers.publisher import KafkaSettings
 
 JOURNAL_PARTITIONS = 4
 SOURCES, REPLICAS = 4, 3
@@ -212,8 +212,8 @@ def run_bare(kind: str, servers: str, topic: str) -> None:
 
 def run_auditor(servers: str, directory: str, topics: str, available_now: bool) -> None:
     """The job; one line a micro-batch, then one with the memory at the end."""
-    from streaming.runner import JobSettings, run_job, stopping_on_signals
-    from streaming.session import SessionSettings
+    from tallystick.streaming.runner import JobSettings, run_job, stopping_on_signals
+    from tallystick.streaming.session import SessionSettings
 
     place = Path(directory)
     done = -1.0

@@ -25,14 +25,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deploy.mysql_server import mysqld_problem
-from producers.mysql.binlog_dump import BinlogDump
-from producers.mysql.connection import connect
-from producers.mysql.event_runs import EventRun
-from producers.mysql.settings import ServerSettings, load_servers
-from producers.mysql_lab.layout import SOURCE_A
-from producers.mysql_lab.sessions import session
+from tallystick.deploy.mysql_server import mysqld_problem
 from tallystick.mysql_lab import Lab
+from tallystick.producers.mysql.binlog_dump import BinlogDump
+from tallystick.producers.mysql.connection import connect
+from tallystick.producers.mysql.event_runs import EventRun
+from tallystick.producers.mysql.settings import ServerSettings, load_servers
+from tallystick.producers.mysql_lab.layout import SOURCE_A
+from tallystick.producers.mysql_lab.sessions import session
 
 CLIENTS = 4
 COLLECT_INTERVAL_S = 5.0

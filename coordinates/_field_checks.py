@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coordinates.binlog import parse_log_file_name
-from coordinates.errors import CoordinateError
+from tallystick.coordinates.binlog import parse_log_file_name
+from tallystick.coordinates.errors import CoordinateError
 
 INT64_MAX = 2**63 - 1
 UINT32_MAX = 2**32 - 1

@@ -10,9 +10,9 @@ import struct
 
 import numpy as np
 
-from coordinates._gno_bounds import GNO_MIN, Bounds, as_array, pack
-from coordinates._gtid_text import TAG_LENGTH_MAX, UUID_LENGTH, read_sid
-from coordinates.errors import GtidSetParseError
+from tallystick.coordinates._gno_bounds import GNO_MIN, Bounds, as_array, pack
+from tallystick.coordinates._gtid_text import TAG_LENGTH_MAX, UUID_LENGTH, read_sid
+from tallystick.coordinates.errors import GtidSetParseError
 
 _U64 = struct.Struct("<Q")
 _TAGGED = 1

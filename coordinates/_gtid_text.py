@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from coordinates._gno_bounds import GNO_END, Bounds, as_ints
-from coordinates.errors import GtidSetParseError
+from tallystick.coordinates._gno_bounds import GNO_END, Bounds, as_ints
+from tallystick.coordinates.errors import GtidSetParseError
 
 UUID_LENGTH = 36
 TAG_LENGTH_MAX = 32

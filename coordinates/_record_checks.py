@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.binlog import EventType
-from coordinates.errors import BlockError
-from coordinates.journal import ABSENT, COLUMNS, INDEX_COLUMNS, QueryVerb, RecordType, Stream
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.errors import BlockError
+from tallystick.coordinates.journal import (
+    ABSENT,
+    COLUMNS,
+    INDEX_COLUMNS,
+    QueryVerb,
+    RecordType,
+    Stream,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from coordinates.journal import Block
+    from tallystick.coordinates.journal import Block
 
 GNO_MAX = 2**63 - 2
 UINT32_MAX = 2**32 - 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from coordinates._field_checks import (
+from tallystick.coordinates._field_checks import (
     UINT32_MAX,
     Check,
     FieldError,
@@ -31,11 +31,11 @@ from coordinates._field_checks import (
     table_rows,
     text,
 )
-from coordinates.errors import JournalError
-from coordinates.journal import RecordType, parse_body
+from tallystick.coordinates.errors import JournalError
+from tallystick.coordinates.journal import RecordType, parse_body
 
 if TYPE_CHECKING:
-    from coordinates.journal import Block
+    from tallystick.coordinates.journal import Block
 
 
 _COUNT = integer()

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates import log_reader
-from coordinates._record_fields import read_fact
-from coordinates.errors import JournalError
-from coordinates.fact_reader import FactReader
-from coordinates.facts import FactKind
-from coordinates.instance_state import WaitingRow
-from coordinates.journal import RecordType, Stream
-from coordinates.judging.status import judge_answer
-from coordinates.log_events import EventColumns
-from coordinates.verdict import ObservationCode
+from tallystick.coordinates import log_reader
+from tallystick.coordinates._record_fields import read_fact
+from tallystick.coordinates.errors import JournalError
+from tallystick.coordinates.fact_reader import FactReader
+from tallystick.coordinates.facts import FactKind
+from tallystick.coordinates.instance_state import WaitingRow
+from tallystick.coordinates.journal import RecordType, Stream
+from tallystick.coordinates.judging.status import judge_answer
+from tallystick.coordinates.log_events import EventColumns
+from tallystick.coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
-    from coordinates.cut import Cut
-    from coordinates.facts import Fact
-    from coordinates.journal import Block
-    from coordinates.verdict import Finding, Observation
+    from tallystick.coordinates.cut import Cut
+    from tallystick.coordinates.facts import Fact
+    from tallystick.coordinates.journal import Block
+    from tallystick.coordinates.verdict import Finding, Observation
 
 WAITING_MAX = 32
 _SERVER, _BINLOG = int(Stream.SERVER), int(Stream.BINLOG)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache, total_ordering
 
-from coordinates.errors import CoordinateError
+from tallystick.coordinates.errors import CoordinateError
 
 MAGIC = b"\xfebin"
 MAGIC_LENGTH = 4

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.binlog import EventType, parse_log_file_name
-from coordinates.errors import CoordinateError
-from coordinates.invariants.history import BINLOG_FILES_FORM_RANGE
-from coordinates.invariants.log_stream import (
+from tallystick.coordinates.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.invariants.history import BINLOG_FILES_FORM_RANGE
+from tallystick.coordinates.invariants.log_stream import (
     BINLOG_FILE_FRAMING,
     BINLOG_LOG_POS_FIELD_AGREES,
     BINLOG_ROTATE_SUCCESSOR,
     GTID_MODE_RESPECTED,
     SEQUENCE_NUMBERS_VALID,
 )
-from coordinates.journal import ABSENT, FLAG_ARTIFICIAL
-from coordinates.log_reader import LogReader
+from tallystick.coordinates.journal import ABSENT, FLAG_ARTIFICIAL
+from tallystick.coordinates.log_reader import LogReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from coordinates.log_events import Event
-    from coordinates.reporter import Reporter
-    from coordinates.server import Server
+    from tallystick.coordinates.log_events import Event
+    from tallystick.coordinates.reporter import Reporter
+    from tallystick.coordinates.server import Server
 
     Array = npt.NDArray[Any]
 

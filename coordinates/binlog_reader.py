@@ -6,32 +6,37 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.binlog import EventType, parse_log_file_name
-from coordinates.binlog_framing import FIELD_MASK, FILE_HEAD, FIRST_POSITION, BinlogFileReader
-from coordinates.errors import CoordinateError, GtidSetParseError
-from coordinates.event_window import END, FILE, GNO, MARK, SID, Mark
-from coordinates.facts import FactKind
-from coordinates.growing_set import GrowingGtidSet
-from coordinates.gtid import GtidSet
-from coordinates.invariants.history import BINLOG_FILES_FORM_RANGE
-from coordinates.invariants.log_stream import (
+from tallystick.coordinates.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.binlog_framing import (
+    FIELD_MASK,
+    FILE_HEAD,
+    FIRST_POSITION,
+    BinlogFileReader,
+)
+from tallystick.coordinates.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.event_window import END, FILE, GNO, MARK, SID, Mark
+from tallystick.coordinates.facts import FactKind
+from tallystick.coordinates.growing_set import GrowingGtidSet
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.history import BINLOG_FILES_FORM_RANGE
+from tallystick.coordinates.invariants.log_stream import (
     GTID_LOGGED_ONCE,
     PREVIOUS_GTIDS_CONTINUITY,
 )
-from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
-from coordinates.journal import ABSENT
-from coordinates.log_events import EventClass
-from coordinates.log_groups import GroupState
-from coordinates.own_gnos import OwnGnos
-from coordinates.verdict import ObservationCode
+from tallystick.coordinates.invariants.readable import GTID_TEXT_WELLFORMED
+from tallystick.coordinates.journal import ABSENT
+from tallystick.coordinates.log_events import EventClass
+from tallystick.coordinates.log_groups import GroupState
+from tallystick.coordinates.own_gnos import OwnGnos
+from tallystick.coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from coordinates.log_events import Event
-    from coordinates.log_groups import GroupScan
-    from coordinates.reporter import Reporter
-    from coordinates.server import Server
+    from tallystick.coordinates.log_events import Event
+    from tallystick.coordinates.log_groups import GroupScan
+    from tallystick.coordinates.reporter import Reporter
+    from tallystick.coordinates.server import Server
 
     Array = npt.NDArray[Any]
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from coordinates._record_checks import check_records
-from coordinates.errors import BlockError
-from coordinates.journal import ABSENT, COLUMNS, INDEX_COLUMNS, SCHEMA_VERSION, Block
+from tallystick.coordinates._record_checks import check_records
+from tallystick.coordinates.errors import BlockError
+from tallystick.coordinates.journal import ABSENT, COLUMNS, INDEX_COLUMNS, SCHEMA_VERSION, Block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

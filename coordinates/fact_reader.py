@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import parse_log_file_name
-from coordinates.errors import CoordinateError, GtidSetParseError, JournalError
-from coordinates.facts import FactKind
-from coordinates.gtid import GtidSet
-from coordinates.instance_state import InstanceState
-from coordinates.journal import RecordType
-from coordinates.judging.backup_coordinates import judge_backup
-from coordinates.verdict import ObservationCode
+from tallystick.coordinates.binlog import parse_log_file_name
+from tallystick.coordinates.errors import CoordinateError, GtidSetParseError, JournalError
+from tallystick.coordinates.facts import FactKind
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.instance_state import InstanceState
+from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.judging.backup_coordinates import judge_backup
+from tallystick.coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from coordinates.facts import Fact
+    from tallystick.coordinates.facts import Fact
 
 LINEAGE_ACTIONS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
 

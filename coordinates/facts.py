@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from coordinates.packing import pack, unpack
+from tallystick.coordinates.packing import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.comparing.comparison import Case, Memory, Undecided, Waiting
-from coordinates.comparing.judges import AMBIGUOUS
-from coordinates.comparing.place import Place
-from coordinates.comparing.queues import KINDS, Queue, QueueKey
-from coordinates.comparing.reader import FactReader
-from coordinates.comparing.speaker import FleetOutput, Speaker
-from coordinates.invariants.fleet import GTID_ORIGIN_AGREEMENT, SERVER_UUID_UNIQUE
-from coordinates.packing import pack, unpack
-from coordinates.topology import Edge, describe_source
+from tallystick.coordinates.comparing.comparison import Case, Memory, Undecided, Waiting
+from tallystick.coordinates.comparing.judges import AMBIGUOUS
+from tallystick.coordinates.comparing.place import Place
+from tallystick.coordinates.comparing.queues import KINDS, Queue, QueueKey
+from tallystick.coordinates.comparing.reader import FactReader
+from tallystick.coordinates.comparing.speaker import FleetOutput, Speaker
+from tallystick.coordinates.invariants.fleet import GTID_ORIGIN_AGREEMENT, SERVER_UUID_UNIQUE
+from tallystick.coordinates.packing import pack, unpack
+from tallystick.coordinates.topology import Edge, describe_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from coordinates.comparing.comparison import Answer, Comparison, Problem
-    from coordinates.facts import Fact
+    from tallystick.coordinates.comparing.comparison import Answer, Comparison, Problem
+    from tallystick.coordinates.facts import Fact
 
 __all__ = ["Edge", "FleetAudit", "FleetOutput"]
 

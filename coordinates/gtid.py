@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
 
 import numpy as np
 
-from coordinates import _gno_bounds as gno_bounds
-from coordinates import _gtid_binary as gtid_binary
-from coordinates import _gtid_text as gtid_text
-from coordinates._gno_bounds import GNO_END, GNO_MIN, Bounds
-from coordinates._gtid_text import UUID_LENGTH
-from coordinates.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates import _gno_bounds as gno_bounds
+from tallystick.coordinates import _gtid_binary as gtid_binary
+from tallystick.coordinates import _gtid_text as gtid_text
+from tallystick.coordinates._gno_bounds import GNO_END, GNO_MIN, Bounds
+from tallystick.coordinates._gtid_text import UUID_LENGTH
+from tallystick.coordinates.errors import CoordinateError, GtidSetParseError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

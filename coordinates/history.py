@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import LogCoordinates
-from coordinates.gtid import GtidSet
+from tallystick.coordinates.binlog import LogCoordinates
+from tallystick.coordinates.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coordinates.binlog import LogCoordinates
-from coordinates.binlog_reader import BinlogReader
-from coordinates.history import History
-from coordinates.judging.applied_groups import AppliedGroups
-from coordinates.judging.backup_image import BackupImages
-from coordinates.judging.backup_locks import BackupLockProtocol
-from coordinates.judging.clone_protocol import CloneProtocol
-from coordinates.judging.clone_tables import CloneTables
-from coordinates.judging.collection_protocol import CollectionProtocol
-from coordinates.judging.critical_zone import CriticalZoneProtocol
-from coordinates.judging.engine_locks import EngineLockProtocol
-from coordinates.judging.gtid_persister import GtidPersistence
-from coordinates.judging.info_repositories import InfoRepositories
-from coordinates.judging.metadata_lock import MetadataLockProtocol
-from coordinates.log_status import ServerState, read_log_status
-from coordinates.packing import pack, unpack
-from coordinates.relay_reader import RelayReader
-from coordinates.reporter import Reporter
-from coordinates.server import Server
+from tallystick.coordinates.binlog import LogCoordinates
+from tallystick.coordinates.binlog_reader import BinlogReader
+from tallystick.coordinates.history import History
+from tallystick.coordinates.judging.applied_groups import AppliedGroups
+from tallystick.coordinates.judging.backup_image import BackupImages
+from tallystick.coordinates.judging.backup_locks import BackupLockProtocol
+from tallystick.coordinates.judging.clone_protocol import CloneProtocol
+from tallystick.coordinates.judging.clone_tables import CloneTables
+from tallystick.coordinates.judging.collection_protocol import CollectionProtocol
+from tallystick.coordinates.judging.critical_zone import CriticalZoneProtocol
+from tallystick.coordinates.judging.engine_locks import EngineLockProtocol
+from tallystick.coordinates.judging.gtid_persister import GtidPersistence
+from tallystick.coordinates.judging.info_repositories import InfoRepositories
+from tallystick.coordinates.judging.metadata_lock import MetadataLockProtocol
+from tallystick.coordinates.log_status import ServerState, read_log_status
+from tallystick.coordinates.packing import pack, unpack
+from tallystick.coordinates.relay_reader import RelayReader
+from tallystick.coordinates.reporter import Reporter
+from tallystick.coordinates.server import Server
 
 if TYPE_CHECKING:
-    from coordinates.cut import Cut
+    from tallystick.coordinates.cut import Cut
 
 _MAGIC = b"TSIA"
 _VERSION = 1

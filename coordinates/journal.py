@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.errors import JournalError
+from tallystick.coordinates.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

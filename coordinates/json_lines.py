@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from coordinates._field_checks import (
+from tallystick.coordinates._field_checks import (
     INT64_MAX,
     UINT32_MAX,
     FieldError,
@@ -22,12 +22,19 @@ from coordinates._field_checks import (
     text,
     unknown_key,
 )
-from coordinates._record_checks import GROUP_TYPES, HEARTBEAT_TYPES
-from coordinates._record_fields import RECORD_SHAPES
-from coordinates.binlog import EventType
-from coordinates.errors import GtidSetParseError, JournalError
-from coordinates.gtid import Gtid
-from coordinates.journal import ABSENT, Block, BlockBuilder, QueryVerb, RecordType, Stream
+from tallystick.coordinates._record_checks import GROUP_TYPES, HEARTBEAT_TYPES
+from tallystick.coordinates._record_fields import RECORD_SHAPES
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.errors import GtidSetParseError, JournalError
+from tallystick.coordinates.gtid import Gtid
+from tallystick.coordinates.journal import (
+    ABSENT,
+    Block,
+    BlockBuilder,
+    QueryVerb,
+    RecordType,
+    Stream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

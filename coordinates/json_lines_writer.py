@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
-from coordinates._record_checks import GROUP_TYPES
-from coordinates._record_fields import KINDS_WITH_CHANNEL
-from coordinates.binlog import EventType
-from coordinates.journal import ABSENT, QueryVerb, RecordType, Stream
+from tallystick.coordinates._record_checks import GROUP_TYPES
+from tallystick.coordinates._record_fields import KINDS_WITH_CHANNEL
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.journal import ABSENT, QueryVerb, RecordType, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from coordinates.journal import Block
+    from tallystick.coordinates.journal import Block
 
 _print = json.JSONEncoder(separators=(",", ":")).encode
 _ENVELOPE = frozenset({"kind", "instance", "ts", "epoch", "sequence"})

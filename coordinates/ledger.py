@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.comparing.binlog_file import BinlogFile, BinlogGroups
-from coordinates.comparing.snapshot import Identity, Loss, Snapshot, States
-from coordinates.growing_set import GrowingGtidSet
-from coordinates.gtid import GtidSet
+from tallystick.coordinates.comparing.binlog_file import BinlogFile, BinlogGroups
+from tallystick.coordinates.comparing.snapshot import Identity, Loss, Snapshot, States
+from tallystick.coordinates.growing_set import GrowingGtidSet
+from tallystick.coordinates.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from coordinates.facts import Fact
+    from tallystick.coordinates.facts import Fact
 
     IntArray = npt.NDArray[np.int64]
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from coordinates.binlog import EventType, parse_log_file_name
-from coordinates.errors import CoordinateError
-from coordinates.journal import QueryVerb
+from tallystick.coordinates.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.journal import QueryVerb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from coordinates.journal import Block
+    from tallystick.coordinates.journal import Block
 
 SLICE = 256
 """How many records of a block are made into values at a time."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.log_events import CLASS, EventClass
+from tallystick.coordinates.log_events import CLASS, EventClass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

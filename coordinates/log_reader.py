@@ -12,18 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.binlog import EventType, format_log_file_name, parse_log_file_name
-from coordinates.errors import CoordinateError
-from coordinates.event_window import CHECKSUM, END, FILE, GNO, SID, START, TYPE, EventWindow, Mark
-from coordinates.invariants.log_stream import (
+from tallystick.coordinates.binlog import EventType, format_log_file_name, parse_log_file_name
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.event_window import (
+    CHECKSUM,
+    END,
+    FILE,
+    GNO,
+    SID,
+    START,
+    TYPE,
+    EventWindow,
+    Mark,
+)
+from tallystick.coordinates.invariants.log_stream import (
     BINLOG_GROUP_WELLFORMED,
     LOG_EVENTS_CONTIGUOUS,
     LOG_REDELIVERY_IDENTICAL,
     TRANSACTION_LENGTH_AGREES,
 )
-from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
-from coordinates.log_events import CLASS, CLASS_ROWS, EVENT_COLUMNS, NO_FILE, EventClass
-from coordinates.log_groups import (
+from tallystick.coordinates.invariants.readable import GTID_TEXT_WELLFORMED
+from tallystick.coordinates.log_events import CLASS, CLASS_ROWS, EVENT_COLUMNS, NO_FILE, EventClass
+from tallystick.coordinates.log_groups import (
     IS_END_AFTER_OPENER,
     IS_END_OF_BODY,
     GroupScan,
@@ -31,14 +41,14 @@ from coordinates.log_groups import (
     OpenGroup,
     scan_groups,
 )
-from coordinates.verdict import ObservationCode
+from tallystick.coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from coordinates.journal import Block
-    from coordinates.log_events import Event, EventColumns
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.journal import Block
+    from tallystick.coordinates.log_events import Event, EventColumns
+    from tallystick.coordinates.reporter import Reporter
 
     Array = npt.NDArray[Any]
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coordinates._gtid_text import is_uuid
-from coordinates.binlog import LogCoordinates, parse_log_file_name, strip_directory
-from coordinates.errors import CoordinateError, GtidSetParseError
-from coordinates.gtid import GtidSet, is_canonical_server_text
-from coordinates.invariants.readable import (
+from tallystick.coordinates._gtid_text import is_uuid
+from tallystick.coordinates.binlog import LogCoordinates, parse_log_file_name, strip_directory
+from tallystick.coordinates.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.gtid import GtidSet, is_canonical_server_text
+from tallystick.coordinates.invariants.readable import (
     CHANNEL_ROWS_UNIQUE,
     GTID_TEXT_CANONICAL,
     GTID_TEXT_WELLFORMED,
@@ -25,7 +25,7 @@ from coordinates.invariants.readable import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from coordinates.invariants._registry import Invariant
+    from tallystick.coordinates.invariants._registry import Invariant
 
 INTEGER_END = 2**63
 LENGTH_UNKNOWN = -1

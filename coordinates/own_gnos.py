@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.growing_set import GrowingGtidSet
-from coordinates.gtid import GtidSet
-from coordinates.invariants.log_stream import OWN_GNO_DENSE
+from tallystick.coordinates.growing_set import GrowingGtidSet
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.log_stream import OWN_GNO_DENSE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
 
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.reporter import Reporter
 
 
 class OwnGnos:

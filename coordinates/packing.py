@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.errors import StateVersionError
+from tallystick.coordinates.errors import StateVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.binlog import EventType, format_log_file_name, parse_log_file_name
-from coordinates.errors import CoordinateError, GtidSetParseError
-from coordinates.event_window import Mark
-from coordinates.facts import FactKind
-from coordinates.growing_set import GrowingGtidSet
-from coordinates.gtid import GtidSet
-from coordinates.invariants.log_stream import RELAY_SOURCE_POS_MONOTONE
-from coordinates.invariants.readable import GTID_TEXT_WELLFORMED
-from coordinates.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG
-from coordinates.log_events import EventClass
-from coordinates.log_groups import GroupState
-from coordinates.log_reader import LogReader
+from tallystick.coordinates.binlog import EventType, format_log_file_name, parse_log_file_name
+from tallystick.coordinates.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.event_window import Mark
+from tallystick.coordinates.facts import FactKind
+from tallystick.coordinates.growing_set import GrowingGtidSet
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.log_stream import RELAY_SOURCE_POS_MONOTONE
+from tallystick.coordinates.invariants.readable import GTID_TEXT_WELLFORMED
+from tallystick.coordinates.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG
+from tallystick.coordinates.log_events import EventClass
+from tallystick.coordinates.log_groups import GroupState
+from tallystick.coordinates.log_reader import LogReader
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from coordinates.log_events import Event
-    from coordinates.log_groups import GroupScan
-    from coordinates.reporter import Reporter
-    from coordinates.server import Server
+    from tallystick.coordinates.log_events import Event
+    from tallystick.coordinates.log_groups import GroupScan
+    from tallystick.coordinates.reporter import Reporter
+    from tallystick.coordinates.server import Server
 
     Array = npt.NDArray[Any]
 

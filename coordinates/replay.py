@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from coordinates.audit import InstanceAudit
-from coordinates.fleet import FleetAudit
-from coordinates.verdict import Verdict
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.fleet import FleetAudit
+from tallystick.coordinates.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from coordinates.audit import AuditOutput
-    from coordinates.cut import Cut
-    from coordinates.fleet import Edge, FleetOutput
-    from coordinates.journal import Block
-    from coordinates.verdict import Finding, Observation
+    from tallystick.coordinates.audit import AuditOutput
+    from tallystick.coordinates.cut import Cut
+    from tallystick.coordinates.fleet import Edge, FleetOutput
+    from tallystick.coordinates.journal import Block
+    from tallystick.coordinates.verdict import Finding, Observation
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.facts import Fact, FactKind
-from coordinates.verdict import Finding, Observation, ObservationCode
+from tallystick.coordinates.facts import Fact, FactKind
+from tallystick.coordinates.verdict import Finding, Observation, ObservationCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from coordinates.invariants._registry import Invariant
+    from tallystick.coordinates.invariants._registry import Invariant
 
 TEXT_MAX = 400
 

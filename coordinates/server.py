@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from coordinates._gtid_text import is_uuid
-from coordinates.errors import JournalError
+from tallystick.coordinates._gtid_text import is_uuid
+from tallystick.coordinates.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from coordinates.comparing.origins import Origins
-    from coordinates.ledger import Ledger
+    from tallystick.coordinates.comparing.origins import Origins
+    from tallystick.coordinates.ledger import Ledger
 
 _BY_INSTANCE = "i:"
 _BY_UUID = "u:"

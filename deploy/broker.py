@@ -23,10 +23,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
-from deploy.errors import BrokerError
-from deploy.jars import broker_classpath
-from deploy.preflight import java_command, java_environment, java_problem, port_problem
-from deploy.processes import ProcessName, dying_with_parent, wait_until
+from tallystick.deploy.errors import BrokerError
+from tallystick.deploy.jars import broker_classpath
+from tallystick.deploy.preflight import java_command, java_environment, java_problem, port_problem
+from tallystick.deploy.processes import ProcessName, dying_with_parent, wait_until
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 19092

@@ -9,7 +9,7 @@ AuditError                 coordinates.errors
 
 from __future__ import annotations
 
-from coordinates.errors import AuditError
+from tallystick.coordinates.errors import AuditError
 
 
 class DeployError(AuditError):

@@ -22,8 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from deploy.errors import JarError
-from deploy.preflight import java_command, java_environment, java_problem
+from tallystick.deploy.errors import JarError
+from tallystick.deploy.preflight import java_command, java_environment, java_problem
 
 LIST_FILE = Path(__file__).with_name("jars.sha256")
 SPARK_KAFKA = "spark-kafka"

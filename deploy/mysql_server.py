@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from deploy.errors import JarError
-from deploy.jars import MYSQL_SERVER, locked, mysql_server_jar, set_directory
-from deploy.preflight import Problem
+from tallystick.deploy.errors import JarError
+from tallystick.deploy.jars import MYSQL_SERVER, locked, mysql_server_jar, set_directory
+from tallystick.deploy.preflight import Problem
 
 VERSION = (8, 0, 31)
 ARCHIVE = "mysql-Linux-amd64.tar.gz"

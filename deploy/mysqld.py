@@ -19,10 +19,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import final
 
-from deploy.errors import MysqldError
-from deploy.mysql_server import MysqlServer
-from deploy.preflight import port_problem
-from deploy.processes import ProcessName, dying_with_parent, wait_until
+from tallystick.deploy.errors import MysqldError
+from tallystick.deploy.mysql_server import MysqlServer
+from tallystick.deploy.preflight import port_problem
+from tallystick.deploy.processes import ProcessName, dying_with_parent, wait_until
 
 HOST = "127.0.0.1"
 START_DEADLINE_S = 60.0

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from coordinates.cut import Cut
-from coordinates.invariants import INVARIANTS, Invariant
-from coordinates.invariants.describe import written_in
-from coordinates.verdict import Finding, Observation, Severity, Verdict
-from expectations.demonstrated import Demonstrated
-from expectations.neutral import printable
-from expectations.validation import CollectionValidation
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.invariants import INVARIANTS, Invariant
+from tallystick.coordinates.invariants.describe import written_in
+from tallystick.coordinates.verdict import Finding, Observation, Severity, Verdict
+from tallystick.expectations.demonstrated import Demonstrated
+from tallystick.expectations.neutral import printable
+from tallystick.expectations.validation import CollectionValidation
 
 SCHEMA_VERSION = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

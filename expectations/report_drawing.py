@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coordinates.verdict import Verdict
-from expectations.neutral import reveal
-from expectations.report import CollectionSummary, Edge, channel_name
+from tallystick.coordinates.verdict import Verdict
+from tallystick.expectations.neutral import reveal
+from tallystick.expectations.report import CollectionSummary, Edge, channel_name
 
 WIDTH = 340
 _ROW = 46

@@ -12,13 +12,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from coordinates.cut import Cut
-from coordinates.invariants.describe import written_in
-from coordinates.verdict import Verdict
-from expectations import report_drawing as drawing
-from expectations.demonstrated import seconds, verdict_on
-from expectations.neutral import reveal
-from expectations.report import (
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.invariants.describe import written_in
+from tallystick.coordinates.verdict import Verdict
+from tallystick.expectations import report_drawing as drawing
+from tallystick.expectations.demonstrated import seconds, verdict_on
+from tallystick.expectations.neutral import reveal
+from tallystick.expectations.report import (
     ReportData,
     broken_invariants,
     channel_name,

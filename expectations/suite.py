@@ -9,10 +9,10 @@ from great_expectations import ExpectationSuite
 from great_expectations.expectations.expectation import BatchExpectation
 from great_expectations.expectations.metadata_types import FailureSeverity
 
-from coordinates.cut import cut_columns
-from coordinates.verdict import Severity
-from expectations import rules
-from expectations.rules._row_rule import RowRuleExpectation
+from tallystick.coordinates.cut import cut_columns
+from tallystick.coordinates.verdict import Severity
+from tallystick.expectations import rules
+from tallystick.expectations.rules._row_rule import RowRuleExpectation
 
 SUITE_NAME = "tallystick_cuts"
 

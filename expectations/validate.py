@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 # First: it says what Great Expectations reads when it is imported.
-from expectations.data_docs import DataDocs  # isort: skip
+from tallystick.expectations.data_docs import DataDocs  # isort: skip
 
 from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
 from great_expectations.core.run_identifier import RunIdentifier
 
-from coordinates.cut import Cut, cut_columns
-from coordinates.verdict import Severity, Verdict
-from expectations.judgement import JudgedRow, Outcome, Tally, undecided_reasons
-from expectations.judges._reading import forget_texts
-from expectations.neutral import neutralise, restore
-from expectations.rules import ExpectAuditToAgreeWithTheHalves
-from expectations.suite import build_suite
-from expectations.validation import CollectionValidation, ExpectationResult, RowResult
+from tallystick.coordinates.cut import Cut, cut_columns
+from tallystick.coordinates.verdict import Severity, Verdict
+from tallystick.expectations.judgement import JudgedRow, Outcome, Tally, undecided_reasons
+from tallystick.expectations.judges._reading import forget_texts
+from tallystick.expectations.neutral import neutralise, restore
+from tallystick.expectations.rules import ExpectAuditToAgreeWithTheHalves
+from tallystick.expectations.suite import build_suite
+from tallystick.expectations.validation import CollectionValidation, ExpectationResult, RowResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

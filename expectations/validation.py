@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from coordinates.verdict import Severity, Verdict
-from expectations.judgement import Outcome, Tally
+from tallystick.coordinates.verdict import Severity, Verdict
+from tallystick.expectations.judgement import Outcome, Tally
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
-from coordinates.errors import AuditError
-from producers.kafka_topics import COLLECT_TOPIC, BrokerUnreachableError, TopicError
+from tallystick.coordinates.errors import AuditError
+from tallystick.producers.kafka_topics import COLLECT_TOPIC, BrokerUnreachableError, TopicError
 
 REQUEST_BYTES_MAX = 2**20
 _READ_DEADLINE_S = 15.0

@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, final
 
-from coordinates.block_codec import decode_block
-from coordinates.errors import BlockError
-from coordinates.journal import Block
-from producers.collect_requests import CollectRequest, encode_request
-from producers.kafka_topics import COLLECT_TOPIC, JOURNAL_TOPIC, BrokerUnreachableError, TopicError
+from tallystick.coordinates.block_codec import decode_block
+from tallystick.coordinates.errors import BlockError
+from tallystick.coordinates.journal import Block
+from tallystick.producers.collect_requests import CollectRequest, encode_request
+from tallystick.producers.kafka_topics import (
+    COLLECT_TOPIC,
+    JOURNAL_TOPIC,
+    BrokerUnreachableError,
+    TopicError,
+)
 
 _DEADLINE_S = 15.0
 

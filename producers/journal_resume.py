@@ -6,10 +6,10 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from coordinates.block_codec import decode_block
-from coordinates.errors import BlockError
-from coordinates.journal import Block
-from producers.kafka_topics import JOURNAL_TOPIC, BrokerUnreachableError, TopicError
+from tallystick.coordinates.block_codec import decode_block
+from tallystick.coordinates.errors import BlockError
+from tallystick.coordinates.journal import Block
+from tallystick.producers.kafka_topics import JOURNAL_TOPIC, BrokerUnreachableError, TopicError
 
 _DEADLINE_S = 15.0
 

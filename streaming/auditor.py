@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from coordinates.audit import InstanceAudit
-from coordinates.block_codec import decode_block
-from coordinates.errors import BlockError
-from coordinates.facts import Fact, encode_facts
-from coordinates.journal import concatenate
-from streaming.schema import (
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.block_codec import decode_block
+from tallystick.coordinates.errors import BlockError
+from tallystick.coordinates.facts import Fact, encode_facts
+from tallystick.coordinates.journal import concatenate
+from tallystick.streaming.schema import (
     AUDIT_ROWS,
     AUDIT_STATE,
     DEAD_LETTER,
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-    from coordinates.audit import AuditOutput
-    from coordinates.cut import Cut
-    from coordinates.journal import Block
-    from coordinates.verdict import Finding, Observation
+    from tallystick.coordinates.audit import AuditOutput
+    from tallystick.coordinates.cut import Cut
+    from tallystick.coordinates.journal import Block
+    from tallystick.coordinates.verdict import Finding, Observation
 
 RUN_RECORDS_MAX = 8192
 """Small blocks that follow each other are absorbed together, up to this many records: the audit

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, final
 
-from streaming.errors import CheckpointError
+from tallystick.streaming.errors import CheckpointError
 
 if TYPE_CHECKING:
     from types import TracebackType

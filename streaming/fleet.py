@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from coordinates.facts import Fact, decode_facts
-from coordinates.fleet import FleetAudit
-from coordinates.packing import pack, unpack
-from coordinates.verdict import Finding, Observation, ObservationCode, Verdict
-from streaming.rounds import Deadline, Round, Rounds
-from streaming.schema import DEAD_LETTER, decode_document
-from streaming.sinks import END_BATCH, DeadLetterRow, batch_name
+from tallystick.coordinates.facts import Fact, decode_facts
+from tallystick.coordinates.fleet import FleetAudit
+from tallystick.coordinates.packing import pack, unpack
+from tallystick.coordinates.verdict import Finding, Observation, ObservationCode, Verdict
+from tallystick.streaming.rounds import Deadline, Round, Rounds
+from tallystick.streaming.schema import DEAD_LETTER, decode_document
+from tallystick.streaming.sinks import END_BATCH, DeadLetterRow, batch_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from coordinates.audit import AuditOutput
-    from coordinates.cut import Cut
-    from coordinates.fleet import FleetOutput
-    from streaming.checkpoint import CheckpointLocation
-    from streaming.progress import Metrics
-    from streaming.sinks import KafkaSink, ParquetSink
+    from tallystick.coordinates.audit import AuditOutput
+    from tallystick.coordinates.cut import Cut
+    from tallystick.coordinates.fleet import FleetOutput
+    from tallystick.streaming.checkpoint import CheckpointLocation
+    from tallystick.streaming.progress import Metrics
+    from tallystick.streaming.sinks import KafkaSink, ParquetSink
 
 BACKLOG_SHARE = 0.9
 _MAGIC = b"TSFS"

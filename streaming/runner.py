@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from coordinates.audit import InstanceAudit
-from coordinates.errors import AuditError
-from streaming.auditor import audit_blocks
-from streaming.checkpoint import CheckpointLocation, Layout
-from streaming.collector import COLLECT_TOPIC, start_collector
-from streaming.collector import QUERY_NAME as COLLECTOR_QUERY
-from streaming.errors import QueryError
-from streaming.failures import sentence
-from streaming.fleet import FleetStep
-from streaming.progress import Metrics, ProgressListener
-from streaming.rounds import Deadline
-from streaming.schema import STATE_FIELD, STATE_NAME
-from streaming.session import SessionSettings, start_session, stop_session
-from streaming.sinks import DEAD_LETTER_TOPIC, FINDINGS_TOPIC, KafkaSink, ParquetSink
-from streaming.source import JOURNAL_TOPIC, MAX_BLOCKS_PER_TRIGGER, read_journal
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.errors import AuditError
+from tallystick.streaming.auditor import audit_blocks
+from tallystick.streaming.checkpoint import CheckpointLocation, Layout
+from tallystick.streaming.collector import COLLECT_TOPIC, start_collector
+from tallystick.streaming.collector import QUERY_NAME as COLLECTOR_QUERY
+from tallystick.streaming.errors import QueryError
+from tallystick.streaming.failures import sentence
+from tallystick.streaming.fleet import FleetStep
+from tallystick.streaming.progress import Metrics, ProgressListener
+from tallystick.streaming.rounds import Deadline
+from tallystick.streaming.schema import STATE_FIELD, STATE_NAME
+from tallystick.streaming.session import SessionSettings, start_session, stop_session
+from tallystick.streaming.sinks import DEAD_LETTER_TOPIC, FINDINGS_TOPIC, KafkaSink, ParquetSink
+from tallystick.streaming.source import JOURNAL_TOPIC, MAX_BLOCKS_PER_TRIGGER, read_journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from coordinates.audit import AuditOutput
-    from coordinates.cut import Cut
-    from streaming.fleet import ValidatorAnswer
+    from tallystick.coordinates.audit import AuditOutput
+    from tallystick.coordinates.cut import Cut
+    from tallystick.streaming.fleet import ValidatorAnswer
 
 AUDITOR_QUERY = "auditor"
 LOOK_EVERY_S = 0.1

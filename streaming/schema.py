@@ -17,8 +17,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from coordinates.cut import Cut, cut_columns
-from coordinates.verdict import Finding, Observation
+from tallystick.coordinates.cut import Cut, cut_columns
+from tallystick.coordinates.verdict import Finding, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from streaming.errors import SessionError
+from tallystick.streaming.errors import SessionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,8 @@ class SessionSettings:
 
 def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
     """Every Spark setting of the job, in the form of ``spark.…`` keys."""
-    packages = str(Path(__file__).resolve().parent.parent)
+    # Not resolved: in a checkout this package is reached through a link in tallystick/.
+    packages = str(Path(__file__).absolute().parents[2])
     conf = {
         "spark.master": settings.master,
         "spark.app.name": settings.app_name,
@@ -89,7 +90,7 @@ def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]
             filter(None, (packages, os.environ.get("PYTHONPATH")))
         ),
         # Forked workers share what the daemon has imported already.
-        "spark.python.daemon.module": "streaming.worker_daemon",
+        "spark.python.daemon.module": "tallystick.streaming.worker_daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # The collector's small job does not queue behind a large micro-batch of the auditor.

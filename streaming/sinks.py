@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coordinates.cut import Cut
-from coordinates.verdict import Finding, Observation
-from streaming import schema
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.verdict import Finding, Observation
+from tallystick.streaming import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

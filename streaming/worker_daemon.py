@@ -14,7 +14,7 @@ from pyspark.daemon import manager
 from pyspark.sql.pandas import serializers  # noqa: F401
 from pyspark.sql.streaming import stateful_processor_api_client  # noqa: F401
 
-import streaming.auditor  # noqa: F401
+import tallystick.streaming.auditor  # noqa: F401
 
 if __name__ == "__main__":
     # Spark's loop collects garbage after every task. What was imported is no garbage: without this,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coordinates.cut import Cut
-from coordinates.invariants import INVARIANTS
-from coordinates.invariants.fleet import (
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.coordinates.invariants.fleet import (
     GTID_ORIGIN_AGREEMENT,
     NO_ERRANT_GTIDS,
     PURGED_NOT_NEEDED,
@@ -20,9 +20,9 @@ from coordinates.invariants.fleet import (
     SERVER_UUID_UNIQUE,
     SOURCE_COORDINATE_VALID,
 )
-from coordinates.invariants.log_stream import RELAY_SOURCE_POS_MONOTONE
-from coordinates.verdict import Finding, Observation, ObservationCode, Verdict
-from expectations.report import ReportData
+from tallystick.coordinates.invariants.log_stream import RELAY_SOURCE_POS_MONOTONE
+from tallystick.coordinates.verdict import Finding, Observation, ObservationCode, Verdict
+from tallystick.expectations.report import ReportData
 
 _OF_CHANNELS = (
     RECEIVED_WITHIN_SOURCE_LOGGED,

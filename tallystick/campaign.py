@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from coordinates.replay import audit_history
-from coordinates.verdict import Verdict
-from producers.simulator.engine import simulate
-from producers.simulator.faults import FAULTS
-from producers.simulator.scenario import TOPOLOGIES, Scenario
-from producers.simulator.traps import CATALOGUE as TRAPS
-from producers.simulator.traps import with_options
+from tallystick.coordinates.replay import audit_history
+from tallystick.coordinates.verdict import Verdict
+from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.scenario import TOPOLOGIES, Scenario
+from tallystick.producers.simulator.traps import CATALOGUE as TRAPS
+from tallystick.producers.simulator.traps import with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

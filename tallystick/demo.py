@@ -14,26 +14,26 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from deploy.broker import LocalBroker
-from deploy.jars import spark_kafka_jars
-from deploy.preflight import check_machine
-from producers.collect_requests import CollectRequests
-from producers.kafka_topics import ensure_topics, tallystick_topics
-from producers.publisher import KafkaSettings, open_sink
-from producers.simulator.demonstrations import DEMONSTRATIONS
-from producers.simulator.engine import SETTLE_MS, Fleet, hooks_of
-from producers.simulator.faults import FAULTS
-from producers.simulator.scenario import Scenario
 from tallystick import results
 from tallystick.demonstrated import demonstration_scenario, put_beside
+from tallystick.deploy.broker import LocalBroker
+from tallystick.deploy.jars import spark_kafka_jars
+from tallystick.deploy.preflight import check_machine
 from tallystick.errors import MisuseError
 from tallystick.live_fleet import LiveFleet, Pace
+from tallystick.producers.collect_requests import CollectRequests
+from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
+from tallystick.producers.publisher import KafkaSettings, open_sink
+from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS
+from tallystick.producers.simulator.engine import SETTLE_MS, Fleet, hooks_of
+from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.scenario import Scenario
 from tallystick.settings import suggestion
 
 if TYPE_CHECKING:
-    from coordinates.cut import Cut
-    from expectations.validate import CollectionValidator
-    from expectations.validation import CollectionValidation
+    from tallystick.coordinates.cut import Cut
+    from tallystick.expectations.validate import CollectionValidator
+    from tallystick.expectations.validation import CollectionValidation
     from tallystick.terminal import Progress
 
 DURATION_MS = 6_000
@@ -82,7 +82,7 @@ def demo_scenario(
         MisuseError: The fault, a trap or the demonstration is not known, or they exclude each
             other.
     """
-    from producers.simulator.traps import CATALOGUE, with_options
+    from tallystick.producers.simulator.traps import CATALOGUE, with_options
 
     if demonstration is not None:
         return demonstration_scenario(
@@ -245,10 +245,10 @@ class Demo:
             raise self._job_error
 
     def _run_job(self, servers: str, jars: Sequence[Path]) -> None:
-        from expectations.validate import CollectionValidator
-        from streaming.rounds import Deadline
-        from streaming.runner import JobSettings, run_job
-        from streaming.session import SessionSettings
+        from tallystick.expectations.validate import CollectionValidator
+        from tallystick.streaming.rounds import Deadline
+        from tallystick.streaming.runner import JobSettings, run_job
+        from tallystick.streaming.session import SessionSettings
 
         try:
             self._validator = CollectionValidator(self._directory / results.DATA_DOCS)

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from coordinates.verdict import ObservationCode
-from expectations.demonstrated import (
+from tallystick.coordinates.verdict import ObservationCode
+from tallystick.errors import MisuseError
+from tallystick.expectations.demonstrated import (
     ClaimShown,
     Demonstrated,
     Foretold,
@@ -17,13 +18,12 @@ from expectations.demonstrated import (
     times,
     verdict_on,
 )
-from tallystick.errors import MisuseError
 from tallystick.settings import suggestion
 
 if TYPE_CHECKING:
-    from expectations.report import ReportData
-    from producers.simulator.demonstration import Demonstration, Showing
-    from producers.simulator.scenario import Scenario
+    from tallystick.expectations.report import ReportData
+    from tallystick.producers.simulator.demonstration import Demonstration, Showing
+    from tallystick.producers.simulator.scenario import Scenario
     from tallystick.summary import Line
 
 
@@ -33,7 +33,7 @@ def demonstration_scenario(scenario: Scenario) -> Scenario:
     Raises:
         MisuseError: The demonstration is not known, or other acts or a fault are asked for too.
     """
-    from producers.simulator.demonstrations import DEMONSTRATIONS, with_options
+    from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS, with_options
 
     name = scenario.demonstration
     if name is None:

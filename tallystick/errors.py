@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from coordinates.errors import AuditError
-from coordinates.verdict import Verdict
+from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.verdict import Verdict
 
 
 class MisuseError(AuditError):

@@ -15,13 +15,13 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any, final
 
-from coordinates.journal import Block, RecordType, Stream
-from coordinates.replay import AuditResult, audit_history
-from producers.collect_requests import CollectRequest
-from producers.mysql.collection import Collector
-from producers.mysql.tail import Tail, TailOptions, steady_clock_us
-from producers.mysql.tail_place import TailPlace
+from tallystick.coordinates.journal import Block, RecordType, Stream
+from tallystick.coordinates.replay import AuditResult, audit_history
 from tallystick.fleet_look import SeenServer, asking_order, first_files
+from tallystick.producers.collect_requests import CollectRequest
+from tallystick.producers.mysql.collection import Collector
+from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
+from tallystick.producers.mysql.tail_place import TailPlace
 
 CATCH_UP_DEADLINE_S = 900.0
 """How long the present binary log files may take to be read from their beginnings."""

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from producers.mysql.collection import Collector
-from producers.mysql.errors import DriverMissingError, MysqlError, UnsupportedServerError
-from producers.mysql.rights import RightHeld
-from producers.mysql.same_server import is_one_server
-from producers.mysql.settings import ServerSettings
 from tallystick.errors import MisuseError
+from tallystick.producers.mysql.collection import Collector
+from tallystick.producers.mysql.errors import DriverMissingError, MysqlError, UnsupportedServerError
+from tallystick.producers.mysql.rights import RightHeld
+from tallystick.producers.mysql.same_server import is_one_server
+from tallystick.producers.mysql.settings import ServerSettings
 
 LOOKS_MAX = 16
 OLDER_FILES_BYTES_MAX = 2**31

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from producers.collect_requests import CollectRequests
-from producers.kafka_topics import ensure_topics, tallystick_topics
-from producers.publisher import KafkaSettings, open_sink
 from tallystick import terminal
+from tallystick.producers.collect_requests import CollectRequests
+from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
+from tallystick.producers.publisher import KafkaSettings, open_sink
 from tallystick.reach import require_listener
 
 if TYPE_CHECKING:
-    from producers.publisher import EventSink
+    from tallystick.producers.publisher import EventSink
     from tallystick.settings import Settings
 
 

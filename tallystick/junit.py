@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from xml.etree import ElementTree as ET
 
-from coordinates.verdict import Finding, Verdict
-from expectations.neutral import printable
 from tallystick.answers import Answer
+from tallystick.coordinates.verdict import Finding, Verdict
+from tallystick.expectations.neutral import printable
 
 COLLECTION_CASE = "collection"
 """The case of each server that says whether it answered."""

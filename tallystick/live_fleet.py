@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, final
 
-from producers.collect_requests import CollectRequest
-from producers.publisher import EventSink
-from producers.simulator.engine import Fleet
+from tallystick.producers.collect_requests import CollectRequest
+from tallystick.producers.publisher import EventSink
+from tallystick.producers.simulator.engine import Fleet
 
 STEP_S = 0.1
 """How long the fleet waits for requests before it moves on."""

@@ -14,27 +14,33 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
-from deploy.mysql_server import mysql_server
-from deploy.mysqld import LocalMysqld, initialise, read_server_uuid, write_server_uuid
-from producers.mysql_lab.accounts import (
+from tallystick.deploy.mysql_server import mysql_server
+from tallystick.deploy.mysqld import LocalMysqld, initialise, read_server_uuid, write_server_uuid
+from tallystick.errors import MisuseError
+from tallystick.producers.mysql_lab.accounts import (
     AUDIT,
     Accounts,
     load_accounts,
     save_accounts,
     write_private,
 )
-from producers.mysql_lab.errors import LabError
-from producers.mysql_lab.layout import CHANNELS, INITIALISE_OPTIONS, NAMES, SERVERS, SOURCE_B
-from producers.mysql_lab.load import Load, LoadPlan
-from producers.mysql_lab.replication import (
+from tallystick.producers.mysql_lab.errors import LabError
+from tallystick.producers.mysql_lab.layout import (
+    CHANNELS,
+    INITIALISE_OPTIONS,
+    NAMES,
+    SERVERS,
+    SOURCE_B,
+)
+from tallystick.producers.mysql_lab.load import Load, LoadPlan
+from tallystick.producers.mysql_lab.replication import (
     ChannelStatus,
     channel_statuses,
     make_channels,
     wait_for_channels,
     wait_until_applied,
 )
-from producers.mysql_lab.sessions import Address, require_driver, session
-from tallystick.errors import MisuseError
+from tallystick.producers.mysql_lab.sessions import Address, require_driver, session
 
 DEFAULT_BASE_PORT = 23_306
 MAX_BASE_PORT = 65_536 - len(SERVERS)

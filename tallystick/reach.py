@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from producers.kafka_topics import BrokerUnreachableError
+from tallystick.producers.kafka_topics import BrokerUnreachableError
 
 TIMEOUT_S = 3.0
 

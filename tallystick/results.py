@@ -9,16 +9,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coordinates.verdict import Observation, ObservationCode, Verdict
-from expectations.demonstrated import Demonstrated
-from expectations.report import Edge, ReportData, report_json
+from tallystick.coordinates.verdict import Observation, ObservationCode, Verdict
 from tallystick.errors import MisuseError
+from tallystick.expectations.demonstrated import Demonstrated
+from tallystick.expectations.report import Edge, ReportData, report_json
 from tallystick.told_once import tell_once, tell_states_once
 
 if TYPE_CHECKING:
-    from coordinates.cut import Cut
-    from coordinates.replay import AuditResult
-    from expectations.validation import CollectionValidation
+    from tallystick.coordinates.cut import Cut
+    from tallystick.coordinates.replay import AuditResult
+    from tallystick.expectations.validation import CollectionValidation
 
 TABLES = "tables"
 DATA_DOCS = "data_docs"
@@ -77,7 +77,7 @@ def outcome_of_tables(
         validation: Great Expectations' answer for the newest collection.
         data_docs: Where the Data Docs lie, relative to the report.
     """
-    from streaming import sinks
+    from tallystick.streaming import sinks
 
     cuts = sinks.read_cuts(tables)
     validations = sinks.read_validations(tables)
@@ -159,7 +159,7 @@ def write_report(outcome: Outcome, directory: Path) -> Path:
     Raises:
         MisuseError: The directory cannot be written.
     """
-    from expectations.report_page import render_report
+    from tallystick.expectations.report_page import render_report
 
     page = directory / REPORT
     try:
@@ -220,7 +220,7 @@ def most_telling(
 
 def collection_to_show(tables: Path) -> str | None:
     """The collection whose validation a report shows, by the verdicts of the run."""
-    from streaming import sinks
+    from tallystick.streaming import sinks
 
     telling: dict[str, Any] | None = None
     for row in sinks.read_validations(tables):

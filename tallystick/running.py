@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import final
 
-from coordinates.errors import AuditError
-from streaming.errors import QueryError
 from tallystick import terminal
+from tallystick.coordinates.errors import AuditError
 from tallystick.errors import ExitCode
+from tallystick.streaming.errors import QueryError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     @field_validator("disabled")
     @classmethod
     def _known_invariants(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        from coordinates.invariants import INVARIANTS
+        from tallystick.coordinates.invariants import INVARIANTS
 
         for name in names:
             if name not in INVARIANTS:

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from coordinates.invariants import INVARIANTS
-from coordinates.invariants.describe import written_in
-from coordinates.verdict import Finding, Observation, ObservationCode, Verdict
-from expectations.report import (
+from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.coordinates.invariants.describe import written_in
+from tallystick.coordinates.verdict import Finding, Observation, ObservationCode, Verdict
+from tallystick.demonstrated import lines as demonstrated_lines
+from tallystick.expectations.report import (
     Edge,
     broken_invariants,
     channel_name,
@@ -17,7 +18,6 @@ from expectations.report import (
     newest_cuts,
     row_name,
 )
-from tallystick.demonstrated import lines as demonstrated_lines
 from tallystick.results import Outcome
 
 Line = str | tuple[str, str]

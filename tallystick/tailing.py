@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, final
 
-from coordinates.errors import AuditError
-from coordinates.journal import Block
-from coordinates.json_lines_writer import block_to_lines
-from producers.collect_requests import CollectRequest
-from producers.mysql.errors import UnsupportedServerError
-from producers.mysql.tail import Tail, steady_clock_us
-from producers.mysql.tail_place import TailPlace
+from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.journal import Block
+from tallystick.coordinates.json_lines_writer import block_to_lines
 from tallystick.errors import MisuseError
+from tallystick.producers.collect_requests import CollectRequest
+from tallystick.producers.mysql.errors import UnsupportedServerError
+from tallystick.producers.mysql.tail import Tail, steady_clock_us
+from tallystick.producers.mysql.tail_place import TailPlace
 
 RESUME_MARGIN_MS = 60_000
 """Blocks are looked for so long before the place was saved: clocks of a producer's machines."""

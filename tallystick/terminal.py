@@ -17,7 +17,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from expectations.neutral import printable
+from tallystick.expectations.neutral import printable
 
 _WIDTH_OF_A_FILE = 100_000
 

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from coordinates.cut import Cut
-from coordinates.invariants.fleet import GTID_ORIGIN_AGREEMENT
-from coordinates.verdict import Finding
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.invariants.fleet import GTID_ORIGIN_AGREEMENT
+from tallystick.coordinates.verdict import Finding
 
 _AGAINST = " against "
 _NAMES_MAX = 6

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.broker import LocalBroker
-from deploy.jars import spark_kafka_jars
+from tallystick.deploy.broker import LocalBroker
+from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.mysql_lab import Lab
 from tests.support.labs import running_lab
 
@@ -39,7 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """The run's Spark session, with the job's own settings: a process has one of one kind."""
-    from streaming.session import SessionSettings, start_session, stop_session
+    from tallystick.streaming.session import SessionSettings, start_session, stop_session
 
     log_file = tmp_path_factory.mktemp("spark") / "spark.log"
     session = start_session(

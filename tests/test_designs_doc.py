@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from coordinates.invariants import INVARIANTS
-from producers.simulator.faults import FAULTS
+from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.producers.simulator.faults import FAULTS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "designs.md").read_text("utf-8")

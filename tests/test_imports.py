@@ -30,8 +30,8 @@ HOMES = {
     "pydantic_settings": {"tallystick"},
 }
 # A simulator that shares the checker's reasoning shares its mistakes.
-BEYOND_PRODUCERS = ("coordinates.invariants", "coordinates.audit")
-IN_COORDINATES = {"numpy", "pyarrow", "coordinates"}
+BEYOND_PRODUCERS = ("tallystick.coordinates.invariants", "tallystick.coordinates.audit")
+IN_COORDINATES = {"numpy", "pyarrow"}
 # No input or output, no clock, no randomness, no logging in the domain.
 NOT_IN_COORDINATES = {
     *("asyncio", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets"),
@@ -50,16 +50,27 @@ def imported_names(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{node.module or '.'}.{alias.name}"
 
 
+def package_of(name: str) -> str | None:
+    """The package of ours that a full name belongs to: a folder of tallystick, or tallystick."""
+    top, _, rest = name.partition(".")
+    if top != "tallystick":
+        return None
+    inner = rest.partition(".")[0]
+    return inner if inner in OURS else "tallystick"
+
+
 def wrong_imports(package: str, source: str) -> list[str]:
     """Says which imports of a package's source go against the direction."""
     found = []
     for line, name in imported_names(source):
-        top = name.partition(".")[0]
+        top, ours = name.partition(".")[0], package_of(name)
         if not top:
             found.append(f"line {line}: relative import")
         elif top in {"tests", "benchmarks"}:
             found.append(f"line {line}: {package} imports {name}")
-        elif top in OURS and top != package and top not in OURS[package]:
+        elif top in OURS and ours is None:
+            found.append(f"line {line}: {name} is imported as tallystick.{name}")
+        elif ours is not None and ours != package and ours not in OURS[package]:
             found.append(f"line {line}: {package} imports {name}; it may import {OURS[package]}")
         elif top in HOMES and package not in HOMES[top]:
             found.append(f"line {line}: {package} imports {name}, at home in {HOMES[top]}")
@@ -69,7 +80,7 @@ def wrong_imports(package: str, source: str) -> list[str]:
             found.append(f"line {line}: producers import {name}, the checker's reasoning")
         elif package == "coordinates" and (
             top in NOT_IN_COORDINATES
-            or (top not in IN_COORDINATES and top not in sys.stdlib_module_names)
+            or (ours is None and top not in IN_COORDINATES | sys.stdlib_module_names)
         ):
             found.append(f"line {line}: the domain imports {name}")
     return found
@@ -91,16 +102,19 @@ def test_no_arrow_turns(package: str) -> None:
 @pytest.mark.parametrize(
     ("package", "source"),
     [
-        ("coordinates", "import producers"),
-        ("coordinates", "from deploy.jars import Jar"),
+        ("coordinates", "import tallystick.producers"),
+        ("coordinates", "from tallystick.deploy.jars import Jar"),
+        ("coordinates", "from tallystick.settings import Settings"),
+        ("producers", "from coordinates.gtid import GtidSet"),
+        ("tallystick", "import streaming.auditor"),
         ("coordinates", "def f():\n    import pandas"),
         ("coordinates", "import logging"),
         ("coordinates", "from . import gtid"),
-        ("producers", "from coordinates.invariants import registry"),
-        ("producers", "from coordinates import audit"),
-        ("producers", "import coordinates.audit as a"),
+        ("producers", "from tallystick.coordinates.invariants import registry"),
+        ("producers", "from tallystick.coordinates import audit"),
+        ("producers", "import tallystick.coordinates.audit as a"),
         ("producers", "import pyspark.sql"),
-        ("streaming", "from expectations.suite import build"),
+        ("streaming", "from tallystick.expectations.suite import build"),
         ("streaming", "import kafka"),
         ("streaming", "if TYPE_CHECKING:\n    import great_expectations"),
         ("expectations", "from confluent_kafka.admin import AdminClient"),
@@ -117,10 +131,16 @@ def test_an_arrow_that_turns_is_seen(package: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("package", "source"),
     [
-        ("coordinates", "import numpy as np\nfrom coordinates.gtid import GtidSet\nimport re"),
-        ("producers", "import kafka\nfrom coordinates.auditing_is_not_audit import x"),
-        ("streaming", "from pyspark.sql import functions\nimport coordinates.audit"),
-        ("tallystick", "import typer\nimport deploy.jars\nimport streaming.auditor"),
+        (
+            "coordinates",
+            "import numpy as np\nfrom tallystick.coordinates.gtid import GtidSet\nimport re",
+        ),
+        ("producers", "import kafka\nfrom tallystick.coordinates.auditing_is_not_audit import x"),
+        ("streaming", "from pyspark.sql import functions\nimport tallystick.coordinates.audit"),
+        (
+            "tallystick",
+            "import typer\nimport tallystick.deploy.jars\nimport tallystick.streaming.auditor",
+        ),
     ],
 )
 def test_the_agreed_direction_is_allowed(package: str, source: str) -> None:
@@ -132,7 +152,7 @@ def test_the_domain_is_imported_without_its_users() -> None:
     """Every module of coordinates is imported where only numpy and pyarrow can be."""
     program = f"""
 import importlib, pkgutil, sys
-allowed = {sorted(IN_COORDINATES)!r}
+allowed = {sorted(IN_COORDINATES | {"tallystick"})!r}
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
@@ -146,8 +166,8 @@ for name in ("pyspark", "great_expectations", "pandas"):
     except ModuleNotFoundError:
         continue
     sys.exit(f"{{name}} can be imported: the test tests nothing")
-import coordinates
-for module in pkgutil.walk_packages(coordinates.__path__, "coordinates."):
+import tallystick.coordinates
+for module in pkgutil.walk_packages(tallystick.coordinates.__path__, "tallystick.coordinates."):
     importlib.import_module(module.name)
 print("imported")
 """

@@ -6,11 +6,11 @@ import functools
 
 import pytest
 
-from coordinates.invariants import INVARIANTS
-from producers.simulator.faults import FAULTS
-from producers.simulator.scenario import Scenario
-from producers.simulator.traps import CATALOGUE as TRAPS
 from tallystick.campaign import SeedResult, run_seed, scenario_of, simulate_command
+from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.traps import CATALOGUE as TRAPS
 
 _RUNS = 2
 """Fleets in which each fault and each trap is tried."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coordinates.gtid import GtidSet
+from tallystick.coordinates.gtid import GtidSet
 
 if TYPE_CHECKING:
     import numpy.typing as npt

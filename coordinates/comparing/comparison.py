@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.comparing.place import Place
-from coordinates.gtid import GtidSet
+from tallystick.coordinates.comparing.place import Place
+from tallystick.coordinates.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from coordinates.invariants._registry import Invariant
-    from coordinates.ledger import Ledger
-    from coordinates.topology import Fleet
+    from tallystick.coordinates.invariants._registry import Invariant
+    from tallystick.coordinates.ledger import Ledger
+    from tallystick.coordinates.topology import Fleet
 
     IntArray = npt.NDArray[np.int64]
 

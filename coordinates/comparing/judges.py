@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coordinates.binlog import format_log_file_name, parse_log_file_name
-from coordinates.comparing.binlog_file import FIRST_POSITION, PlaceKind
-from coordinates.comparing.comparison import Problem, Undecided, Waiting, brief
-from coordinates.errors import CoordinateError
-from coordinates.gtid import GtidSet
-from coordinates.invariants.channel import APPLIED_RELAY_GTIDS_EXECUTED
-from coordinates.invariants.fleet import (
+from tallystick.coordinates.binlog import format_log_file_name, parse_log_file_name
+from tallystick.coordinates.comparing.binlog_file import FIRST_POSITION, PlaceKind
+from tallystick.coordinates.comparing.comparison import Problem, Undecided, Waiting, brief
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.channel import APPLIED_RELAY_GTIDS_EXECUTED
+from tallystick.coordinates.invariants.fleet import (
     NO_ERRANT_GTIDS,
     PURGED_NOT_NEEDED,
     RECEIVED_WITHIN_SOURCE_LOGGED,
@@ -24,15 +24,15 @@ from coordinates.invariants.fleet import (
 )
 
 if TYPE_CHECKING:
-    from coordinates.comparing.comparison import (
+    from tallystick.coordinates.comparing.comparison import (
         Answer,
         Case,
         ChannelSaid,
         Coordinates,
         ReplicaExecuted,
     )
-    from coordinates.comparing.snapshot import Snapshot
-    from coordinates.ledger import Ledger
+    from tallystick.coordinates.comparing.snapshot import Snapshot
+    from tallystick.coordinates.ledger import Ledger
 
 RESET_EVERYWHERE_US = 5_000_000
 """So long it may take to reset a source and then its replicas."""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coordinates.binlog import format_log_file_name, parse_log_file_name
-from coordinates.comparing.binlog_file import PlaceKind
-from coordinates.comparing.comparison import Problem, Undecided, Waiting, brief
-from coordinates.comparing.judges import NOT_REACHED, place_of
-from coordinates.errors import CoordinateError
-from coordinates.gtid import GtidSet
-from coordinates.invariants.fleet import (
+from tallystick.coordinates.binlog import format_log_file_name, parse_log_file_name
+from tallystick.coordinates.comparing.binlog_file import PlaceKind
+from tallystick.coordinates.comparing.comparison import Problem, Undecided, Waiting, brief
+from tallystick.coordinates.comparing.judges import NOT_REACHED, place_of
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.fleet import (
     CLONE_COORDINATES_EQUAL_DONOR,
     CLONE_RESUME_EXACT,
     RELAY_MIRRORS_SOURCE,
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from coordinates.comparing.binlog_file import BinlogFile
-    from coordinates.comparing.comparison import (
+    from tallystick.coordinates.comparing.binlog_file import BinlogFile
+    from tallystick.coordinates.comparing.comparison import (
         Answer,
         Case,
         CloneMade,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         Memory,
         QueuedRun,
     )
-    from coordinates.comparing.snapshot import Snapshot
-    from coordinates.ledger import Ledger
+    from tallystick.coordinates.comparing.snapshot import Snapshot
+    from tallystick.coordinates.ledger import Ledger
 
     Mask = npt.NDArray[np.bool_]
     IntArray = npt.NDArray[np.int64]

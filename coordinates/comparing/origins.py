@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coordinates.comparing.place import Place
-from coordinates.growing_set import GrowingGtidSet
-from coordinates.gtid import GtidSet
+from tallystick.coordinates.comparing.place import Place
+from tallystick.coordinates.growing_set import GrowingGtidSet
+from tallystick.coordinates.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

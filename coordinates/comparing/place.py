@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from coordinates.facts import Fact
+    from tallystick.coordinates.facts import Fact
 
 
 class Place(NamedTuple):

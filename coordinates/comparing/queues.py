@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinates.comparing.comparison import (
+from tallystick.coordinates.comparing.comparison import (
     ChannelSaid,
     CloneMade,
     Comparison,
@@ -18,24 +18,24 @@ from coordinates.comparing.comparison import (
     RecoveryMade,
     ReplicaExecuted,
 )
-from coordinates.comparing.judges import (
+from tallystick.coordinates.comparing.judges import (
     judge_coordinates,
     judge_executed,
     judge_purged,
     judge_received,
     judge_server_id,
 )
-from coordinates.comparing.mirror import (
+from tallystick.coordinates.comparing.mirror import (
     judge_clone_coordinates,
     judge_clone_resume,
     judge_mirror,
 )
-from coordinates.comparing.recovery import (
+from tallystick.coordinates.comparing.recovery import (
     judge_data,
     judge_replay,
     judge_stop_point,
 )
-from coordinates.invariants.fleet import (
+from tallystick.coordinates.invariants.fleet import (
     CLONE_COORDINATES_EQUAL_DONOR,
     CLONE_RESUME_EXACT,
     NO_ERRANT_GTIDS,
@@ -45,7 +45,7 @@ from coordinates.invariants.fleet import (
     SERVER_UUID_UNIQUE,
     SOURCE_COORDINATE_VALID,
 )
-from coordinates.invariants.point_in_time_recovery import (
+from tallystick.coordinates.invariants.point_in_time_recovery import (
     RECOVERED_DATA_EQUAL_SOURCE,
     RECOVERY_REACHES_STOP_POINT,
     REPLAY_CONTINUES_IMAGE,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from coordinates.invariants._registry import Invariant
+    from tallystick.coordinates.invariants._registry import Invariant
 
 WAITING_MAX = 128
 GROUPS_MAX = 2**18

@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coordinates.comparing.binlog_file import BinlogGroups
-from coordinates.comparing.comparison import ChannelSaid, CloneMade, ReplicaExecuted
-from coordinates.comparing.origins import OriginColumns, Origins
-from coordinates.comparing.place import Place
-from coordinates.comparing.queues import GROUPS_MAX, KINDS
-from coordinates.comparing.recovery import RunningRecovery
-from coordinates.comparing.replica import BEGINS, CONNECTS, FORGETS_COORDINATES, Replica
-from coordinates.facts import Fact, FactKind
-from coordinates.gtid import GtidSet
-from coordinates.ledger import Ledger
-from coordinates.topology import Fleet, source_key
+from tallystick.coordinates.comparing.binlog_file import BinlogGroups
+from tallystick.coordinates.comparing.comparison import ChannelSaid, CloneMade, ReplicaExecuted
+from tallystick.coordinates.comparing.origins import OriginColumns, Origins
+from tallystick.coordinates.comparing.place import Place
+from tallystick.coordinates.comparing.queues import GROUPS_MAX, KINDS
+from tallystick.coordinates.comparing.recovery import RunningRecovery
+from tallystick.coordinates.comparing.replica import BEGINS, CONNECTS, FORGETS_COORDINATES, Replica
+from tallystick.coordinates.facts import Fact, FactKind
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.ledger import Ledger
+from tallystick.coordinates.topology import Fleet, source_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
-    from coordinates.comparing.comparison import Comparison, GroupsQueued
-    from coordinates.comparing.replica import ReplicaChannel
-    from coordinates.comparing.speaker import Speaker
+    from tallystick.coordinates.comparing.comparison import Comparison, GroupsQueued
+    from tallystick.coordinates.comparing.replica import ReplicaChannel
+    from tallystick.coordinates.comparing.speaker import Speaker
 
     Enqueue = Callable[[str, str, "str | None", tuple[str, ...], Comparison], None]
 

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import parse_log_file_name
-from coordinates.comparing.comparison import (
+from tallystick.coordinates.binlog import parse_log_file_name
+from tallystick.coordinates.comparing.comparison import (
     Coordinates,
     Problem,
     RecoveryMade,
@@ -18,12 +18,12 @@ from coordinates.comparing.comparison import (
     Waiting,
     brief,
 )
-from coordinates.comparing.judges import wait_or_give_up
-from coordinates.comparing.mirror import groups_behind
-from coordinates.comparing.place import Place
-from coordinates.errors import CoordinateError
-from coordinates.gtid import GtidSet
-from coordinates.invariants.point_in_time_recovery import (
+from tallystick.coordinates.comparing.judges import wait_or_give_up
+from tallystick.coordinates.comparing.mirror import groups_behind
+from tallystick.coordinates.comparing.place import Place
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.point_in_time_recovery import (
     RECOVERED_DATA_EQUAL_SOURCE,
     RECOVERY_REACHES_STOP_POINT,
     REPLAY_CONTINUES_IMAGE,
@@ -32,9 +32,9 @@ from coordinates.invariants.point_in_time_recovery import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from coordinates.comparing.comparison import Answer, Case
-    from coordinates.comparing.snapshot import Snapshot
-    from coordinates.ledger import Ledger
+    from tallystick.coordinates.comparing.comparison import Answer, Case
+    from tallystick.coordinates.comparing.snapshot import Snapshot
+    from tallystick.coordinates.ledger import Ledger
 
 Tables = list[dict[str, Any]]
 """Name, rows and checksum of each table, as the journal has them."""

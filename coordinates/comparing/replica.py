@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.comparing.comparison import GroupsQueued, QueuedRun
-from coordinates.comparing.place import Place
-from coordinates.comparing.recovery import RunningRecovery
-from coordinates.growing_set import GrowingGtidSet
-from coordinates.gtid import GtidSet
-from coordinates.topology import source_key
+from tallystick.coordinates.comparing.comparison import GroupsQueued, QueuedRun
+from tallystick.coordinates.comparing.place import Place
+from tallystick.coordinates.comparing.recovery import RunningRecovery
+from tallystick.coordinates.growing_set import GrowingGtidSet
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.topology import source_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from coordinates.facts import Fact
+    from tallystick.coordinates.facts import Fact
 
 CONNECTS = frozenset({"reconnect", "start_receiver"})
 BEGINS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinates.gtid import GtidSet
+from tallystick.coordinates.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from coordinates.comparing.binlog_file import BinlogGroups
+    from tallystick.coordinates.comparing.binlog_file import BinlogGroups
 
     IntArray = npt.NDArray[np.int64]
 

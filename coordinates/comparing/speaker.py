@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from coordinates.comparing.comparison import Problem, brief
-from coordinates.comparing.place import Place
-from coordinates.comparing.queues import KINDS
-from coordinates.invariants.fleet import GTID_ORIGIN_AGREEMENT, SERVER_UUID_UNIQUE
-from coordinates.topology import describe_source
-from coordinates.verdict import Finding, Observation, ObservationCode
+from tallystick.coordinates.comparing.comparison import Problem, brief
+from tallystick.coordinates.comparing.place import Place
+from tallystick.coordinates.comparing.queues import KINDS
+from tallystick.coordinates.invariants.fleet import GTID_ORIGIN_AGREEMENT, SERVER_UUID_UNIQUE
+from tallystick.coordinates.topology import describe_source
+from tallystick.coordinates.verdict import Finding, Observation, ObservationCode
 
 if TYPE_CHECKING:
-    from coordinates.comparing.origins import Contradiction, Origins
-    from coordinates.comparing.queues import QueueKey
-    from coordinates.ledger import Ledger
+    from tallystick.coordinates.comparing.origins import Contradiction, Origins
+    from tallystick.coordinates.comparing.queues import QueueKey
+    from tallystick.coordinates.ledger import Ledger
 
 
 @dataclass(slots=True)

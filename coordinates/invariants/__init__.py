@@ -3,7 +3,7 @@
 Importing this package registers all of them in `INVARIANTS`.
 """
 
-from coordinates.invariants import (
+from tallystick.coordinates.invariants import (
     backup_locks,
     channel,
     clone,
@@ -19,7 +19,7 @@ from coordinates.invariants import (
     replication_info,
     snapshot,
 )
-from coordinates.invariants._registry import INVARIANTS, Invariant, Scope, register
+from tallystick.coordinates.invariants._registry import INVARIANTS, Invariant, Scope, register
 
 __all__ = [
     "INVARIANTS",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
-from coordinates.verdict import Severity
+from tallystick.coordinates.verdict import Severity
 
 Scope = Literal["E", "S", "T", "X"]
 """What a rule looks at: an event, a log_status row, one instance over time, several instances."""

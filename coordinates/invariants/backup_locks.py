@@ -6,8 +6,8 @@ The steps come from `backup_lock` and `statement` records, what a backup says of
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 BACKUP_LOCKS_FREEZE_SCOPE = register(
     Invariant(

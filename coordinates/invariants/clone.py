@@ -5,8 +5,8 @@ What needs donor and recipient together is in `coordinates.invariants.fleet`.
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 CLONE_PROTOCOL = register(
     Invariant(

@@ -6,8 +6,8 @@ server writes; without them none of these is decided.
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 COLLECTION_LOCK_ORDER = register(
     Invariant(

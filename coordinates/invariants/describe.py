@@ -8,10 +8,10 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from coordinates.invariants import INVARIANTS
+from tallystick.coordinates.invariants import INVARIANTS
 
 if TYPE_CHECKING:
-    from coordinates.invariants import Invariant, Scope
+    from tallystick.coordinates.invariants import Invariant, Scope
 
 WIDTH = 96
 

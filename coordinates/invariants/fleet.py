@@ -5,8 +5,8 @@ The facts they are judged on, and when, are `coordinates.fleet`'s business.
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 RELAY_MIRRORS_SOURCE = register(
     Invariant(

@@ -6,8 +6,8 @@ What is remembered between rows is `coordinates.history`'s business, the judging
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 SNAPSHOT_POSITION_MONOTONE = register(
     Invariant(

@@ -5,8 +5,8 @@ What reads the logs, and so judges them, is `coordinates.log_reader` and its two
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 BINLOG_FILE_FRAMING = register(
     Invariant(

@@ -5,8 +5,8 @@ The steps come from `zone`, `engine_lock`, `backup_lock` and `statement` records
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 ZONE_ENTRY_PROTOCOL = register(
     Invariant(

@@ -5,8 +5,8 @@ The steps come from `backup` records (docs/journal.md).
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 BACKUP_IMAGE_NAMES_ONE_STATE = register(
     Invariant(

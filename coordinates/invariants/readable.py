@@ -5,8 +5,8 @@ What reads them, and so judges them, is `coordinates.log_status` and the log rea
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 GTID_TEXT_WELLFORMED = register(
     Invariant(

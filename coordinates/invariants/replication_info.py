@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 MASTER_INFO_NOT_AHEAD_OF_RELAY = register(
     Invariant(

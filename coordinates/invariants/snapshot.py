@@ -5,8 +5,8 @@ Registry entries; the judging is done by `coordinates.judging`, one module a sub
 
 from __future__ import annotations
 
-from coordinates.invariants._registry import Invariant, register
-from coordinates.verdict import Severity
+from tallystick.coordinates.invariants._registry import Invariant, register
+from tallystick.coordinates.verdict import Severity
 
 SNAPSHOT_POSITION_WITHIN_FILE = register(
     Invariant(

@@ -11,15 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import EventType
-from coordinates.facts import FactKind
-from coordinates.invariants.replication_info import APPLIED_EXACTLY_ONCE
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.facts import FactKind
+from tallystick.coordinates.invariants.replication_info import APPLIED_EXACTLY_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from coordinates.facts import Fact
-    from coordinates.judging.channel import ChannelOfRow
+    from tallystick.coordinates.facts import Fact
+    from tallystick.coordinates.judging.channel import ChannelOfRow
 
 REMEMBERED_MAX = 4096
 ABSENT = -1

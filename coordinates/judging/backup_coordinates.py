@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.binlog import LogCoordinates
-from coordinates.errors import CoordinateError, GtidSetParseError
-from coordinates.event_window import GNO, MARK, SID, SOURCE_END, SOURCE_FILE, Mark
-from coordinates.gtid import GtidSet
-from coordinates.invariants.backup_locks import (
+from tallystick.coordinates.binlog import LogCoordinates
+from tallystick.coordinates.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.event_window import GNO, MARK, SID, SOURCE_END, SOURCE_FILE, Mark
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.backup_locks import (
     BACKUP_BINLOG_COPY_MATCHES_DATA,
     BACKUP_COORDINATES_MATCH_DATA,
     BACKUP_REPLICA_COORDINATES_MATCH_DATA,
     TRX_SYS_COORDS_FRESH_UNDER_LOCK,
 )
-from coordinates.judging.backup_locks import LockSession, coordinates_of, is_fresh
-from coordinates.verdict import ObservationCode
+from tallystick.coordinates.judging.backup_locks import LockSession, coordinates_of, is_fresh
+from tallystick.coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from coordinates.instance_state import InstanceState
-    from coordinates.invariants._registry import Invariant
+    from tallystick.coordinates.instance_state import InstanceState
+    from tallystick.coordinates.invariants._registry import Invariant
 
 HEADER = "innodb_header"
 _WITNESS_GTIDS = 3

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import LogCoordinates
-from coordinates.errors import GtidSetParseError, JournalError
-from coordinates.event_window import MARK, Mark
-from coordinates.gtid import GtidSet
-from coordinates.history import ChannelHistory
-from coordinates.invariants.point_in_time_recovery import (
+from tallystick.coordinates.binlog import LogCoordinates
+from tallystick.coordinates.errors import GtidSetParseError, JournalError
+from tallystick.coordinates.event_window import MARK, Mark
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.history import ChannelHistory
+from tallystick.coordinates.invariants.point_in_time_recovery import (
     BACKUP_IMAGE_NAMES_ONE_STATE,
     BACKUP_REPLICA_POSITIONS_AGREE,
 )
-from coordinates.judging.image_positions import judge_positions
-from coordinates.judging.step_judge import StepJudge
-from coordinates.verdict import ObservationCode
+from tallystick.coordinates.judging.image_positions import judge_positions
+from tallystick.coordinates.judging.step_judge import StepJudge
+from tallystick.coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.binlog_reader import BinlogReader
-    from coordinates.history import History
-    from coordinates.invariants._registry import Invariant
-    from coordinates.relay_reader import RelayReader
-    from coordinates.reporter import Reporter
-    from coordinates.server import Server
+    from tallystick.coordinates.binlog_reader import BinlogReader
+    from tallystick.coordinates.history import History
+    from tallystick.coordinates.invariants._registry import Invariant
+    from tallystick.coordinates.relay_reader import RelayReader
+    from tallystick.coordinates.reporter import Reporter
+    from tallystick.coordinates.server import Server
 
 FIRST_POSITION = 4
 _BOUNDARIES = (Mark.GROUP, Mark.HEADER, Mark.FILE)

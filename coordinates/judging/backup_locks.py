@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import EventType, LogCoordinates
-from coordinates.errors import AuditError
-from coordinates.gtid import GtidSet
-from coordinates.invariants.backup_locks import (
+from tallystick.coordinates.binlog import EventType, LogCoordinates
+from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.backup_locks import (
     BACKUP_LOCK_PROTOCOL,
     BACKUP_LOCKS_FREEZE_SCOPE,
     TRX_SYS_COORDS_FRESH_UNDER_LOCK,
 )
-from coordinates.journal import FLAG_RELAY_LOG, QueryVerb
-from coordinates.judging.step_judge import StepJudge
+from tallystick.coordinates.journal import FLAG_RELAY_LOG, QueryVerb
+from tallystick.coordinates.judging.step_judge import StepJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.history import History
-    from coordinates.journal import Block
-    from coordinates.judging.judgement import Judgement
-    from coordinates.log_status import ServerState
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.history import History
+    from tallystick.coordinates.journal import Block
+    from tallystick.coordinates.judging.judgement import Judgement
+    from tallystick.coordinates.log_status import ServerState
+    from tallystick.coordinates.reporter import Reporter
 
 _TRANSACTIONAL = frozenset({"innodb", "rocksdb", "ndb"})
 _OPENERS = frozenset({EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED})

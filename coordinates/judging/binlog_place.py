@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coordinates.binlog import format_log_file_name
-from coordinates.event_window import END, FILE, MARK, Mark
-from coordinates.gtid import GtidSet
-from coordinates.invariants.history import (
+from tallystick.coordinates.binlog import format_log_file_name
+from tallystick.coordinates.event_window import END, FILE, MARK, Mark
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.history import (
     SNAPSHOT_POSITION_MONOTONE,
 )
-from coordinates.invariants.snapshot import (
+from tallystick.coordinates.invariants.snapshot import (
     SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
     SNAPSHOT_POSITION_WITHIN_FILE,
 )
-from coordinates.judging.row import FIRST_POSITION, UNREADABLE, falls
+from tallystick.coordinates.judging.row import FIRST_POSITION, UNREADABLE, falls
 
 if TYPE_CHECKING:
-    from coordinates.binlog import LogCoordinates
-    from coordinates.judging.row import Row
+    from tallystick.coordinates.binlog import LogCoordinates
+    from tallystick.coordinates.judging.row import Row
 
 NO_JOURNAL = "no event of this log was seen"
 _IS_BOUNDARY = np.zeros(len(Mark), dtype=bool)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from coordinates.gtid import GtidSet
-from coordinates.invariants.history import (
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.history import (
     EXECUTED_GROWTH_EXPLAINED,
     EXECUTED_MONOTONE,
     PURGED_MONOTONE,
     RECOVERED_GTIDS_COMPLETE,
     SNAPSHOT_POSITION_MONOTONE,
 )
-from coordinates.invariants.snapshot import (
+from tallystick.coordinates.invariants.snapshot import (
     COMMIT_LAG_BOUNDED,
     COMMIT_LAG_IS_SUFFIX,
     EXECUTED_WITHIN_LOGGED,
@@ -22,13 +22,21 @@ from coordinates.invariants.snapshot import (
     SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
     SNAPSHOT_POSITION_WITHIN_FILE,
 )
-from coordinates.judging.binlog_place import boundary_before, judge_position, place_is_undecided
-from coordinates.judging.commit_lag import judge_lag
-from coordinates.judging.executed_set import judge_executed, judge_recovered
-from coordinates.judging.purged_set import judge_file_list, judge_gtid_table, judge_purged
+from tallystick.coordinates.judging.binlog_place import (
+    boundary_before,
+    judge_position,
+    place_is_undecided,
+)
+from tallystick.coordinates.judging.commit_lag import judge_lag
+from tallystick.coordinates.judging.executed_set import judge_executed, judge_recovered
+from tallystick.coordinates.judging.purged_set import (
+    judge_file_list,
+    judge_gtid_table,
+    judge_purged,
+)
 
 if TYPE_CHECKING:
-    from coordinates.judging.row import Row
+    from tallystick.coordinates.judging.row import Row
 
 
 class BinlogView(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from coordinates.history import ChannelHistory
-    from coordinates.invariants._registry import Invariant
-    from coordinates.judging.row import Row
-    from coordinates.log_status import ChannelState
-    from coordinates.relay_reader import RelayReader
+    from tallystick.coordinates.history import ChannelHistory
+    from tallystick.coordinates.invariants._registry import Invariant
+    from tallystick.coordinates.judging.row import Row
+    from tallystick.coordinates.log_status import ChannelState
+    from tallystick.coordinates.relay_reader import RelayReader
 
 NO_RELAY = "no event of the channel's relay log was seen"
 NOT_READ = "the value was not read, or could not be read"

@@ -6,34 +6,34 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from coordinates.binlog import format_log_file_name
-from coordinates.event_window import END, FILE, MARK, Mark
-from coordinates.gtid import GtidSet
-from coordinates.invariants.channel import (
+from tallystick.coordinates.binlog import format_log_file_name
+from tallystick.coordinates.event_window import END, FILE, MARK, Mark
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.channel import (
     APPLIED_RELAY_GTIDS_EXECUTED,
     APPLIED_WITHIN_FLUSHED,
     EXEC_SOURCE_POS_WITHIN_READ,
     RELAY_POSITION_ON_WRITTEN_BOUNDARY,
     RETRIEVED_MATCHES_RELAY,
 )
-from coordinates.invariants.history import CHANNEL_POSITIONS_MONOTONE
-from coordinates.judging.channel import GTID_ONLY, NO_RELAY, NOT_READ, ChannelOfRow
-from coordinates.judging.replication_info_rows import (
+from tallystick.coordinates.invariants.history import CHANNEL_POSITIONS_MONOTONE
+from tallystick.coordinates.judging.channel import GTID_ONLY, NO_RELAY, NOT_READ, ChannelOfRow
+from tallystick.coordinates.judging.replication_info_rows import (
     judge_flush_points,
     judge_paired,
     judge_stored_applied,
     judge_stored_read,
 )
-from coordinates.judging.row import FIRST_POSITION, falls, same_family
-from coordinates.relay_reader import (
+from tallystick.coordinates.judging.row import FIRST_POSITION, falls, same_family
+from tallystick.coordinates.relay_reader import (
     Q_GNO,
     Q_SID,
 )
 
 if TYPE_CHECKING:
-    from coordinates.invariants._registry import Invariant
-    from coordinates.judging.applied_groups import AppliedGroups
-    from coordinates.judging.row import Row
+    from tallystick.coordinates.invariants._registry import Invariant
+    from tallystick.coordinates.judging.applied_groups import AppliedGroups
+    from tallystick.coordinates.judging.row import Row
 
 
 class RelayView(NamedTuple):

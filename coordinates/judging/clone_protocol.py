@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import EventType, parse_log_file_name
-from coordinates.errors import CoordinateError
-from coordinates.invariants.clone import (
+from tallystick.coordinates.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.invariants.clone import (
     CLONE_BLOCKS_XA,
     CLONE_COMMITS_ORDERED,
     CLONE_PROTOCOL,
     FAILED_CLONE_NOT_RESUMED,
 )
-from coordinates.journal import QueryVerb
-from coordinates.judging.step_judge import StepJudge
+from tallystick.coordinates.journal import QueryVerb
+from tallystick.coordinates.judging.step_judge import StepJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.journal import Block
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.journal import Block
+    from tallystick.coordinates.reporter import Reporter
 
 STAGES = (
     "DROP DATA",

@@ -8,16 +8,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from coordinates.errors import GtidSetParseError
-from coordinates.gtid import GtidSet
-from coordinates.invariants.clone import CLONE_STATUS_AGREES
-from coordinates.judging.clone_protocol import STAGES
-from coordinates.judging.step_judge import StepJudge
+from tallystick.coordinates.errors import GtidSetParseError
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.clone import CLONE_STATUS_AGREES
+from tallystick.coordinates.judging.clone_protocol import STAGES
+from tallystick.coordinates.judging.step_judge import StepJudge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.reporter import Reporter
 
 _TABLES = "clone_status and clone_progress"
 _STATES = frozenset({"not started", "in progress", "completed", "failed"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coordinates.invariants.collection import (
+from tallystick.coordinates.invariants.collection import (
     COLLECTION_LOCK_ORDER,
     COLLECTION_UNLOCK_COMPLETE,
     COLLECTION_WITHIN_BUDGET,
@@ -19,8 +19,8 @@ from coordinates.invariants.collection import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.invariants._registry import Invariant
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.invariants._registry import Invariant
+    from tallystick.coordinates.reporter import Reporter
 
 COLLECT_LOCK = "LOCK_collect_instance_log"
 _RANKS = {

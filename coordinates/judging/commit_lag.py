@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coordinates.event_window import GNO, SID
-from coordinates.gtid import GtidSet
-from coordinates.history import SETTLE_US, UNSETTLED_MAX
-from coordinates.invariants.history import (
+from tallystick.coordinates.event_window import GNO, SID
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.history import SETTLE_US, UNSETTLED_MAX
+from tallystick.coordinates.invariants.history import (
     LOGGED_EVENTUALLY_EXECUTED,
 )
-from coordinates.invariants.snapshot import (
+from tallystick.coordinates.invariants.snapshot import (
     COMMIT_LAG_BOUNDED,
     COMMIT_LAG_IS_SUFFIX,
 )
-from coordinates.verdict import ObservationCode
+from tallystick.coordinates.verdict import ObservationCode
 
 if TYPE_CHECKING:
-    from coordinates.judging.row import Row
+    from tallystick.coordinates.judging.row import Row
 
 
 def judge_lag(row: Row, logged: GtidSet | None, missing: GtidSet | None) -> None:

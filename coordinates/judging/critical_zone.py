@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.invariants.online_backup import (
+from tallystick.coordinates.invariants.online_backup import (
     CRITICAL_SEQUENCE_IN_ZONE,
     VP_ONLY_IN_EMPTY_CLOSED_ZONE,
     ZONE_ENTRY_PROTOCOL,
 )
-from coordinates.judging.step_judge import StepJudge
+from tallystick.coordinates.judging.step_judge import StepJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.reporter import Reporter
 
 _SEQUENCE: Final = ("write_binlog", "commit", "unlock_tables")
 """The steps of the critical sequence, in their order."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.invariants.online_backup import ENGINE_LOCK_BUDGET, LOCKED_ENGINES_STAND_STILL
-from coordinates.judging.step_judge import StepJudge
+from tallystick.coordinates.invariants.online_backup import (
+    ENGINE_LOCK_BUDGET,
+    LOCKED_ENGINES_STAND_STILL,
+)
+from tallystick.coordinates.judging.step_judge import StepJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.reporter import Reporter
 
 ENGINE_BUDGET_US = 2_000_000
 RETRY_PAUSE_US = 10_000_000

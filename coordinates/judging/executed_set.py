@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinates.gtid import GtidSet
-from coordinates.invariants.history import (
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.history import (
     EXECUTED_GROWTH_EXPLAINED,
     EXECUTED_MONOTONE,
     RECOVERED_GTIDS_COMPLETE,
 )
-from coordinates.invariants.snapshot import (
+from tallystick.coordinates.invariants.snapshot import (
     EXECUTED_WITHIN_LOGGED,
     OWNED_DISJOINT_FROM_EXECUTED,
 )
-from coordinates.judging.row import UNREADABLE, falls
+from tallystick.coordinates.judging.row import UNREADABLE, falls
 
 if TYPE_CHECKING:
-    from coordinates.judging.row import Row
+    from tallystick.coordinates.judging.row import Row
 
 
 def judge_executed(row: Row, logged: GtidSet | None) -> GtidSet | None:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import LogCoordinates
-from coordinates.errors import GtidSetParseError
-from coordinates.gtid import Gtid, GtidSet
-from coordinates.invariants.clone import PURGE_WAITS_FOR_GTID_PERSIST
-from coordinates.invariants.gtid_persistence import (
+from tallystick.coordinates.binlog import LogCoordinates
+from tallystick.coordinates.errors import GtidSetParseError
+from tallystick.coordinates.gtid import Gtid, GtidSet
+from tallystick.coordinates.invariants.clone import PURGE_WAITS_FOR_GTID_PERSIST
+from tallystick.coordinates.invariants.gtid_persistence import (
     GTID_PERSISTED_AFTER_COMMIT,
     GTID_PERSISTED_IN_TIME,
     GTID_TABLE_HAS_CLOSED_FILES,
     UNDO_GTIDS_RECOVERED,
 )
-from coordinates.judging.step_judge import StepJudge
+from tallystick.coordinates.judging.step_judge import StepJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.judging.row import Row
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.judging.row import Row
+    from tallystick.coordinates.reporter import Reporter
 
 PENDING_MAX = 65536
 LATE_US = 10_000_000

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import EventType, LogCoordinates, strip_directory
-from coordinates.errors import CoordinateError
-from coordinates.gtid import GtidSet
-from coordinates.relay_reader import Q_END, Q_FILE, Q_GNO, Q_SID, Q_TYPE
+from tallystick.coordinates.binlog import EventType, LogCoordinates, strip_directory
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.relay_reader import Q_END, Q_FILE, Q_GNO, Q_SID, Q_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.history import ChannelHistory
-    from coordinates.relay_reader import RelayReader
-    from coordinates.server import Server
+    from tallystick.coordinates.history import ChannelHistory
+    from tallystick.coordinates.relay_reader import RelayReader
+    from tallystick.coordinates.server import Server
 
 Wrong = tuple[str, str, str]
 """What is wrong, what was observed, what was expected."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import LogCoordinates
-from coordinates.errors import CoordinateError
-from coordinates.invariants.replication_info import (
+from tallystick.coordinates.binlog import LogCoordinates
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.invariants.replication_info import (
     INFO_REPOSITORY_READ_BACK,
     INFO_REPOSITORY_UNAMBIGUOUS,
 )
-from coordinates.judging.step_judge import StepJudge
+from tallystick.coordinates.judging.step_judge import StepJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.reporter import Reporter
 
 _COLUMNS = {
     "slave_master_info": ("Master_log_name", "Master_log_pos"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.invariants.online_backup import NO_METADATA_CHANGE_DURING_BACKUP
-from coordinates.judging.step_judge import StepJudge
+from tallystick.coordinates.invariants.online_backup import NO_METADATA_CHANGE_DURING_BACKUP
+from tallystick.coordinates.judging.step_judge import StepJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.reporter import Reporter
 
 
 class MetadataLockProtocol(StepJudge):

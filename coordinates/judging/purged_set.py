@@ -5,22 +5,22 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from coordinates.binlog import format_log_file_name, parse_log_file_name
-from coordinates.gtid import GtidSet
-from coordinates.invariants.clone import GTID_TABLE_WITHIN_EXECUTED
-from coordinates.invariants.history import (
+from tallystick.coordinates.binlog import format_log_file_name, parse_log_file_name
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.clone import GTID_TABLE_WITHIN_EXECUTED
+from tallystick.coordinates.invariants.history import (
     BINLOG_FILES_FORM_RANGE,
     PURGED_MONOTONE,
 )
-from coordinates.invariants.log_stream import PREVIOUS_GTIDS_CONTINUITY
-from coordinates.invariants.snapshot import (
+from tallystick.coordinates.invariants.log_stream import PREVIOUS_GTIDS_CONTINUITY
+from tallystick.coordinates.invariants.snapshot import (
     PURGED_MATCHES_OLDEST_FILE,
     PURGED_WITHIN_EXECUTED,
 )
-from coordinates.judging.row import UNREADABLE, falls
+from tallystick.coordinates.judging.row import UNREADABLE, falls
 
 if TYPE_CHECKING:
-    from coordinates.judging.row import Row
+    from tallystick.coordinates.judging.row import Row
 
 _FILES_SHOWN = 5
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coordinates.innodb import LSN_MIN, lsn_offset_is_legal
-from coordinates.invariants.history import LSN_GROWS_WITH_COMMITS, LSN_MONOTONE
-from coordinates.invariants.innodb import (
+from tallystick.coordinates.innodb import LSN_MIN, lsn_offset_is_legal
+from tallystick.coordinates.invariants.history import LSN_GROWS_WITH_COMMITS, LSN_MONOTONE
+from tallystick.coordinates.invariants.innodb import (
     CHECKPOINT_AGE_WITHIN_CAPACITY,
     LSN_BLOCK_OFFSET,
     LSN_ORDER,
 )
-from coordinates.judging.row import falls
+from tallystick.coordinates.judging.row import falls
 
 if TYPE_CHECKING:
-    from coordinates.judging.row import Row
+    from tallystick.coordinates.judging.row import Row
 
 
 def judge_redo_row(row: Row) -> None:

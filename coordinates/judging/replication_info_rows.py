@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coordinates.binlog import EventType, LogCoordinates, format_log_file_name
-from coordinates.event_window import END, MARK, SOURCE_END, SOURCE_FILE, START, TYPE, Mark
-from coordinates.gtid import GtidSet
-from coordinates.invariants.replication_info import (
+from tallystick.coordinates.binlog import EventType, LogCoordinates, format_log_file_name
+from tallystick.coordinates.event_window import (
+    END,
+    MARK,
+    SOURCE_END,
+    SOURCE_FILE,
+    START,
+    TYPE,
+    Mark,
+)
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.invariants.replication_info import (
     MASTER_INFO_FLUSH_POINTS,
     MASTER_INFO_NOT_AHEAD_OF_RELAY,
     RELAY_INFO_COORDINATES_PAIRED,
     RELAY_INFO_UPDATED_WITH_COMMIT,
 )
-from coordinates.judging.channel import GTID_ONLY, NO_RELAY, NOT_READ, ChannelOfRow
-from coordinates.judging.row import same_family
-from coordinates.relay_reader import (
+from tallystick.coordinates.judging.channel import GTID_ONLY, NO_RELAY, NOT_READ, ChannelOfRow
+from tallystick.coordinates.judging.row import same_family
+from tallystick.coordinates.relay_reader import (
     Q_END,
     Q_FILE,
     Q_GNO,
@@ -28,7 +36,7 @@ from coordinates.relay_reader import (
 )
 
 if TYPE_CHECKING:
-    from coordinates.relay_reader import RelayReader
+    from tallystick.coordinates.relay_reader import RelayReader
 
 
 def judge_stored_read(channel: ChannelOfRow) -> None:

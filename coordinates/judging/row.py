@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.binlog import LogCoordinates
-    from coordinates.binlog_reader import BinlogReader
-    from coordinates.history import History
-    from coordinates.judging.judgement import Judgement
-    from coordinates.log_status import ServerState
-    from coordinates.relay_reader import RelayReader
-    from coordinates.server import Server
+    from tallystick.coordinates.binlog import LogCoordinates
+    from tallystick.coordinates.binlog_reader import BinlogReader
+    from tallystick.coordinates.history import History
+    from tallystick.coordinates.judging.judgement import Judgement
+    from tallystick.coordinates.log_status import ServerState
+    from tallystick.coordinates.relay_reader import RelayReader
+    from tallystick.coordinates.server import Server
 
 UNREADABLE = "the row's value is missing or could not be read"
 FIRST_POSITION = 4

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.cut import Cut
-from coordinates.facts import FactKind
-from coordinates.invariants.readable import (
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.facts import FactKind
+from tallystick.coordinates.invariants.readable import (
     CHANNEL_ROWS_UNIQUE,
     GTID_TEXT_CANONICAL,
     GTID_TEXT_WELLFORMED,
     LOG_STATUS_ROW_COMPLETE,
     SNAPSHOT_NEVER_SILENTLY_EMPTY,
 )
-from coordinates.invariants.snapshot import (
+from tallystick.coordinates.invariants.snapshot import (
     EXECUTED_WITHIN_LOGGED,
     SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
 )
-from coordinates.judging.binlog_row import judge_binlog_row
-from coordinates.judging.channel_row import judge_channel_rows
-from coordinates.judging.judgement import Judgement
-from coordinates.judging.redo_row import judge_redo_row
-from coordinates.judging.row import Row
-from coordinates.log_status import ServerState
-from coordinates.verdict import ObservationCode, Verdict
+from tallystick.coordinates.judging.binlog_row import judge_binlog_row
+from tallystick.coordinates.judging.channel_row import judge_channel_rows
+from tallystick.coordinates.judging.judgement import Judgement
+from tallystick.coordinates.judging.redo_row import judge_redo_row
+from tallystick.coordinates.judging.row import Row
+from tallystick.coordinates.log_status import ServerState
+from tallystick.coordinates.verdict import ObservationCode, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinates.binlog import LogCoordinates
-    from coordinates.instance_state import InstanceState, WaitingRow
-    from coordinates.judging.channel_row import RelayView
-    from coordinates.log_status import ChannelState
-    from coordinates.relay_reader import RelayReader
+    from tallystick.coordinates.binlog import LogCoordinates
+    from tallystick.coordinates.instance_state import InstanceState, WaitingRow
+    from tallystick.coordinates.judging.channel_row import RelayView
+    from tallystick.coordinates.log_status import ChannelState
+    from tallystick.coordinates.relay_reader import RelayReader
 
 REFUSED_CODES = frozenset({1142, 1227})
 """ER_TABLEACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coordinates.invariants._registry import Invariant
-    from coordinates.reporter import Reporter
+    from tallystick.coordinates.invariants._registry import Invariant
+    from tallystick.coordinates.reporter import Reporter
 
 
 class StepJudge:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from expectations.judgement import RowRule
-from expectations.judges import binlog, collection, gtid, redo, relay
+from tallystick.expectations.judgement import RowRule
+from tallystick.expectations.judges import binlog, collection, gtid, redo, relay
 
 RULES: Mapping[str, RowRule] = {
     rule.name: rule

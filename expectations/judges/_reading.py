@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from coordinates.binlog import LogCoordinates
-from coordinates.errors import CoordinateError, GtidSetParseError
-from coordinates.gtid import GtidSet
-from expectations.judgement import Judgement, Row, undecided
+from tallystick.coordinates.binlog import LogCoordinates
+from tallystick.coordinates.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.expectations.judgement import Judgement, Row, undecided
 
 _WITNESS_GTIDS_MAX = 3
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinates.binlog import MAGIC_LENGTH
-from expectations.judgement import (
+from tallystick.coordinates.binlog import MAGIC_LENGTH
+from tallystick.expectations.judgement import (
     HELD,
     Judgement,
     Row,
@@ -13,7 +13,12 @@ from expectations.judgement import (
     not_applicable,
     undecided,
 )
-from expectations.judges._reading import NoEvidenceError, coordinates, is_before, no_evidence
+from tallystick.expectations.judges._reading import (
+    NoEvidenceError,
+    coordinates,
+    is_before,
+    no_evidence,
+)
 
 _FILE, _POSITION = "binary_log_file", "binary_log_position"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinates.verdict import Verdict
-from expectations.judgement import (
+from tallystick.coordinates.verdict import Verdict
+from tallystick.expectations.judgement import (
     HELD,
     CellType,
     Judgement,
@@ -17,7 +17,7 @@ from expectations.judgement import (
     undecided,
     undecided_reasons,
 )
-from expectations.judges import binlog, gtid, redo, relay
+from tallystick.expectations.judges import binlog, gtid, redo, relay
 
 _MIRRORING = tuple(
     rule

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinates.gtid import GtidSet, is_canonical_server_text
-from expectations.judgement import (
+from tallystick.coordinates.gtid import GtidSet, is_canonical_server_text
+from tallystick.expectations.judgement import (
     HELD,
     Judgement,
     Row,
@@ -15,7 +15,7 @@ from expectations.judgement import (
     not_applicable,
     undecided,
 )
-from expectations.judges._reading import (
+from tallystick.expectations.judges._reading import (
     NoEvidenceError,
     gtid_set,
     no_evidence,

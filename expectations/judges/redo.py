@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from coordinates.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
-from expectations.judgement import HELD, Judgement, Row, RowRule, broken, missing, not_applicable
+from tallystick.coordinates.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
+from tallystick.expectations.judgement import (
+    HELD,
+    Judgement,
+    Row,
+    RowRule,
+    broken,
+    missing,
+    not_applicable,
+)
 
 
 def _ordered(row: Row) -> Judgement:

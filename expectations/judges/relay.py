@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from expectations.judgement import HELD, Judgement, Row, RowRule, broken, missing, not_applicable
-from expectations.judges._reading import NoEvidenceError, coordinates, is_before, no_evidence
+from tallystick.expectations.judgement import (
+    HELD,
+    Judgement,
+    Row,
+    RowRule,
+    broken,
+    missing,
+    not_applicable,
+)
+from tallystick.expectations.judges._reading import (
+    NoEvidenceError,
+    coordinates,
+    is_before,
+    no_evidence,
+)
 
 _RELAY = ("relay_log_file", "relay_log_position")
 _JOURNAL = ("journal_relay_log_file", "journal_relay_log_position")

@@ -11,8 +11,8 @@ from great_expectations.execution_engine.sparkdf_execution_engine import SparkDF
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from expectations.judgement import Tally, broken, encode_judgement, read_cell, undecided
-from expectations.metrics._table import quoted, whole_table
+from tallystick.expectations.judgement import Tally, broken, encode_judgement, read_cell, undecided
+from tallystick.expectations.metrics._table import quoted, whole_table
 
 METRIC_NAME = "tallystick.row_key.tally"
 

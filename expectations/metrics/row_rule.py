@@ -17,9 +17,9 @@ from great_expectations.execution_engine.sparkdf_execution_engine import SparkDF
 from great_expectations.expectations.metrics.metric_provider import metric_partial, metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from expectations.judgement import RowRule, Tally, encode_judgement, judge_cells
-from expectations.judges import RULES
-from expectations.metrics._table import quoted, whole_table
+from tallystick.expectations.judgement import RowRule, Tally, encode_judgement, judge_cells
+from tallystick.expectations.judges import RULES
+from tallystick.expectations.metrics._table import quoted, whole_table
 
 METRIC_NAME = "tallystick.row_rule.tally"
 VALUE_KEYS = (

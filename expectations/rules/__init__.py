@@ -3,12 +3,12 @@
 Importing this package registers all of them. Their columns default to those of the cut table.
 """
 
-from expectations.rules.binlog import (
+from tallystick.expectations.rules.binlog import (
     ExpectBinaryLogCoordinatesToBeComplete,
     ExpectBinaryLogPositionNotToFall,
     ExpectBinaryLogPositionToBeOnGroupBoundary,
 )
-from expectations.rules.collection import (
+from tallystick.expectations.rules.collection import (
     ExpectAuditToAgreeWithTheHalves,
     ExpectAuditToFindNothingBroken,
     ExpectCutsToBeUnique,
@@ -16,7 +16,7 @@ from expectations.rules.collection import (
     ExpectNoEventFindings,
     ExpectVerdictToBeKnown,
 )
-from expectations.rules.gtid import (
+from tallystick.expectations.rules.gtid import (
     ExpectCommitLagToBeBounded,
     ExpectExecutedGtidsNotToShrink,
     ExpectExecutedGtidsToBeLogged,
@@ -28,12 +28,12 @@ from expectations.rules.gtid import (
     ExpectPurgedGtidsToBeExecuted,
     ExpectRetrievedGtidsToBeReceived,
 )
-from expectations.rules.redo import (
+from tallystick.expectations.rules.redo import (
     ExpectLsnNotToFall,
     ExpectLsnsToBeInBlockData,
     ExpectLsnsToBeInOrder,
 )
-from expectations.rules.relay import (
+from tallystick.expectations.rules.relay import (
     ExpectExecutedSourcePositionToBeRead,
     ExpectRelayLogPositionToBeOnWrittenBoundary,
 )

@@ -8,8 +8,8 @@ from great_expectations.expectations.expectation import BatchExpectation
 from great_expectations.expectations.expectation_configuration import parse_result_format
 from great_expectations.validator.metric_configuration import MetricConfiguration
 
-from expectations.judgement import JudgedRow, Outcome, RowRule, Tally
-from expectations.metrics.row_rule import METRIC_NAME, read_tally
+from tallystick.expectations.judgement import JudgedRow, Outcome, RowRule, Tally
+from tallystick.expectations.metrics.row_rule import METRIC_NAME, read_tally
 
 ROWS_MAX = 20
 ROWS_MAX_COMPLETE = 200

@@ -8,11 +8,11 @@ from great_expectations.expectations.expectation import BatchExpectation
 from great_expectations.expectations.expectation_configuration import parse_result_format
 from great_expectations.validator.metric_configuration import MetricConfiguration
 
-from expectations.judgement import RowRule
-from expectations.judges import RULES
-from expectations.metrics.row_key import METRIC_NAME
-from expectations.metrics.row_rule import read_tally
-from expectations.rules._row_rule import (
+from tallystick.expectations.judgement import RowRule
+from tallystick.expectations.judges import RULES
+from tallystick.expectations.metrics.row_key import METRIC_NAME
+from tallystick.expectations.metrics.row_rule import read_tally
+from tallystick.expectations.rules._row_rule import (
     ROWS_MAX,
     ROWS_MAX_COMPLETE,
     RowRuleExpectation,

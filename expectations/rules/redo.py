@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from expectations.judgement import RowRule
-from expectations.judges import RULES
-from expectations.rules._row_rule import RowRuleExpectation
+from tallystick.expectations.judgement import RowRule
+from tallystick.expectations.judges import RULES
+from tallystick.expectations.rules._row_rule import RowRuleExpectation
 
 
 class ExpectLsnsToBeInOrder(RowRuleExpectation):

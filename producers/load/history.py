@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from coordinates.binlog import ROTATE_EVENT_LENGTH_MIN, EventType, log_pos_field
-from coordinates.journal import FLAG_ARTIFICIAL, Block, BlockBuilder, RecordType, Stream
-from producers.load.logs import CHANNEL, FORMAT_DESCRIPTION_LENGTH, Log, gtid_set_of
-from producers.load.tile import Lay, TileColumns, make_tile
+from tallystick.coordinates.binlog import ROTATE_EVENT_LENGTH_MIN, EventType, log_pos_field
+from tallystick.coordinates.journal import FLAG_ARTIFICIAL, Block, BlockBuilder, RecordType, Stream
+from tallystick.producers.load.logs import CHANNEL, FORMAT_DESCRIPTION_LENGTH, Log, gtid_set_of
+from tallystick.producers.load.tile import Lay, TileColumns, make_tile
 
 START_US = 1_700_000_000_000_000
 """When a load's history begins, unless told otherwise: results do not depend on the day."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coordinates.binlog import (
+from tallystick.coordinates.binlog import (
     FLAG_IN_USE,
     PREVIOUS_GTIDS_LENGTH_MIN,
     PREVIOUS_GTIDS_LENGTH_PER_INTERVAL,
@@ -14,7 +14,7 @@ from coordinates.binlog import (
     format_log_file_name,
     log_pos_field,
 )
-from coordinates.journal import FLAG_RELAY_LOG, BlockBuilder, Stream
+from tallystick.coordinates.journal import FLAG_RELAY_LOG, BlockBuilder, Stream
 
 CHANNEL = ""
 """Every replica has one channel, the default one."""

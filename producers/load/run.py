@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
-from coordinates.journal import Block, BlockBuilder, RecordType
-from producers.load.history import LoadPlan, journal_blocks
-from producers.publisher import Delivery, EventSink, KafkaSettings, open_sink
+from tallystick.coordinates.journal import Block, BlockBuilder, RecordType
+from tallystick.producers.load.history import LoadPlan, journal_blocks
+from tallystick.producers.publisher import Delivery, EventSink, KafkaSettings, open_sink
 
 BLOCK_S = 0.1
 """At a rate a block holds the events of this many seconds at most."""

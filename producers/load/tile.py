@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coordinates.binlog import EventType
-from coordinates.journal import ABSENT, COLUMNS, QueryVerb, Stream
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.journal import ABSENT, COLUMNS, QueryVerb, Stream
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,13 +16,13 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from coordinates.binlog import (
+from tallystick.coordinates.binlog import (
     CHECKSUM_LENGTH,
     EVENT_HEADER_LENGTH,
     MAGIC_LENGTH,
     EventType,
 )
-from producers.mysql.binlog_events import (
+from tallystick.producers.mysql.binlog_events import (
     EventError,
     FormatDescription,
     LogEvent,
@@ -32,8 +32,8 @@ from producers.mysql.binlog_events import (
     read_header,
     rotate_target,
 )
-from producers.mysql.errors import MysqlError
-from producers.mysql.event_runs import IS_REGULAR, TYPE_OFFSET, EventRun, read_run
+from tallystick.producers.mysql.errors import MysqlError
+from tallystick.producers.mysql.event_runs import IS_REGULAR, TYPE_OFFSET, EventRun, read_run
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
-from producers.mysql.dialect import LSN_NAMES, Dialect
-from producers.mysql.errors import MysqlError
-from producers.mysql.rights import RightHeld, account_of, has_clone_plugin, probe_rights
-from producers.mysql.statements import Refused, Row, Session
+from tallystick.producers.mysql.dialect import LSN_NAMES, Dialect
+from tallystick.producers.mysql.errors import MysqlError
+from tallystick.producers.mysql.rights import RightHeld, account_of, has_clone_plugin, probe_rights
+from tallystick.producers.mysql.statements import Refused, Row, Session
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-    from producers.mysql.settings import ServerSettings
+    from tallystick.producers.mysql.settings import ServerSettings
 
 LOG_STATUS = (
     "SELECT SERVER_UUID, `LOCAL`, `REPLICATION`, STORAGE_ENGINES FROM performance_schema.log_status"

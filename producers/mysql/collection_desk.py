@@ -10,16 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from coordinates.binlog import parse_log_file_name
-from coordinates.errors import CoordinateError
-from coordinates.journal import RecordType
-from producers.collect_requests import CollectRequest
-from producers.mysql.server_watch import Collected, ServerWatch
+from tallystick.coordinates.binlog import parse_log_file_name
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.collect_requests import CollectRequest
+from tallystick.producers.mysql.server_watch import Collected, ServerWatch
 
 if TYPE_CHECKING:
-    from producers.mysql.server_history import Place, ServerHistory
-    from producers.mysql.tail_journal import TailJournal
-    from producers.mysql.tail_options import TailOptions
+    from tallystick.producers.mysql.server_history import Place, ServerHistory
+    from tallystick.producers.mysql.tail_journal import TailJournal
+    from tallystick.producers.mysql.tail_options import TailOptions
 
 PENDING_MAX = 400_000
 """So many events wait for a row at most."""

@@ -10,8 +10,8 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from producers.mysql.dialect import Dialect
-from producers.mysql.errors import (
+from tallystick.producers.mysql.dialect import Dialect
+from tallystick.producers.mysql.errors import (
     DriverMissingError,
     MysqlError,
     UnsupportedServerError,
@@ -21,7 +21,7 @@ from producers.mysql.errors import (
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-    from producers.mysql.settings import ServerSettings
+    from tallystick.producers.mysql.settings import ServerSettings
 
 CONNECT_TIMEOUT_S = 10.0
 STATEMENT_TIMEOUT_S = 20.0

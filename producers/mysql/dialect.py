@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from producers.mysql.errors import UnsupportedServerError
+from tallystick.producers.mysql.errors import UnsupportedServerError
 
 Version = tuple[int, int, int]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinates.errors import AuditError
+from tallystick.coordinates.errors import AuditError
 
 UINT16_RANGE = 1 << 16
 MESSAGE_LENGTH_MAX = 300

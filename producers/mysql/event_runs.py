@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, EventType
-from coordinates.journal import ABSENT, COLUMNS, FLAG_ARTIFICIAL, QueryVerb
-from producers.mysql.binlog_events import (
+from tallystick.coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, EventType
+from tallystick.coordinates.journal import ABSENT, COLUMNS, FLAG_ARTIFICIAL, QueryVerb
+from tallystick.producers.mysql.binlog_events import (
     QUERY_HEAD_MAX,
     LogEvent,
     query_verb,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple, final
 
-from coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
-from producers.mysql.tail_place import TailPlace
+from tallystick.coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
+from tallystick.producers.mysql.tail_place import TailPlace
 
 
 class Happened(Enum):

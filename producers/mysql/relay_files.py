@@ -12,21 +12,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, final
 
-from coordinates.binlog import (
+from tallystick.coordinates.binlog import (
     EVENT_HEADER_LENGTH,
     MAGIC,
     MAGIC_LENGTH,
     EventType,
     format_log_file_name,
 )
-from producers.mysql.binlog_events import (
+from tallystick.producers.mysql.binlog_events import (
     EventError,
     FormatDescription,
     LogEvent,
     read_format_description,
     read_header,
 )
-from producers.mysql.event_runs import IS_REGULAR, TYPE_OFFSET, Events, read_events
+from tallystick.producers.mysql.event_runs import IS_REGULAR, TYPE_OFFSET, Events, read_events
 
 _READ_BYTES = 4 << 20
 _HEAD_BYTES = 512

@@ -10,13 +10,13 @@ from typing import Any, final
 
 import numpy as np
 
-from coordinates.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
-from coordinates.errors import CoordinateError
-from coordinates.journal import RecordType
-from producers.mysql.binlog_events import EventError, LogEvent
-from producers.mysql.event_runs import EventRun, Events, count_of
-from producers.mysql.relay_files import RelayFiles, RelayPlace
-from producers.mysql.tail_journal import TailJournal
+from tallystick.coordinates.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
+from tallystick.coordinates.errors import CoordinateError
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.mysql.binlog_events import EventError, LogEvent
+from tallystick.producers.mysql.event_runs import EventRun, Events, count_of
+from tallystick.producers.mysql.relay_files import RelayFiles, RelayPlace
+from tallystick.producers.mysql.tail_journal import TailJournal
 
 Place = tuple[int, int]
 """File number and position."""

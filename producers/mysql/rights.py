@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from producers.mysql.statements import Refused, Session
+from tallystick.producers.mysql.statements import Refused, Session
 
 if TYPE_CHECKING:
-    from producers.mysql.dialect import Dialect
+    from tallystick.producers.mysql.dialect import Dialect
 
 ACCOUNT_DEFAULT = "'tallystick'@'%'"
 LOG_STATUS_TABLE = "performance_schema.log_status"

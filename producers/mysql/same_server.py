@@ -6,11 +6,11 @@ import secrets
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from producers.mysql.errors import MysqlError
-from producers.mysql.statements import Refused, Session
+from tallystick.producers.mysql.errors import MysqlError
+from tallystick.producers.mysql.statements import Refused, Session
 
 if TYPE_CHECKING:
-    from producers.mysql.settings import ServerSettings
+    from tallystick.producers.mysql.settings import ServerSettings
 
 
 def is_one_server(first: ServerSettings, second: ServerSettings) -> bool:

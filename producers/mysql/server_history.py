@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from coordinates.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
-from coordinates.journal import RecordType
-from producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, Streamed, StreamedEvent
-from producers.mysql.channel_watch import ChannelWatch
-from producers.mysql.errors import MysqlError
-from producers.mysql.event_runs import EventRun
-from producers.mysql.log_start import Happened, OlderCopy, find_start
-from producers.mysql.relay_logs import RelayLogs
-from producers.mysql.server_watch import ChannelsTold, Collected, Reached
+from tallystick.coordinates.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, Streamed, StreamedEvent
+from tallystick.producers.mysql.channel_watch import ChannelWatch
+from tallystick.producers.mysql.errors import MysqlError
+from tallystick.producers.mysql.event_runs import EventRun
+from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
+from tallystick.producers.mysql.relay_logs import RelayLogs
+from tallystick.producers.mysql.server_watch import ChannelsTold, Collected, Reached
 
 if TYPE_CHECKING:
-    from producers.mysql.binlog_events import FormatDescription
-    from producers.mysql.server_now import ServerNow
-    from producers.mysql.tail_journal import TailJournal
+    from tallystick.producers.mysql.binlog_events import FormatDescription
+    from tallystick.producers.mysql.server_now import ServerNow
+    from tallystick.producers.mysql.tail_journal import TailJournal
 
 BOOT_TOLERANCE_S = 2.5
 """Uptime is told in whole seconds, and not at one instant with the clock."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from producers.mysql.connection import connect_for_stream, dialect_of, mysql_error
+from tallystick.producers.mysql.connection import connect_for_stream, dialect_of, mysql_error
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-    from producers.mysql.server_watch import Collects
-    from producers.mysql.settings import ServerSettings
+    from tallystick.producers.mysql.server_watch import Collects
+    from tallystick.producers.mysql.settings import ServerSettings
 
 
 @dataclass(slots=True)

@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-from producers.mysql.connection import connect, dialect_of
-from producers.mysql.errors import MysqlError
+from tallystick.producers.mysql.connection import connect, dialect_of
+from tallystick.producers.mysql.errors import MysqlError
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-    from producers.collect_requests import CollectRequest
-    from producers.mysql.settings import ServerSettings
+    from tallystick.producers.collect_requests import CollectRequest
+    from tallystick.producers.mysql.settings import ServerSettings
 
 
 class Collects(Protocol):

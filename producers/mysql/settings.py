@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from producers.mysql.errors import ServerSettingsError
+from tallystick.producers.mysql.errors import ServerSettingsError
 
 if sys.version_info >= (3, 11):
     import tomllib

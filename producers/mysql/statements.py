@@ -6,14 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from producers.mysql.connection import connect, dialect_of, mysql_error
-from producers.mysql.errors import MysqlError, code_and_message
+from tallystick.producers.mysql.connection import connect, dialect_of, mysql_error
+from tallystick.producers.mysql.errors import MysqlError, code_and_message
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-    from producers.mysql.dialect import Dialect
-    from producers.mysql.settings import ServerSettings
+    from tallystick.producers.mysql.dialect import Dialect
+    from tallystick.producers.mysql.settings import ServerSettings
 
 Row = dict[str, Any]
 

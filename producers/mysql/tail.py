@@ -15,29 +15,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from coordinates.journal import RecordType
-from producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, BinlogDump
-from producers.mysql.binlog_events import EventError
-from producers.mysql.collection_desk import CollectionDesk
-from producers.mysql.errors import DriverMissingError, MysqlError, UnsupportedServerError
-from producers.mysql.relay_logs import RelayLogs
-from producers.mysql.server_history import ServerHistory
-from producers.mysql.server_now import learn_server
-from producers.mysql.server_watch import (
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, BinlogDump
+from tallystick.producers.mysql.binlog_events import EventError
+from tallystick.producers.mysql.collection_desk import CollectionDesk
+from tallystick.producers.mysql.errors import DriverMissingError, MysqlError, UnsupportedServerError
+from tallystick.producers.mysql.relay_logs import RelayLogs
+from tallystick.producers.mysql.server_history import ServerHistory
+from tallystick.producers.mysql.server_now import learn_server
+from tallystick.producers.mysql.server_watch import (
     ChannelsTold,
     Collected,
     Collects,
     Reached,
     ServerWatch,
 )
-from producers.mysql.tail_journal import TailJournal
-from producers.mysql.tail_options import TailOptions, steady_clock_us
-from producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql.tail_journal import TailJournal
+from tallystick.producers.mysql.tail_options import TailOptions, steady_clock_us
+from tallystick.producers.mysql.tail_place import TailPlace
 
 if TYPE_CHECKING:
-    from producers.collect_requests import CollectRequest
-    from producers.mysql.settings import ServerSettings
-    from producers.publisher import EventSink
+    from tallystick.producers.collect_requests import CollectRequest
+    from tallystick.producers.mysql.settings import ServerSettings
+    from tallystick.producers.publisher import EventSink
 
 __all__ = ["Tail", "TailOptions", "steady_clock_us"]
 

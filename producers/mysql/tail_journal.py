@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
-from coordinates.journal import BlockBuilder, RecordType, Stream
-from producers.mysql.binlog_events import LogEvent
-from producers.mysql.event_runs import EventRun
-from producers.mysql.tail_place import TailPlace
-from producers.publisher import BlockLinger, EventSink
+from tallystick.coordinates.journal import BlockBuilder, RecordType, Stream
+from tallystick.producers.mysql.binlog_events import LogEvent
+from tallystick.producers.mysql.event_runs import EventRun
+from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.publisher import BlockLinger, EventSink
 
 LINGER_S = 0.2
 BLOCK_RECORDS = 4096

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coordinates.binlog import EventType, parse_log_file_name
-from coordinates.errors import AuditError
-from coordinates.journal import ABSENT, Block, RecordType, Stream
-from producers.mysql.relay_files import leads_on
+from tallystick.coordinates.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.journal import ABSENT, Block, RecordType, Stream
+from tallystick.producers.mysql.relay_files import leads_on
 
 FORMAT_VERSION = 1
 OPENED_MAX = 64

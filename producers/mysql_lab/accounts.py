@@ -8,9 +8,9 @@ import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from producers.mysql.dialect import Dialect
-from producers.mysql.rights import Right, rights_of
-from producers.mysql_lab.errors import LabError
+from tallystick.producers.mysql.dialect import Dialect
+from tallystick.producers.mysql.rights import Right, rights_of
+from tallystick.producers.mysql_lab.errors import LabError
 
 VERSION = "8.0.31"
 ADMIN = "root"

@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from producers.mysql_lab.errors import LabError
-from producers.mysql_lab.layout import (
+from tallystick.producers.mysql_lab.errors import LabError
+from tallystick.producers.mysql_lab.layout import (
     REPLICA_2,
     SOURCE_B,
     LabChannel,
     channels_of,
     replicas_of,
 )
-from producers.mysql_lab.load import Load, LoadPlan, LoadReport
-from producers.mysql_lab.replication import (
+from tallystick.producers.mysql_lab.load import Load, LoadPlan, LoadReport
+from tallystick.producers.mysql_lab.replication import (
     ChannelStatus,
     channel_statuses,
     start_channel,
     stop_channel,
     wait_until_applied,
 )
-from producers.mysql_lab.sessions import Address, Session, session
+from tallystick.producers.mysql_lab.sessions import Address, Session, session
 
 # Ahead of the newest number, so that a client who writes meanwhile does not take it first.
 NUMBERS_AHEAD = 100

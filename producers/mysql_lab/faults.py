@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from producers.mysql_lab import fault_acts as acts
-from producers.mysql_lab.errors import LabError
-from producers.mysql_lab.fault_acts import NUMBERS_AHEAD, Did, Fleet
-from producers.mysql_lab.layout import HUB, NAMES, REPLICA_1, REPLICA_2, SOURCES
+from tallystick.producers.mysql_lab import fault_acts as acts
+from tallystick.producers.mysql_lab.errors import LabError
+from tallystick.producers.mysql_lab.fault_acts import NUMBERS_AHEAD, Did, Fleet
+from tallystick.producers.mysql_lab.layout import HUB, NAMES, REPLICA_1, REPLICA_2, SOURCES
 
 REPLICAS = (REPLICA_1, REPLICA_2, HUB)
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, final
 
-from producers.mysql.errors import code_and_message
-from producers.mysql_lab.accounts import LOAD
-from producers.mysql_lab.sessions import Address, Session, session
+from tallystick.producers.mysql.errors import code_and_message
+from tallystick.producers.mysql_lab.accounts import LOAD
+from tallystick.producers.mysql_lab.sessions import Address, Session, session
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection

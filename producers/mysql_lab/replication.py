@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from producers.mysql_lab.accounts import REPLICATION, Accounts
-from producers.mysql_lab.errors import LabError
-from producers.mysql_lab.layout import CHANNELS, LabChannel, channels_of
-from producers.mysql_lab.sessions import HOST, Address, Session, session
+from tallystick.producers.mysql_lab.accounts import REPLICATION, Accounts
+from tallystick.producers.mysql_lab.errors import LabError
+from tallystick.producers.mysql_lab.layout import CHANNELS, LabChannel, channels_of
+from tallystick.producers.mysql_lab.sessions import HOST, Address, Session, session
 
 SETTLE_DEADLINE_S = 30.0
 POLL_S = 0.1

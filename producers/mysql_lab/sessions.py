@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from producers.mysql.errors import DriverMissingError, code_and_message
-from producers.mysql_lab.accounts import ADMIN
-from producers.mysql_lab.errors import LabError
+from tallystick.producers.mysql.errors import DriverMissingError, code_and_message
+from tallystick.producers.mysql_lab.accounts import ADMIN
+from tallystick.producers.mysql_lab.errors import LabError
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection

@@ -5,26 +5,26 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import MAGIC_LENGTH, format_log_file_name
-from coordinates.journal import RecordType
-from producers.simulator import applier, binary_log, commit, innodb, receiver, relay_log
-from producers.simulator.backup_safe_binlog import backup_locks
-from producers.simulator.clone import gtid_persistence, gtid_state
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.log_position_lock import outer_locks
-from producers.simulator.model import QueuedGroup
-from producers.simulator.online_backup import backup_synchronization
-from producers.simulator.replication_info import (
+from tallystick.coordinates.binlog import MAGIC_LENGTH, format_log_file_name
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import applier, binary_log, commit, innodb, receiver, relay_log
+from tallystick.producers.simulator.backup_safe_binlog import backup_locks
+from tallystick.producers.simulator.clone import gtid_persistence, gtid_state
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.log_position_lock import outer_locks
+from tallystick.producers.simulator.model import QueuedGroup
+from tallystick.producers.simulator.online_backup import backup_synchronization
+from tallystick.producers.simulator.replication_info import (
     crash_points,
     master_info,
     recovery,
     worker_info,
 )
-from producers.simulator.replication_info.crash_points import CrashPoint
+from tallystick.producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
 
 RECONNECT_US = (20_000, 120_000)
 DOWN_US = (150_000, 500_000)

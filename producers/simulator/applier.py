@@ -9,21 +9,25 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.journal import RecordType
-from producers.simulator import commit, relay_log
-from producers.simulator.backup_safe_binlog import backup_locks
-from producers.simulator.clone import commit_order
-from producers.simulator.log_position_lock import outer_locks
-from producers.simulator.model import GroupKind, QueuedFraming, QueuedGroup
-from producers.simulator.online_backup import backup_protocol
-from producers.simulator.replication_info import crash_points, relay_log_info, worker_info
-from producers.simulator.replication_info.crash_points import CrashPoint
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import commit, relay_log
+from tallystick.producers.simulator.backup_safe_binlog import backup_locks
+from tallystick.producers.simulator.clone import commit_order
+from tallystick.producers.simulator.log_position_lock import outer_locks
+from tallystick.producers.simulator.model import GroupKind, QueuedFraming, QueuedGroup
+from tallystick.producers.simulator.online_backup import backup_protocol
+from tallystick.producers.simulator.replication_info import (
+    crash_points,
+    relay_log_info,
+    worker_info,
+)
+from tallystick.producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel
 
 _LOOK_US = 200
 """An applier that has to wait looks again so often."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinates.binlog import (
+from tallystick.coordinates.binlog import (
     FLAG_IN_USE,
     MAGIC_LENGTH,
     PREVIOUS_GTIDS_LENGTH_MIN,
@@ -16,14 +16,14 @@ from coordinates.binlog import (
     format_log_file_name,
     log_pos_field,
 )
-from coordinates.journal import QueryVerb, RecordType, Stream
-from producers.simulator.clone import gtid_state
-from producers.simulator.model import BinlogFile, FramingEvent, LoggedGroup
+from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.producers.simulator.clone import gtid_state
+from tallystick.producers.simulator.model import BinlogFile, FramingEvent, LoggedGroup
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.gtid_intervals import GtidIntervals
-    from producers.simulator.model import Group, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.model import Group, Instance
 
 _FORMAT_DESCRIPTION_LENGTH = 122
 _FORMAT_DESCRIPTION_LENGTH_TAGS = 123

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.model import Instance
 
 Call = tuple[int, int, "Instance | None", "Callable[..., None]", tuple[Any, ...]]
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coordinates.journal import RecordType
-from producers.simulator import applier, binary_log, innodb
-from producers.simulator.backup_safe_binlog import backup_locks, innodb_header
-from producers.simulator.clone import commit_order, gtid_persistence, trx_sys
-from producers.simulator.log_position_lock import outer_locks
-from producers.simulator.model import GroupKind, LoggedGroup, Pending
-from producers.simulator.online_backup import backup_protocol, backup_synchronization
-from producers.simulator.replication_info import crash_points
-from producers.simulator.replication_info.crash_points import CrashPoint
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import applier, binary_log, innodb
+from tallystick.producers.simulator.backup_safe_binlog import backup_locks, innodb_header
+from tallystick.producers.simulator.clone import commit_order, gtid_persistence, trx_sys
+from tallystick.producers.simulator.log_position_lock import outer_locks
+from tallystick.producers.simulator.model import GroupKind, LoggedGroup, Pending
+from tallystick.producers.simulator.online_backup import backup_protocol, backup_synchronization
+from tallystick.producers.simulator.replication_info import crash_points
+from tallystick.producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Group, Instance, QueuedGroup
-    from producers.simulator.online_backup.backup_synchronization import Thread
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Group, Instance, QueuedGroup
+    from tallystick.producers.simulator.online_backup.backup_synchronization import Thread
 
 _SEMI_SYNC_US = (1_500, 6_000)
 """Least and most time for which a semi-sync source waits for the acknowledgement."""

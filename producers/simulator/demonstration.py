@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.engine import Fleet
 
 
 @dataclass(frozen=True, slots=True)

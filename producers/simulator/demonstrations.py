@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from producers.simulator.backup_safe_binlog import demonstration as backup_safe_binlog
-from producers.simulator.clone import demonstration as clone
-from producers.simulator.log_position_lock import demonstration as log_position_lock
-from producers.simulator.online_backup import demonstration as online_backup
-from producers.simulator.replication_info import demonstration as replication_info
+from tallystick.producers.simulator.backup_safe_binlog import demonstration as backup_safe_binlog
+from tallystick.producers.simulator.clone import demonstration as clone
+from tallystick.producers.simulator.log_position_lock import demonstration as log_position_lock
+from tallystick.producers.simulator.online_backup import demonstration as online_backup
+from tallystick.producers.simulator.replication_info import demonstration as replication_info
 
 if TYPE_CHECKING:
-    from producers.simulator.demonstration import Demonstration
-    from producers.simulator.scenario import Scenario
+    from tallystick.producers.simulator.demonstration import Demonstration
+    from tallystick.producers.simulator.scenario import Scenario
 
 DEMONSTRATIONS: dict[str, Demonstration] = {
     demonstration.name: demonstration

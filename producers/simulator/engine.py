@@ -7,8 +7,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from coordinates.journal import RecordType, cut_into_blocks
-from producers.simulator import (
+from tallystick.coordinates.journal import RecordType, cut_into_blocks
+from tallystick.producers.simulator import (
     administration,
     binary_log,
     commit,
@@ -19,29 +19,29 @@ from producers.simulator import (
     traps,
     workload,
 )
-from producers.simulator.backup_safe_binlog import backup_locks
-from producers.simulator.clock import Clock
-from producers.simulator.demonstration import Showing
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.hooks import FaultHooks
-from producers.simulator.log_position_lock import collection, outer_locks
-from producers.simulator.model import (
+from tallystick.producers.simulator.backup_safe_binlog import backup_locks
+from tallystick.producers.simulator.clock import Clock
+from tallystick.producers.simulator.demonstration import Showing
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.hooks import FaultHooks
+from tallystick.producers.simulator.log_position_lock import collection, outer_locks
+from tallystick.producers.simulator.model import (
     BinaryLog,
     Channel,
     GroupKind,
     Instance,
     LoggedGroup,
 )
-from producers.simulator.online_backup import backup_protocol
-from producers.simulator.receiver import wake
-from producers.simulator.replication_info import rpl_info_factory
-from producers.simulator.replication_info.crash_points import InstanceCrashedError
+from tallystick.producers.simulator.online_backup import backup_protocol
+from tallystick.producers.simulator.receiver import wake
+from tallystick.producers.simulator.replication_info import rpl_info_factory
+from tallystick.producers.simulator.replication_info.crash_points import InstanceCrashedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from coordinates.journal import Block
-    from producers.simulator.scenario import Scenario
+    from tallystick.coordinates.journal import Block
+    from tallystick.producers.simulator.scenario import Scenario
 
 VERSION = "8.0.31"
 SETTLE_MS = 11_000
@@ -408,7 +408,7 @@ def hooks_of(scenario: Scenario) -> FaultHooks:
     """The injector of the scenario's fault, or none."""
     if scenario.fault is None:
         return FaultHooks()
-    from producers.simulator import faults  # faults are built on the engine
+    from tallystick.producers.simulator import faults  # faults are built on the engine
 
     return faults.make_hooks(scenario)
 

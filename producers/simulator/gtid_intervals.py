@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from coordinates.gtid import GtidSet
+from tallystick.coordinates.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator.journal_writer import JournalWriter
+from tallystick.producers.simulator.journal_writer import JournalWriter
 
 if TYPE_CHECKING:
-    from producers.simulator.clock import Clock
-    from producers.simulator.clone.undo_log import UndoLogHeader
-    from producers.simulator.engine import Fleet
-    from producers.simulator.gtid_intervals import GtidIntervals
-    from producers.simulator.model import Channel, Group, Instance, LoggedGroup, QueuedGroup
-    from producers.simulator.online_backup.backup_image import Image
+    from tallystick.producers.simulator.clock import Clock
+    from tallystick.producers.simulator.clone.undo_log import UndoLogHeader
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.model import (
+        Channel,
+        Group,
+        Instance,
+        LoggedGroup,
+        QueuedGroup,
+    )
+    from tallystick.producers.simulator.online_backup.backup_image import Image
 
 
 class FaultHooks:

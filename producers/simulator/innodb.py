@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinates.innodb import (
+from tallystick.coordinates.innodb import (
     BLOCK_HEADER_LENGTH,
     BLOCK_LENGTH,
     BLOCK_TRAILER_LENGTH,
 )
-from producers.simulator.model import Innodb
+from tallystick.producers.simulator.model import Innodb
 
 if TYPE_CHECKING:
     from random import Random

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.journal import BlockBuilder, RecordType
+from tallystick.coordinates.journal import BlockBuilder, RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from producers.simulator.clock import Clock
+    from tallystick.producers.simulator.clock import Clock
 
 
 class JournalWriter(BlockBuilder):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator import administration, innodb
+from tallystick.producers.simulator import administration, innodb
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _BACKGROUND_US = (150_000, 600_000)
 _ACT_US = (800_000, 4_000_000)

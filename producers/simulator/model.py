@@ -10,38 +10,38 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, format_log_file_name
-from producers.simulator.backup_safe_binlog.lock_state import BackupLocks, HeaderUpdates
-from producers.simulator.clone.gtid_persister import GtidPersister
-from producers.simulator.clone.rollback_segments import TrxSys
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.log_position_lock.latches import Latches
-from producers.simulator.log_position_lock.outer_locks import OuterLocks
-from producers.simulator.log_position_lock.storage_engines import Handlerton, compiled_in
+from tallystick.coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, format_log_file_name
+from tallystick.producers.simulator.backup_safe_binlog.lock_state import BackupLocks, HeaderUpdates
+from tallystick.producers.simulator.clone.gtid_persister import GtidPersister
+from tallystick.producers.simulator.clone.rollback_segments import TrxSys
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.log_position_lock.latches import Latches
+from tallystick.producers.simulator.log_position_lock.outer_locks import OuterLocks
+from tallystick.producers.simulator.log_position_lock.storage_engines import Handlerton, compiled_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-    from producers.simulator.clone.clone_status import CloneStatus
-    from producers.simulator.clone.donor import Donation
-    from producers.simulator.clone.gtid_persistence import CrashPoint
-    from producers.simulator.clone.recipient import Clone
-    from producers.simulator.journal_writer import JournalWriter
-    from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
-    from producers.simulator.log_position_lock.restore import LogCopy
-    from producers.simulator.online_backup.backup_protocol import Backup
-    from producers.simulator.online_backup.backup_synchronization import (
+    from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
+    from tallystick.producers.simulator.clone.clone_status import CloneStatus
+    from tallystick.producers.simulator.clone.donor import Donation
+    from tallystick.producers.simulator.clone.gtid_persistence import CrashPoint
+    from tallystick.producers.simulator.clone.recipient import Clone
+    from tallystick.producers.simulator.journal_writer import JournalWriter
+    from tallystick.producers.simulator.log_position_lock.log_status_query import LogStatusQuery
+    from tallystick.producers.simulator.log_position_lock.restore import LogCopy
+    from tallystick.producers.simulator.online_backup.backup_protocol import Backup
+    from tallystick.producers.simulator.online_backup.backup_synchronization import (
         BackupSynchronization,
         Thread,
     )
-    from producers.simulator.online_backup.tables import TableData
-    from producers.simulator.replication_info.crash_points import CrashPlan
-    from producers.simulator.replication_info.master_info import MasterInfo
-    from producers.simulator.replication_info.relay_log_info import RelayLogInfo
-    from producers.simulator.replication_info.rpl_info_file import InfoFile
-    from producers.simulator.replication_info.rpl_info_table_access import SystemTable
-    from producers.simulator.replication_info.worker_info import Worker
+    from tallystick.producers.simulator.online_backup.tables import TableData
+    from tallystick.producers.simulator.replication_info.crash_points import CrashPlan
+    from tallystick.producers.simulator.replication_info.master_info import MasterInfo
+    from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
+    from tallystick.producers.simulator.replication_info.rpl_info_file import InfoFile
+    from tallystick.producers.simulator.replication_info.rpl_info_table_access import SystemTable
+    from tallystick.producers.simulator.replication_info.worker_info import Worker
 
 BodyEvent = tuple[int, int, int, int]
 """An event inside a group: type code, ``QueryVerb``, length, checksum."""

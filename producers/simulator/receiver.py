@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import MAGIC_LENGTH, EventType
-from coordinates.journal import RecordType
-from producers.simulator import applier, relay_log
-from producers.simulator.backup_safe_binlog import backup_locks
-from producers.simulator.model import BinlogFile, FramingEvent, LoggedGroup, QueuedGroup
-from producers.simulator.replication_info import crash_points, master_info
-from producers.simulator.replication_info.crash_points import CrashPoint
+from tallystick.coordinates.binlog import MAGIC_LENGTH, EventType
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import applier, relay_log
+from tallystick.producers.simulator.backup_safe_binlog import backup_locks
+from tallystick.producers.simulator.model import BinlogFile, FramingEvent, LoggedGroup, QueuedGroup
+from tallystick.producers.simulator.replication_info import crash_points, master_info
+from tallystick.producers.simulator.replication_info.crash_points import CrashPoint
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel
 
 ER_SOURCE_FATAL_ERROR = 13114
 """Last_IO_Errno when the source cannot serve what the replica asks for."""

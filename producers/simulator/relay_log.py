@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinates.binlog import (
+from tallystick.coordinates.binlog import (
     ROTATE_EVENT_LENGTH_MIN,
     STOP_EVENT_LENGTH,
     EventType,
     format_log_file_name,
     log_pos_field,
 )
-from coordinates.journal import (
+from tallystick.coordinates.journal import (
     FLAG_ARTIFICIAL,
     FLAG_RELAY_LOG,
     QueryVerb,
     RecordType,
     Stream,
 )
-from producers.simulator.binary_log import (
+from tallystick.producers.simulator.binary_log import (
     FLAG_IGNORABLE,
     format_description_length,
     gtid_event_type,
     previous_gtids_length,
 )
-from producers.simulator.model import QueuedFraming, QueuedGroup, RelayFile
+from tallystick.producers.simulator.model import QueuedFraming, QueuedGroup, RelayFile
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel
 
 _VERBS = tuple(QueryVerb)
 SERVER_ID_NEVER_IGNORED = 0

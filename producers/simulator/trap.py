@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator import trap_acts
+from tallystick.producers.simulator import trap_acts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.engine import Fleet
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinates.binlog import EventType
-from coordinates.journal import QueryVerb
-from producers.simulator import administration, commit, workload
-from producers.simulator.clone import cloning
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import Group, GroupKind, OutOfMemory
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.journal import QueryVerb
+from tallystick.producers.simulator import administration, commit, workload
+from tallystick.producers.simulator.clone import cloning
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import Group, GroupKind, OutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
 
 _SECOND = 1_000_000
 _UPGRADED_VERSION = "8.4.3"

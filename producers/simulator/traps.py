@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator import trap_acts
-from producers.simulator.backup_safe_binlog.traps import TRAPS as BACKUP_LOCK_TRAPS
-from producers.simulator.clone.persistence_traps import TRAPS as GTID_PERSISTENCE_TRAPS
-from producers.simulator.clone.traps import TRAPS as CLONE_TRAPS
-from producers.simulator.log_position_lock.traps import TRAPS as LOG_POSITION_LOCK_TRAPS
-from producers.simulator.online_backup.recovery_traps import TRAPS as RECOVERY_TRAPS
-from producers.simulator.online_backup.traps import TRAPS as ONLINE_BACKUP_TRAPS
-from producers.simulator.replication_info.traps import TRAPS as REPLICATION_INFO_TRAPS
-from producers.simulator.trap import Trap
+from tallystick.producers.simulator import trap_acts
+from tallystick.producers.simulator.backup_safe_binlog.traps import TRAPS as BACKUP_LOCK_TRAPS
+from tallystick.producers.simulator.clone.persistence_traps import TRAPS as GTID_PERSISTENCE_TRAPS
+from tallystick.producers.simulator.clone.traps import TRAPS as CLONE_TRAPS
+from tallystick.producers.simulator.log_position_lock.traps import TRAPS as LOG_POSITION_LOCK_TRAPS
+from tallystick.producers.simulator.online_backup.recovery_traps import TRAPS as RECOVERY_TRAPS
+from tallystick.producers.simulator.online_backup.traps import TRAPS as ONLINE_BACKUP_TRAPS
+from tallystick.producers.simulator.replication_info.traps import TRAPS as REPLICATION_INFO_TRAPS
+from tallystick.producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
-    from producers.simulator.scenario import Scenario
+    from tallystick.producers.simulator.scenario import Scenario
 
 
 def with_options(scenario: Scenario) -> Scenario:

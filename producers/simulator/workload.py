@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinates.binlog import EventType
-from coordinates.journal import QueryVerb
-from producers.simulator.model import BodyEvent, Group, GroupKind
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.journal import QueryVerb
+from tallystick.producers.simulator.model import BodyEvent, Group, GroupKind
 
 if TYPE_CHECKING:
     from random import Random

@@ -23,8 +23,8 @@ from tallystick.running import stopping
 from tallystick.settings import Settings, load
 
 if TYPE_CHECKING:
-    from coordinates.cut import Cut
-    from expectations.validation import CollectionValidation
+    from tallystick.coordinates.cut import Cut
+    from tallystick.expectations.validation import CollectionValidation
 
 LOOK_EVERY_S = 0.2
 MIB = 2**20
@@ -98,12 +98,12 @@ class _Audit:
         self._error: Exception | None = None
 
     def run(self) -> ExitCode:
-        from deploy.jars import spark_kafka_jars
-        from deploy.preflight import check_machine
-        from expectations.validate import CollectionValidator
-        from streaming.progress import COUNTERS
+        from tallystick.deploy.jars import spark_kafka_jars
+        from tallystick.deploy.preflight import check_machine
+        from tallystick.expectations.validate import CollectionValidator
         from tallystick.journal_topic import prepare_topics
         from tallystick.metrics import JobMetrics
+        from tallystick.streaming.progress import COUNTERS
 
         settings = self._settings
         problems = check_machine(directory=self._run_directory)
@@ -134,9 +134,9 @@ class _Audit:
             return self._report()
 
     def _run_job(self, jars: list[Path], stop: threading.Event) -> None:
-        from streaming.rounds import Deadline
-        from streaming.runner import JobSettings, run_job
-        from streaming.session import SessionSettings
+        from tallystick.streaming.rounds import Deadline
+        from tallystick.streaming.runner import JobSettings, run_job
+        from tallystick.streaming.session import SessionSettings
 
         settings = self._settings
         prefix = settings.topic_prefix

@@ -13,7 +13,7 @@ from tallystick.errors import MisuseError
 from tallystick.settings import Settings, load
 
 if TYPE_CHECKING:
-    from deploy.broker import LocalBroker
+    from tallystick.deploy.broker import LocalBroker
 
 app = typer.Typer(help="Start, stop or look at a Kafka broker on this machine.")
 
@@ -29,8 +29,8 @@ def start(
     directory: Directory = None,
 ) -> None:
     """Start a broker on 127.0.0.1 that stays, and make the topics."""
-    from deploy.preflight import check_machine
-    from producers.kafka_topics import ensure_topics, tallystick_topics
+    from tallystick.deploy.preflight import check_machine
+    from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 
     settings = load({"directory": directory}).settings
     broker = _broker(settings, port)
@@ -82,7 +82,7 @@ def status(*, directory: Directory = None, json: Json = False) -> None:
 def _broker(
     settings: Settings, port: int, progress: terminal.Progress | None = None
 ) -> LocalBroker:
-    from deploy.broker import LocalBroker
+    from tallystick.deploy.broker import LocalBroker
 
     return LocalBroker(
         Path(settings.directory) / "broker",

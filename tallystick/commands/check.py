@@ -16,10 +16,10 @@ from tallystick.running import stopping
 from tallystick.settings import load
 
 if TYPE_CHECKING:
-    from producers.mysql.settings import ServerSettings
     from tallystick.answers import Answer
     from tallystick.fleet_check import Checked
     from tallystick.fleet_look import SeenServer
+    from tallystick.producers.mysql.settings import ServerSettings
     from tallystick.results import Outcome
 
 STANDARD_OUTPUT = "-"
@@ -67,7 +67,7 @@ def check(
     as `replay` audits a file. It writes nothing on them. Exit status: 0 consistent,
     1 inconsistent, 2 a server cannot be asked or a right is missing, 3 undecided.
     """
-    from producers.mysql.settings import load_servers
+    from tallystick.producers.mysql.settings import load_servers
 
     disabled = frozenset(load({"disabled": disable}).settings.disabled)
     if rights and config is None and not server:
@@ -181,7 +181,7 @@ def _show(
 
 
 def _verdict_of(server: SeenServer, answers: Sequence[Answer]) -> str:
-    from coordinates.verdict import Verdict
+    from tallystick.coordinates.verdict import Verdict
 
     broken = [answer.invariant for answer in answers if answer.verdict is Verdict.INCONSISTENT]
     if broken:
@@ -195,7 +195,7 @@ def _verdict_of(server: SeenServer, answers: Sequence[Answer]) -> str:
 
 def _tears(outcome: Outcome) -> Iterator[str]:
     """What the server's own row does, and which bugs of the server that is."""
-    from coordinates.verdict import ObservationCode
+    from tallystick.coordinates.verdict import ObservationCode
 
     seen = [o for o in outcome.data.observations if o.code is ObservationCode.LOG_STATUS_TEAR]
     if seen:
@@ -229,7 +229,7 @@ def _unread(checked: Checked) -> Iterator[str]:
 
 def _undecided(answers: dict[str, list[Answer]]) -> Iterator[str]:
     """Invariants that were not decided, by reason: the most common first."""
-    from coordinates.verdict import Verdict
+    from tallystick.coordinates.verdict import Verdict
 
     reasons: dict[str, dict[str, set[str]]] = {}
     for name, given in answers.items():
@@ -304,8 +304,8 @@ def _junit(checked: Checked, outcome: Outcome, answers: dict[str, list[Answer]])
 
 
 def _rights_of_any_server() -> Iterator[str]:
-    from producers.mysql.dialect import Dialect
-    from producers.mysql.rights import ACCOUNT_DEFAULT, rights_of
+    from tallystick.producers.mysql.dialect import Dialect
+    from tallystick.producers.mysql.rights import ACCOUNT_DEFAULT, rights_of
 
     yield f"-- rights of the account {ACCOUNT_DEFAULT} on MySQL 8.0.27 and later;"
     yield "-- with --config or --server it looks at what an account has and what it lacks"

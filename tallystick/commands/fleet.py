@@ -19,7 +19,7 @@ from tallystick.settings import Settings, suggestion
 from tallystick.settings import load as load_settings
 
 if TYPE_CHECKING:
-    from producers.simulator.scenario import Scenario
+    from tallystick.producers.simulator.scenario import Scenario
 
 BLOCK_RECORDS = 512
 ENDLESS_MS = 10 * 365 * 86_400_000
@@ -142,10 +142,10 @@ def simulate(
 
 
 def _scenario(**options: Any) -> Scenario:
-    from producers.simulator.faults import FAULTS
-    from producers.simulator.scenario import Scenario
-    from producers.simulator.traps import CATALOGUE, with_options
     from tallystick.demonstrated import demonstration_scenario
+    from tallystick.producers.simulator.faults import FAULTS
+    from tallystick.producers.simulator.scenario import Scenario
+    from tallystick.producers.simulator.traps import CATALOGUE, with_options
 
     fault = options["fault"]
     if fault is not None and fault not in FAULTS:
@@ -162,8 +162,8 @@ def _scenario(**options: Any) -> Scenario:
 
 
 def _write_history(scenario: Scenario, output: str) -> None:
-    from coordinates.json_lines_writer import block_to_lines
-    from producers.simulator.engine import simulate as simulate_history
+    from tallystick.coordinates.json_lines_writer import block_to_lines
+    from tallystick.producers.simulator.engine import simulate as simulate_history
 
     history = simulate_history(scenario)
     lines = (line for block in history.blocks(BLOCK_RECORDS) for line in block_to_lines(block))
@@ -185,9 +185,9 @@ def _write_history(scenario: Scenario, output: str) -> None:
 
 
 def _live(scenario: Scenario, settings: Settings, speed: float, stop: Stop) -> None:
-    from producers.simulator.engine import Fleet, hooks_of
     from tallystick.journal_topic import open_journal, open_requests, prepare_topics
     from tallystick.live_fleet import LiveFleet, Pace
+    from tallystick.producers.simulator.engine import Fleet, hooks_of
 
     now_us = time.time_ns() // 1_000
     fleet = Fleet(scenario, hooks_of(scenario), start_ts=now_us)
@@ -236,9 +236,9 @@ def load(
     json: Json = False,
 ) -> None:
     """Send legal histories, at full speed or at a rate; report what was achieved."""
-    from producers.load.history import LoadPlan
-    from producers.load.run import LoadOptions, run_load
     from tallystick.journal_topic import kafka_settings, prepare_topics
+    from tallystick.producers.load.history import LoadPlan
+    from tallystick.producers.load.run import LoadOptions, run_load
 
     settings = load_settings(
         {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}

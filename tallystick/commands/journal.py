@@ -25,7 +25,7 @@ from tallystick.settings import Settings, load
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coordinates.journal import Block
+    from tallystick.coordinates.journal import Block
 
 POLL_S = 0.2
 
@@ -65,8 +65,8 @@ def journal(
 
 
 def _print(settings: Settings, instance: str | None, follow: bool) -> None:
-    from coordinates.json_lines_writer import block_to_lines
-    from producers.journal_reader import JournalReader
+    from tallystick.coordinates.json_lines_writer import block_to_lines
+    from tallystick.producers.journal_reader import JournalReader
 
     reader = JournalReader(
         settings.bootstrap_servers,
@@ -85,7 +85,7 @@ def _print(settings: Settings, instance: str | None, follow: bool) -> None:
 
 
 def _write(settings: Settings, file: str) -> None:
-    from coordinates.json_lines import JsonLinesError, blocks_from_lines
+    from tallystick.coordinates.json_lines import JsonLinesError, blocks_from_lines
     from tallystick.journal_topic import open_journal, prepare_topics
 
     prepare_topics(settings)
@@ -139,8 +139,8 @@ def collect(
 
 
 def _collect(settings: Settings, json: bool) -> dict[str, dict[str, Any]]:
-    from producers.collect_requests import CollectRequest
-    from producers.journal_reader import JournalReader, send_request
+    from tallystick.producers.collect_requests import CollectRequest
+    from tallystick.producers.journal_reader import JournalReader, send_request
 
     now_us = time.time_ns() // 1_000
     request = CollectRequest(f"collect-{now_us}", now_us, frozenset(settings.instances) or None)
@@ -172,7 +172,7 @@ def _collect(settings: Settings, json: bool) -> dict[str, dict[str, Any]]:
 
 def _answers(block: Block, collection_id: str) -> Iterator[tuple[Block, dict[str, Any]]]:
     """The block's answers to one collection, each as a block of one record and its body."""
-    from coordinates.journal import RecordType, Stream
+    from tallystick.coordinates.journal import RecordType, Stream
 
     types = zip(block.columns["stream"].tolist(), block.columns["type"].tolist(), strict=True)
     for index, found in enumerate(types):
@@ -183,7 +183,7 @@ def _answers(block: Block, collection_id: str) -> Iterator[tuple[Block, dict[str
 
 
 def _show(instance_id: str, answer: Block, body: dict[str, Any], json: bool) -> None:
-    from coordinates.json_lines_writer import block_to_lines
+    from tallystick.coordinates.json_lines_writer import block_to_lines
 
     if json:
         sys.stdout.writelines(f"{line}\n" for line in block_to_lines(answer))
@@ -196,7 +196,7 @@ def _show(instance_id: str, answer: Block, body: dict[str, Any], json: bool) -> 
 
 
 def _row_lines(body: dict[str, Any]) -> Iterator[str]:
-    from coordinates.log_status import read_log_status
+    from tallystick.coordinates.log_status import read_log_status
 
     state = read_log_status(body, tags=True)
     if state.position is not None:

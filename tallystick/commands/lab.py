@@ -113,8 +113,8 @@ def load(
     Kinds: innodb, multi_statement, nontransactional, rollback, xa, ddl, flush_binary_logs. A
     server that is killed meanwhile costs errors, which are counted, and is written on again.
     """
-    from producers.mysql_lab.layout import SOURCES
-    from producers.mysql_lab.load import WEIGHTS, LoadPlan
+    from tallystick.producers.mysql_lab.layout import SOURCES
+    from tallystick.producers.mysql_lab.load import WEIGHTS, LoadPlan
 
     plan = LoadPlan(
         servers=_known(on, SOURCES, "--on"),
@@ -164,7 +164,7 @@ def fault(
     json: Json = False,
 ) -> None:
     """Make a true fault on the lab's servers; tell what was done."""
-    from producers.mysql_lab.faults import FAULTS, make_fault
+    from tallystick.producers.mysql_lab.faults import FAULTS, make_fault
 
     if list_all:
         if json:

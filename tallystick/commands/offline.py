@@ -56,9 +56,9 @@ def replay(
     The same core as in the stream gives the same findings. Exit status: 0 consistent,
     1 inconsistent, 3 undecided.
     """
-    from coordinates.errors import JournalError
-    from coordinates.json_lines import blocks_from_lines
-    from coordinates.replay import audit_history
+    from tallystick.coordinates.errors import JournalError
+    from tallystick.coordinates.json_lines import blocks_from_lines
+    from tallystick.coordinates.replay import audit_history
     from tallystick.results import outcome_of_replay, write_report
     from tallystick.summary import summary
 
@@ -88,8 +88,8 @@ def report(
 
     Great Expectations looks once more at the collection that tells most. Exit status as of the run.
     """
-    from expectations.validate import CollectionValidator
     from tallystick import results
+    from tallystick.expectations.validate import CollectionValidator
     from tallystick.summary import summary
 
     tables = directory / results.TABLES
@@ -130,8 +130,8 @@ def campaign(
     Odd seeds have a fault, even ones are healthy and may look odd. Exit status: 0 when every fault
     was found and nothing else was, 1 when not.
     """
-    from producers.simulator.faults import FAULTS
     from tallystick.campaign import run_campaign
+    from tallystick.producers.simulator.faults import FAULTS
 
     for name in fault or ():
         if name not in FAULTS:

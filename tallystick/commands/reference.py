@@ -13,8 +13,8 @@ from tallystick.errors import MisuseError
 from tallystick.settings import Settings, load, suggestion
 
 if TYPE_CHECKING:
-    from coordinates.invariants import Invariant
-    from producers.simulator.faults import Fault
+    from tallystick.coordinates.invariants import Invariant
+    from tallystick.producers.simulator.faults import Fault
 
 
 def invariants(
@@ -22,7 +22,7 @@ def invariants(
     json: Json = False,
 ) -> None:
     """List what is checked, or print one entry: claim, why, documents, remedy."""
-    from coordinates.invariants import INVARIANTS
+    from tallystick.coordinates.invariants import INVARIANTS
 
     if name is not None and name not in INVARIANTS:
         raise MisuseError(f"no invariant has the name {name!r}{suggestion(name, INVARIANTS)}")
@@ -43,7 +43,7 @@ def faults(
     json: Json = False,
 ) -> None:
     """List the faults that can be injected, and the invariants that each breaks."""
-    from producers.simulator.faults import FAULTS
+    from tallystick.producers.simulator.faults import FAULTS
 
     if name is not None and name not in FAULTS:
         raise MisuseError(f"no fault has the name {name!r}{suggestion(name, FAULTS)}")
@@ -84,7 +84,7 @@ def config(json: Json = False) -> None:
 
 def _entry(invariant: Invariant) -> Iterator[str | tuple[str, str]]:
     """Everything that is known of an invariant, for a terminal."""
-    from coordinates.invariants.describe import SCOPES, TIERS, written_in
+    from tallystick.coordinates.invariants.describe import SCOPES, TIERS, written_in
 
     yield f"{invariant.number} {invariant.name}", "bold"
     about, scope = TIERS[invariant.tier], SCOPES[invariant.scope]
@@ -106,13 +106,13 @@ def _entry(invariant: Invariant) -> Iterator[str | tuple[str, str]]:
 
 
 def _faults_that_break(invariant: Invariant) -> list[Fault]:
-    from producers.simulator.faults import FAULTS
+    from tallystick.producers.simulator.faults import FAULTS
 
     return [fault for fault in FAULTS.values() if invariant.name in fault.must_fire]
 
 
 def _invariant_document(invariant: Invariant) -> dict[str, Any]:
-    from coordinates.invariants.describe import written_in
+    from tallystick.coordinates.invariants.describe import written_in
 
     return {
         "number": invariant.number,

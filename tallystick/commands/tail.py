@@ -23,11 +23,11 @@ NICENESS = 10
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from producers.collect_requests import CollectRequest
-    from producers.mysql.settings import ServerSettings
-    from producers.mysql.tail import Tail
-    from producers.mysql.tail_place import TailPlace
-    from producers.publisher import EventSink
+    from tallystick.producers.collect_requests import CollectRequest
+    from tallystick.producers.mysql.settings import ServerSettings
+    from tallystick.producers.mysql.tail import Tail
+    from tallystick.producers.mysql.tail_place import TailPlace
+    from tallystick.producers.publisher import EventSink
     from tallystick.settings import Settings
 
 
@@ -67,7 +67,7 @@ def tail(
     (TALLYSTICK_MYSQL_PASSWORD, TALLYSTICK_MYSQL_PASSWORD_NAME) or from files that servers.toml
     names.
     """
-    from producers.mysql.settings import load_servers
+    from tallystick.producers.mysql.settings import load_servers
 
     # What is observed goes first where both share a machine.
     os.nice(NICENESS)
@@ -90,7 +90,7 @@ def tail(
 def _tail_into_file(
     servers: Sequence[ServerSettings], settings: Settings, output: str, *, is_from_oldest: bool
 ) -> None:
-    from producers.mysql.tail_place import TailPlace
+    from tallystick.producers.mysql.tail_place import TailPlace
     from tallystick.tailing import FileSink, regular_requests
 
     with ExitStack() as stack:
@@ -144,8 +144,8 @@ def _places(
     servers: Sequence[ServerSettings], settings: Settings, states: Path
 ) -> dict[str, TailPlace]:
     """Where each journal goes on: as saved, and with what reached the topic behind that."""
-    from producers.journal_resume import published_since
-    from producers.mysql.tail_place import TailPlace
+    from tallystick.producers.journal_resume import published_since
+    from tallystick.producers.mysql.tail_place import TailPlace
     from tallystick.tailing import RESUME_MARGIN_MS, resumed
 
     saved = {server.name: TailPlace.load(states / f"{server.name}.json") for server in servers}
@@ -177,9 +177,9 @@ def _run(
     states: Path | None,
     is_from_oldest: bool,
 ) -> None:
-    from producers.mysql.collection import Collector
-    from producers.mysql.tail import Tail, TailOptions
     from tallystick.fleet_look import first_files, look_if_possible
+    from tallystick.producers.mysql.collection import Collector
+    from tallystick.producers.mysql.tail import Tail, TailOptions
     from tallystick.tailing import Tails
 
     first: dict[str, str] = {}

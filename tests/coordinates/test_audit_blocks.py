@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from coordinates import log_reader
-from coordinates.audit import InstanceAudit
-from coordinates.facts import Fact, FactKind, decode_facts, encode_facts
-from coordinates.journal import Block, concatenate, cut_into_blocks
-from coordinates.json_lines import blocks_from_lines
-from producers.load.history import LoadPlan, journal_blocks
-from producers.simulator.engine import simulate
-from producers.simulator.faults import FAULTS
-from producers.simulator.traps import CATALOGUE as TRAPS
 from tallystick.campaign import scenario_of
+from tallystick.coordinates import log_reader
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.facts import Fact, FactKind, decode_facts, encode_facts
+from tallystick.coordinates.journal import Block, concatenate, cut_into_blocks
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.producers.load.history import LoadPlan, journal_blocks
+from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.traps import CATALOGUE as TRAPS
 from tests.support.journals import Audited, Journal
 
 FAULT_SEEDS = [2 * number + 1 for number in range(len(FAULTS))]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinates.audit import AuditOutput, InstanceAudit
-from coordinates.block_codec import decode_block, encode_block
-from coordinates.journal import Block, BlockBuilder, RecordType
-from coordinates.json_lines import blocks_from_lines
-from coordinates.verdict import ObservationCode
-from producers.simulator.engine import simulate
 from tallystick.campaign import scenario_of
+from tallystick.coordinates.audit import AuditOutput, InstanceAudit
+from tallystick.coordinates.block_codec import decode_block, encode_block
+from tallystick.coordinates.journal import Block, BlockBuilder, RecordType
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.verdict import ObservationCode
+from tallystick.producers.simulator.engine import simulate
 from tests.support.journals import UUID_A, UUID_B, Journal
 
 HOSTILE: list[Any] = [

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinates.audit import InstanceAudit
-from coordinates.errors import StateVersionError
-from coordinates.facts import Fact, FactKind, decode_facts, encode_facts
-from coordinates.packing import pack, unpack
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.errors import StateVersionError
+from tallystick.coordinates.facts import Fact, FactKind, decode_facts, encode_facts
+from tallystick.coordinates.packing import pack, unpack
 from tests.support.journals import Journal, audit
 
 DOCUMENTS = st.recursive(

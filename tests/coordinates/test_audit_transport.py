@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordinates.audit import WAITING_MAX, InstanceAudit
-from coordinates.errors import JournalError
-from coordinates.journal import Block, BlockBuilder, concatenate, cut_into_blocks
-from coordinates.json_lines import blocks_from_lines
-from coordinates.verdict import ObservationCode
-from producers.simulator.engine import simulate
 from tallystick.campaign import scenario_of
+from tallystick.coordinates.audit import WAITING_MAX, InstanceAudit
+from tallystick.coordinates.errors import JournalError
+from tallystick.coordinates.journal import Block, BlockBuilder, concatenate, cut_into_blocks
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.verdict import ObservationCode
+from tallystick.producers.simulator.engine import simulate
 from tests.support.journals import UUID_A, Audited, Gtids, Journal, Record, audit, read_gtids
 
 GAP = ObservationCode.JOURNAL_GAP

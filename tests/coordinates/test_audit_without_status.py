@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from coordinates.json_lines import blocks_from_lines
-from coordinates.json_lines_writer import block_to_lines
-from coordinates.replay import audit_history
-from coordinates.verdict import Verdict
-from producers.simulator.engine import simulate
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.replay import audit_history
+from tallystick.coordinates.verdict import Verdict
+from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.scenario import Scenario
 
 UNREAD = ("replica_status", "slave_master_info", "slave_relay_log_info")
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinates.audit import InstanceAudit
-from coordinates.json_lines import blocks_from_lines
-from coordinates.verdict import ObservationCode
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.verdict import ObservationCode
 from tests.support import rule_cases_of_backup_locks as backups
 from tests.support.journals import UUID_C, Gtids, Journal, audit
 from tests.support.rule_cases import CASES, replica, source

@@ -11,16 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinates.binlog import EventType
-from coordinates.block_codec import (
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.block_codec import (
     ARROW_SCHEMA,
     BLOCK_BYTES_MAX,
     block_headers,
     decode_block,
     encode_block,
 )
-from coordinates.errors import BlockError
-from coordinates.journal import COLUMNS, Block, BlockBuilder, QueryVerb, RecordType, Stream
+from tallystick.coordinates.errors import BlockError
+from tallystick.coordinates.journal import (
+    COLUMNS,
+    Block,
+    BlockBuilder,
+    QueryVerb,
+    RecordType,
+    Stream,
+)
 
 SID = "aaaaaaaa-0000-0000-0000-000000000001"
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinates.audit import InstanceAudit
-from coordinates.errors import StateVersionError
-from coordinates.facts import Fact, FactKind
-from coordinates.fleet import FleetAudit, FleetOutput
-from producers.simulator.engine import History, simulate
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.errors import StateVersionError
+from tallystick.coordinates.facts import Fact, FactKind
+from tallystick.coordinates.fleet import FleetAudit, FleetOutput
+from tallystick.producers.simulator.engine import History, simulate
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.fleet_facts import (
     A,
     B,
@@ -256,7 +256,7 @@ def test_disabled_survives_the_state() -> None:
 
 def test_files_beyond_the_bound_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a source's oldest files held is forgotten first, and then nothing is said of it."""
-    monkeypatch.setattr("coordinates.ledger.EVENTS_MAX", 40)
+    monkeypatch.setattr("tallystick.coordinates.ledger.EVENTS_MAX", 40)
     source, replica = fleet_of_two(groups=1)
     source.log(*(f"{A}:{n}" for n in range(2, 10)))
     source.rotate(f"{A}:1-9")
@@ -285,7 +285,7 @@ def test_origins_beyond_the_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch)
         return source, replica
 
     assert names(audit(*history())) == ["gtid_origin_agreement"]
-    monkeypatch.setattr("coordinates.comparing.origins.ORIGINS_MAX", 20)
+    monkeypatch.setattr("tallystick.coordinates.comparing.origins.ORIGINS_MAX", 20)
     assert names(audit(*history())) == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinates.fleet import Edge
+from tallystick.coordinates.fleet import Edge
 from tests.support.fleet_facts import (
     EVENT_LENGTH,
     A,
@@ -1278,7 +1278,7 @@ class TestClones:
 
 
 def _kind(name: str):
-    from coordinates.facts import FactKind
+    from tallystick.coordinates.facts import FactKind
 
     return FactKind(name)
 
@@ -1362,7 +1362,7 @@ def test_a_uuid_means_who_has_it_at_that_time():
 
 def test_the_topology_is_told():
     """One edge a channel, with the source as far as it is known."""
-    from coordinates.fleet import FleetAudit
+    from tallystick.coordinates.fleet import FleetAudit
 
     source, replica = fleet_of_two()
     replica.status("", replica.says(source))

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from coordinates import invariants
-from coordinates.invariants import INVARIANTS, Invariant
-from coordinates.invariants.describe import WIDTH, describe, page
+from tallystick.coordinates import invariants
+from tallystick.coordinates.invariants import INVARIANTS, Invariant
+from tallystick.coordinates.invariants.describe import WIDTH, describe, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "invariants.md"
 REGENERATE = (

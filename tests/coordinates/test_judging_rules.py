@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 
-from coordinates.invariants import INVARIANTS
+from tallystick.coordinates.invariants import INVARIANTS
 from tests.support.journals import audit
 from tests.support.rule_cases import CASES
 

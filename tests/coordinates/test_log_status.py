@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinates.binlog import LogCoordinates
-from coordinates.gtid import GtidSet
-from coordinates.log_status import ChannelState, ServerState, read_log_status
+from tallystick.coordinates.binlog import LogCoordinates
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.log_status import ChannelState, ServerState, read_log_status
 from tests.support.journals import UUID_A
 
 WL9452 = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinates.facts import FactKind
-from coordinates.fleet import FleetAudit, FleetOutput
+from tallystick.coordinates.facts import FactKind
+from tallystick.coordinates.fleet import FleetAudit, FleetOutput
 from tests.support.fleet_facts import A, B, Clock, Journal, audit, end_of, names
 
 REPLAY = "replay_continues_image"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from coordinates.invariants import INVARIANTS, register
-from coordinates.invariants._registry import _Registry
+from tallystick.coordinates.invariants import INVARIANTS, register
+from tallystick.coordinates.invariants._registry import _Registry
 
 FLEET = {
     19: "relay_mirrors_source",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinates.audit import InstanceAudit
-from coordinates.fleet import FleetAudit
-from coordinates.json_lines import blocks_from_lines
-from coordinates.packing import unpack
-from streaming.rounds import Rounds
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.fleet import FleetAudit
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.packing import unpack
+from tallystick.streaming.rounds import Rounds
 from tests.support.state_vectors import DRIVER, STATES, Audits, StateVector
 
 NAMES = sorted(path.name for path in STATES.iterdir())

@@ -13,10 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from deploy import broker as subject
-from deploy.broker import LocalBroker, free_ports, live_brokers, new_cluster_id, server_properties
-from deploy.errors import BrokerError
-from deploy.processes import ProcessName, wait_until
+from tallystick.deploy import broker as subject
+from tallystick.deploy.broker import (
+    LocalBroker,
+    free_ports,
+    live_brokers,
+    new_cluster_id,
+    server_properties,
+)
+from tallystick.deploy.errors import BrokerError
+from tallystick.deploy.processes import ProcessName, wait_until
 
 
 @pytest.fixture(scope="module")

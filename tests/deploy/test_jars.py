@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy import jars
-from deploy.errors import JarError
-from deploy.jars import Jar
+from tallystick.deploy import jars
+from tallystick.deploy.errors import JarError
+from tallystick.deploy.jars import Jar
 
 
 def jar_of(artifact: str, content: bytes) -> Jar:

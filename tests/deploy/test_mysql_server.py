@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy import mysql_server
-from deploy.errors import JarError
+from tallystick.deploy import mysql_server
+from tallystick.deploy.errors import JarError
 
 
 def archive(entries: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:

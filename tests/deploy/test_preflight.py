@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import preflight
+from tallystick.deploy import preflight
 
 MODULES = "java.base@17.0.15\njdk.incubator.vector@17.0.15\n"
 

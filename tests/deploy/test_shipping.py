@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"coordinates", "producers", "streaming", "expectations", "deploy", "tallystick"}
+FOLDERS = ("coordinates", "producers", "streaming", "expectations", "deploy")
 LOCKS = ("requirements/build.txt", "requirements/lock.txt")
 
 
-def test_the_wheel_has_the_six_packages_with_their_data_and_nothing_else(tmp_path: Path) -> None:
-    """Every file of the packages is in it, templates and lists included; tests are not."""
+def test_the_wheel_has_one_package_with_all_files_and_nothing_else(tmp_path: Path) -> None:
+    """Every file is in it under tallystick, templates and lists included; tests are not."""
     pytest.importorskip("hatchling", reason="set-up by make installs it")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
@@ -29,13 +29,20 @@ def test_the_wheel_has_the_six_packages_with_their_data_and_nothing_else(tmp_pat
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         entry_points = archive.read("tallystick-0.1.0.dist-info/entry_points.txt").decode()
-    assert {name.partition("/")[0] for name in names} == {*PACKAGES, "tallystick-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {
+        "tallystick",
+        "tallystick-0.1.0.dist-info",
+    }
     sources = {
-        path.relative_to(ROOT).as_posix()
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*")
+        (to / path.relative_to(folder)).as_posix()
+        for folder, to in [
+            (ROOT / "tallystick", Path("tallystick")),
+            *((ROOT / name, Path("tallystick", name)) for name in FOLDERS),
+        ]
+        for path in folder.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+    assert all((ROOT / "tallystick" / name).readlink() == Path("..", name) for name in FOLDERS)
     assert sources <= names
     assert "tallystick = tallystick.cli:main" in entry_points
 

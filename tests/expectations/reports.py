@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 
 from cuts import REPLICA_UUID, SOURCE_UUID, START, channel_cut, collection_cuts, instance_cut
 
-from coordinates.verdict import Finding, Observation, ObservationCode, Severity
-from expectations.report import Edge, ReportData
+from tallystick.coordinates.verdict import Finding, Observation, ObservationCode, Severity
+from tallystick.expectations.report import Edge, ReportData
 
 NOW = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from cuts import SOURCE_UUID, collection_cuts
 
-from coordinates.verdict import Verdict
-from expectations.validate import CollectionValidator
+from tallystick.coordinates.verdict import Verdict
+from tallystick.expectations.validate import CollectionValidator
 
 _CHANGES = (
     {"lsn": None, "relay_log_position": None},

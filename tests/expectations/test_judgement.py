@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from expectations.judgement import (
+from tallystick.expectations.judgement import (
     JudgedRow,
     Judgement,
     Outcome,

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from cuts import SOURCE_UUID, channel_cut, instance_cut
 
-from coordinates.cut import cut_columns
-from coordinates.invariants import INVARIANTS
-from expectations.judgement import Outcome, judge_cells
-from expectations.judges import RULES
+from tallystick.coordinates.cut import cut_columns
+from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.expectations.judgement import Outcome, judge_cells
+from tallystick.expectations.judges import RULES
 
 HELD, BROKEN, UNDECIDED, NOT_APPLICABLE = (
     Outcome.HELD,

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expectations.neutral import neutralise, printable, restore
+from tallystick.expectations.neutral import neutralise, printable, restore
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 

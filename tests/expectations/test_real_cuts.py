@@ -6,11 +6,11 @@ from collections import defaultdict
 
 import pytest
 
-from coordinates.audit import InstanceAudit
-from coordinates.verdict import Verdict
-from expectations.validate import CollectionValidator
-from producers.simulator.engine import simulate
-from producers.simulator.scenario import PROFILES, Scenario
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.verdict import Verdict
+from tallystick.expectations.validate import CollectionValidator
+from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.scenario import PROFILES, Scenario
 
 # Faults that one cut shows, by the invariant whose expectation has to find them.
 FAULTS = {

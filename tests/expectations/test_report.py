@@ -11,8 +11,8 @@ import pytest
 from cuts import START, collection_cuts
 from reports import HOSTILE, NOW, broken, finding, healthy, hostile, observation
 
-from coordinates.verdict import ObservationCode, Severity, Verdict
-from expectations.report import (
+from tallystick.coordinates.verdict import ObservationCode, Severity, Verdict
+from tallystick.expectations.report import (
     Edge,
     ReportData,
     broken_invariants,
@@ -22,8 +22,13 @@ from expectations.report import (
     report_text,
     summaries,
 )
-from expectations.report_drawing import STRIP_COLUMNS_MAX, draw_timeline, draw_topology, shorten
-from expectations.validate import CollectionValidator
+from tallystick.expectations.report_drawing import (
+    STRIP_COLUMNS_MAX,
+    draw_timeline,
+    draw_topology,
+    shorten,
+)
+from tallystick.expectations.validate import CollectionValidator
 
 GOOD, OPEN, BAD = Verdict.CONSISTENT, Verdict.UNDECIDED, Verdict.INCONSISTENT
 

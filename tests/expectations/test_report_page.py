@@ -11,12 +11,12 @@ import pytest
 from cuts import collection_cuts
 from reports import HOSTILE, NOW, broken, finding, healthy, hostile
 
-from coordinates.invariants import INVARIANTS
-from coordinates.verdict import Verdict
-from expectations.demonstrated import ClaimShown, Demonstrated, Foretold, Judged, Seen
-from expectations.report import ReportData
-from expectations.report_page import render_report
-from expectations.validate import CollectionValidator
+from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.coordinates.verdict import Verdict
+from tallystick.expectations.demonstrated import ClaimShown, Demonstrated, Foretold, Judged, Seen
+from tallystick.expectations.report import ReportData
+from tallystick.expectations.report_page import render_report
+from tallystick.expectations.validate import CollectionValidator
 
 EMPTY = ReportData(generated_at=NOW, title="Nothing yet", collections=[])
 PAGES = {"healthy": healthy, "broken": broken, "hostile": hostile, "empty": lambda: EMPTY}

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from cuts import SOURCE_UUID, collection_cuts
 
-from coordinates.cut import cut_columns
-from expectations import rules
-from expectations.suite import _expectations
+from tallystick.coordinates.cut import cut_columns
+from tallystick.expectations import rules
+from tallystick.expectations.suite import _expectations
 
 U = SOURCE_UUID
 

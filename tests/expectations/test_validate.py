@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from cuts import SOURCE_UUID, channel_cut, collection_cuts, instance_cut
 
-from coordinates.invariants import INVARIANTS
-from coordinates.verdict import Verdict
-from expectations.suite import build_suite
-from expectations.validate import CollectionValidator
+from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.coordinates.verdict import Verdict
+from tallystick.expectations.suite import build_suite
+from tallystick.expectations.validate import CollectionValidator
 
 U = SOURCE_UUID
 HOSTILE = [
@@ -161,7 +161,7 @@ def test_an_exception_in_great_expectations_is_undecided(monkeypatch):
     def fail(*_args, **_kwargs):
         raise RuntimeError("out of paper")
 
-    monkeypatch.setattr("expectations.validate._run", fail)
+    monkeypatch.setattr("tallystick.expectations.validate._run", fail)
     validation = validator.validate(collection_cuts(1))
     assert validation.verdict is Verdict.UNDECIDED
     assert validation.reasons == ("Great Expectations: RuntimeError: out of paper",)
@@ -173,7 +173,7 @@ def test_an_exception_in_one_rule_is_undecided(validator, monkeypatch):
     def fail(*_args):
         raise ArithmeticError("no such number")
 
-    monkeypatch.setattr("expectations.metrics.row_rule.judge_cells", fail)
+    monkeypatch.setattr("tallystick.expectations.metrics.row_rule.judge_cells", fail)
     validation = validator.validate(collection_cuts(2))
     assert validation.verdict is Verdict.UNDECIDED
     assert len(validation.undecided) == 27

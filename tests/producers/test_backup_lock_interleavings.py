@@ -10,15 +10,15 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from producers.simulator import administration
-from producers.simulator.backup_safe_binlog.backup_utility import (
+from tallystick.producers.simulator import administration
+from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
     BackupUtility,
     Options,
     needs_binlog_lock,
 )
-from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-from producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
-from producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, BackupLocks
+from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
+from tallystick.producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
+from tallystick.producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, BackupLocks
 from tests.support import backup_interleavings
 from tests.support.backup_fleets import pass_time, quiet_fleet, server
 from tests.support.backup_interleavings import APPLIED, INNODB, OTHER, Server

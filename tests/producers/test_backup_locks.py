@@ -6,15 +6,19 @@ from functools import partial
 
 import pytest
 
-from coordinates.innodb import lsn_offset_is_legal
-from coordinates.journal import QueryVerb, RecordType, Stream
-from producers.simulator import administration, commit
-from producers.simulator.backup_safe_binlog import backup_locks, innodb_header
-from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-from producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, HeaderUpdates
-from producers.simulator.engine import Fleet, simulate
-from producers.simulator.model import GroupKind, Instance
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.innodb import lsn_offset_is_legal
+from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.producers.simulator import administration, commit
+from tallystick.producers.simulator.backup_safe_binlog import backup_locks, innodb_header
+from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
+from tallystick.producers.simulator.backup_safe_binlog.lock_state import (
+    BINLOG,
+    TABLES,
+    HeaderUpdates,
+)
+from tallystick.producers.simulator.engine import Fleet, simulate
+from tallystick.producers.simulator.model import GroupKind, Instance
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.backup_fleets import (
     MILLISECOND,
     journal,

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from coordinates.journal import RecordType, Stream
-from producers.simulator import administration
-from producers.simulator.engine import Fleet
-from producers.simulator.log_position_lock import backup_session
-from producers.simulator.model import GroupKind, Instance
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.journal import RecordType, Stream
+from tallystick.producers.simulator import administration
+from tallystick.producers.simulator.engine import Fleet
+from tallystick.producers.simulator.log_position_lock import backup_session
+from tallystick.producers.simulator.model import GroupKind, Instance
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, records
 
 BACKUP_AT_US = 2_000_000

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinates.journal import RecordType
-from producers.simulator import administration
-from producers.simulator.backup_safe_binlog.backup_utility import (
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration
+from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
     HEADER,
     SOURCE_STATUS,
     Backup,
@@ -17,13 +17,13 @@ from producers.simulator.backup_safe_binlog.backup_utility import (
     Options,
     needs_binlog_lock,
 )
-from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-from producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
-from producers.simulator.backup_safe_binlog.lock_state import HeaderUpdates
-from producers.simulator.engine import Fleet
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import GroupKind, Instance
-from producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
+from tallystick.producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
+from tallystick.producers.simulator.backup_safe_binlog.lock_state import HeaderUpdates
+from tallystick.producers.simulator.engine import Fleet
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import GroupKind, Instance
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.backup_fleets import (
     MILLISECOND,
     journal,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from coordinates.gtid import GtidSet
-from coordinates.journal import QueryVerb, RecordType, Stream
-from producers.simulator.clone import cloning, distributed_recovery, trx_sys
-from producers.simulator.clone.clone_status import (
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.producers.simulator.clone import cloning, distributed_recovery, trx_sys
+from tallystick.producers.simulator.clone.clone_status import (
     ER_CLONE_DISALLOWED,
     ER_CLONE_DONOR,
     ER_CLONE_DONOR_VERSION,
@@ -19,12 +19,12 @@ from producers.simulator.clone.clone_status import (
     CloneStatus,
     State,
 )
-from producers.simulator.clone.cloning import CrashPoint
-from producers.simulator.clone.donor import END_STEPS
-from producers.simulator.clone.recipient import Clone
-from producers.simulator.engine import Fleet, History, simulate
-from producers.simulator.model import Channel
-from producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.clone.cloning import CrashPoint
+from tallystick.producers.simulator.clone.donor import END_STEPS
+from tallystick.producers.simulator.clone.recipient import Clone
+from tallystick.producers.simulator.engine import Fleet, History, simulate
+from tallystick.producers.simulator.model import Channel
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, records
 
 _COPIED = STAGES[: STAGES.index("RESTART")]

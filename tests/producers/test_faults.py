@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from coordinates.gtid import GtidSet, is_canonical_server_text
-from coordinates.innodb import lsn_offset_is_legal
-from coordinates.journal import Block, RecordType, Stream
-from coordinates.json_lines_writer import block_to_lines
-from producers.simulator.engine import History, simulate
-from producers.simulator.faults import FAULTS, INJECTORS, BaseHistory, make_injector
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.gtid import GtidSet, is_canonical_server_text
+from tallystick.coordinates.innodb import lsn_offset_is_legal
+from tallystick.coordinates.journal import Block, RecordType, Stream
+from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.producers.simulator.engine import History, simulate
+from tallystick.producers.simulator.faults import FAULTS, INJECTORS, BaseHistory, make_injector
+from tallystick.producers.simulator.scenario import Scenario
 
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
 _DUE_US = 2_000_000

@@ -7,23 +7,23 @@ from random import Random
 
 import pytest
 
-from coordinates.gtid import GtidSet
-from coordinates.journal import RecordType
-from producers.simulator import administration, commit, workload
-from producers.simulator.clone import gtid_persistence, gtid_state, purge, undo_recovery
-from producers.simulator.clone.gtid_info import (
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration, commit, workload
+from tallystick.producers.simulator.clone import gtid_persistence, gtid_state, purge, undo_recovery
+from tallystick.producers.simulator.clone.gtid_info import (
     GTID_INFO_SIZE,
     GTID_VERSION,
     GTID_VERSION_TAGGED,
     GtidDesc,
     serialise,
 )
-from producers.simulator.clone.gtid_persistence import CrashPoint
-from producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX, GtidPersister
-from producers.simulator.clone.rollback_segments import TrxSys
-from producers.simulator.clone.session_gtid import SessionGtid, get_gtid_info
-from producers.simulator.clone.transaction_end import is_insert_only
-from producers.simulator.clone.undo_log import (
+from tallystick.producers.simulator.clone.gtid_persistence import CrashPoint
+from tallystick.producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX, GtidPersister
+from tallystick.producers.simulator.clone.rollback_segments import TrxSys
+from tallystick.producers.simulator.clone.session_gtid import SessionGtid, get_gtid_info
+from tallystick.producers.simulator.clone.transaction_end import is_insert_only
+from tallystick.producers.simulator.clone.undo_log import (
     TRX_UNDO_FLAG_GTID,
     TRX_UNDO_FLAG_XID,
     TRX_UNDO_FLAGS,
@@ -35,9 +35,9 @@ from producers.simulator.clone.undo_log import (
     trx_undo_gtid_read,
     trx_undo_gtid_write,
 )
-from producers.simulator.engine import Fleet
-from producers.simulator.model import Group, GroupKind, Instance
-from producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.engine import Fleet
+from tallystick.producers.simulator.model import Group, GroupKind, Instance
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.persistence_world import UUID, world
 from tests.support.simulated_journal import facts, records
 

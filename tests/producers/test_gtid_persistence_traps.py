@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordinates.gtid import GtidSet
-from coordinates.journal import RecordType
-from producers.simulator.clone.gtid_persistence import CrashPoint
-from producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX
-from producers.simulator.engine import Fleet, simulate
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.clone.gtid_persistence import CrashPoint
+from tallystick.producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX
+from tallystick.producers.simulator.engine import Fleet, simulate
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, records
 
 

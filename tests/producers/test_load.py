@@ -9,16 +9,22 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from coordinates.audit import InstanceAudit
-from coordinates.binlog import EventType
-from coordinates.block_codec import block_headers, decode_block, encode_block
-from coordinates.gtid import GtidSet
-from coordinates.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG, QueryVerb, RecordType, Stream
-from coordinates.json_lines import blocks_from_lines
-from coordinates.json_lines_writer import block_to_lines
-from producers.load.history import LoadPlan, journal_blocks
-from producers.load.run import LoadOptions, drive_load, paced, percentile
-from producers.publisher import Delivery, MemorySink
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.block_codec import block_headers, decode_block, encode_block
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import (
+    FLAG_ARTIFICIAL,
+    FLAG_RELAY_LOG,
+    QueryVerb,
+    RecordType,
+    Stream,
+)
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.producers.load.history import LoadPlan, journal_blocks
+from tallystick.producers.load.run import LoadOptions, drive_load, paced, percentile
+from tallystick.producers.publisher import Delivery, MemorySink
 
 PLAN = LoadPlan(
     sources=2, replicas=1, status_every=300, block_size=64, binlog_bytes_max=30_000, seed=5

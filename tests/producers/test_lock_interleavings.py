@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from producers.simulator.engine import Fleet
-from producers.simulator.hooks import FaultHooks
-from producers.simulator.log_position_lock.latches import (
+from tallystick.producers.simulator.engine import Fleet
+from tallystick.producers.simulator.hooks import FaultHooks
+from tallystick.producers.simulator.log_position_lock.latches import (
     CHANNEL_MAP,
     GLOBAL_SID_LOCK,
     LOCK_COLLECT_INSTANCE_LOG,
@@ -24,9 +24,9 @@ from producers.simulator.log_position_lock.latches import (
     Latches,
     data_lock,
 )
-from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
-from producers.simulator.model import Instance, OutOfMemory
-from producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.log_position_lock.log_status_query import LogStatusQuery
+from tallystick.producers.simulator.model import Instance, OutOfMemory
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.interleavings import (
     Do,
     Step,
@@ -57,7 +57,7 @@ from tests.support.server_operations import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from producers.simulator.log_position_lock.log_resources import (
+    from tallystick.producers.simulator.log_position_lock.log_resources import (
         InstanceLogResource,
         InstanceLogResourceFactory,
     )

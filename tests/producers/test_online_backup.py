@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
-from coordinates.journal import RecordType, Stream
-from producers.simulator import applier, commit, workload
-from producers.simulator.engine import Fleet, simulate
-from producers.simulator.hooks import FaultHooks
-from producers.simulator.model import Group, GroupKind, Instance
-from producers.simulator.online_backup import backup_protocol, backup_synchronization, tables
-from producers.simulator.online_backup.engine_locking import ENGINES, Engine
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.journal import RecordType, Stream
+from tallystick.producers.simulator import applier, commit, workload
+from tallystick.producers.simulator.engine import Fleet, simulate
+from tallystick.producers.simulator.hooks import FaultHooks
+from tallystick.producers.simulator.model import Group, GroupKind, Instance
+from tallystick.producers.simulator.online_backup import (
+    backup_protocol,
+    backup_synchronization,
+    tables,
+)
+from tallystick.producers.simulator.online_backup.engine_locking import ENGINES, Engine
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, records
 
 SEEDS = range(4)

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from coordinates.gtid import GtidSet
-from coordinates.journal import RecordType
-from producers.simulator import administration, commit
-from producers.simulator.engine import Fleet, History, simulate
-from producers.simulator.model import GroupKind, Instance
-from producers.simulator.online_backup import backup_image, tables
-from producers.simulator.online_backup import point_in_time_recovery as recovery
-from producers.simulator.online_backup.backup_image import Image
-from producers.simulator.online_backup.point_in_time_recovery import Recovery, StopPoint
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration, commit
+from tallystick.producers.simulator.engine import Fleet, History, simulate
+from tallystick.producers.simulator.model import GroupKind, Instance
+from tallystick.producers.simulator.online_backup import backup_image, tables
+from tallystick.producers.simulator.online_backup import point_in_time_recovery as recovery
+from tallystick.producers.simulator.online_backup.backup_image import Image
+from tallystick.producers.simulator.online_backup.point_in_time_recovery import Recovery, StopPoint
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import facts, records
 
 SECOND = 1_000_000

@@ -6,18 +6,22 @@ import time
 
 import pytest
 
-from coordinates.binlog import EventType
-from coordinates.block_codec import decode_block
-from coordinates.journal import Block, BlockBuilder, RecordType, Stream, concatenate
-from producers.collect_requests import (
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.block_codec import decode_block
+from tallystick.coordinates.journal import Block, BlockBuilder, RecordType, Stream, concatenate
+from tallystick.producers.collect_requests import (
     CollectRequest,
     CollectRequestError,
     CollectRequests,
     encode_request,
     parse_request,
 )
-from producers.kafka_topics import BrokerUnreachableError, ensure_topics, tallystick_topics
-from producers.publisher import (
+from tallystick.producers.kafka_topics import (
+    BrokerUnreachableError,
+    ensure_topics,
+    tallystick_topics,
+)
+from tallystick.producers.publisher import (
     BlockLinger,
     ConfluentSink,
     DeliveryError,
@@ -163,7 +167,7 @@ def test_a_full_queue_holds_the_sender_back():
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
 def test_without_a_broker_the_error_is_one_sentence_with_the_address(client, monkeypatch):
     """It names the address and what to do, for topics, requests and sinks."""
-    monkeypatch.setattr("producers.collect_requests._READ_DEADLINE_S", 0.5)
+    monkeypatch.setattr("tallystick.producers.collect_requests._READ_DEADLINE_S", 0.5)
     with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
         ensure_topics(NOBODY, tallystick_topics(1), timeout_s=0.5)
     with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):

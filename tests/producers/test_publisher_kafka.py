@@ -11,13 +11,13 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
-from coordinates.block_codec import decode_block
-from coordinates.journal import concatenate
-from producers.collect_requests import CollectRequest, CollectRequests, encode_request
-from producers.kafka_topics import TopicError, ensure_topics, tallystick_topics
-from producers.load.history import LoadPlan
-from producers.load.run import LoadOptions, run_load
-from producers.publisher import DeliveryError, KafkaSettings, open_sink
+from tallystick.coordinates.block_codec import decode_block
+from tallystick.coordinates.journal import concatenate
+from tallystick.producers.collect_requests import CollectRequest, CollectRequests, encode_request
+from tallystick.producers.kafka_topics import TopicError, ensure_topics, tallystick_topics
+from tallystick.producers.load.history import LoadPlan
+from tallystick.producers.load.run import LoadOptions, run_load
+from tallystick.producers.publisher import DeliveryError, KafkaSettings, open_sink
 from tests.producers.test_publisher import make_block
 
 DEADLINE_S = 30.0

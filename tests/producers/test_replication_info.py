@@ -6,30 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coordinates.journal import RecordType
-from producers.simulator import administration
-from producers.simulator.engine import Fleet
-from producers.simulator.model import GroupKind
-from producers.simulator.replication_info import (
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration
+from tallystick.producers.simulator.engine import Fleet
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.replication_info import (
     acts,
     crash_points,
     master_info,
     relay_log_info,
     rpl_info_factory,
 )
-from producers.simulator.replication_info.rpl_info_fields import RplInfoFields, TornInfoError
-from producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
-from producers.simulator.replication_info.rpl_info_table import RplInfoTable
-from producers.simulator.replication_info.rpl_info_table_access import (
+from tallystick.producers.simulator.replication_info.rpl_info_fields import (
+    RplInfoFields,
+    TornInfoError,
+)
+from tallystick.producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
+from tallystick.producers.simulator.replication_info.rpl_info_table import RplInfoTable
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import (
     INNODB,
     MYISAM,
     SystemTable,
 )
-from producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import records
 
 if TYPE_CHECKING:
-    from producers.simulator.model import Channel
+    from tallystick.producers.simulator.model import Channel
 
 COLUMNS = (("Number_of_lines", int), ("Name", str), ("Position", int))
 SECOND = 1_000_000

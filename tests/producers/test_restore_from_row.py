@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from coordinates.replay import audit_history
-from producers.simulator import administration
-from producers.simulator.engine import SETTLE_MS, Fleet, History
-from producers.simulator.log_position_lock import restore
-from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
-from producers.simulator.model import Instance, LoggedGroup, RelayFile
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.replay import audit_history
+from tallystick.producers.simulator import administration
+from tallystick.producers.simulator.engine import SETTLE_MS, Fleet, History
+from tallystick.producers.simulator.log_position_lock import restore
+from tallystick.producers.simulator.log_position_lock.log_status_query import LogStatusQuery
+from tallystick.producers.simulator.model import Instance, LoggedGroup, RelayFile
+from tallystick.producers.simulator.scenario import Scenario
 
 STEP_US = 1_000
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from coordinates.gtid import GtidSet
-from producers.simulator import receiver
-from producers.simulator.engine import Fleet
-from producers.simulator.faults.channel_faults import RetrievedInflated
-from producers.simulator.faults.injector import gtid_of
-from producers.simulator.model import Channel, QueuedGroup
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.producers.simulator import receiver
+from tallystick.producers.simulator.engine import Fleet
+from tallystick.producers.simulator.faults.channel_faults import RetrievedInflated
+from tallystick.producers.simulator.faults.injector import gtid_of
+from tallystick.producers.simulator.model import Channel, QueuedGroup
+from tallystick.producers.simulator.scenario import Scenario
 
 
 class StatusRow:

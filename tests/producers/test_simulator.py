@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from coordinates.binlog import EventType
-from coordinates.gtid import GtidSet
-from coordinates.journal import RecordType, Stream
-from coordinates.json_lines import blocks_from_lines
-from coordinates.json_lines_writer import block_to_lines
-from producers.simulator.engine import Fleet, History, simulate
-from producers.simulator.scenario import PROFILES, TOPOLOGIES, Scenario
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import RecordType, Stream
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.producers.simulator.engine import Fleet, History, simulate
+from tallystick.producers.simulator.scenario import PROFILES, TOPOLOGIES, Scenario
 from tests.support.simulated_journal import Record, facts, files, groups, records
 
 DIGEST = """
 import hashlib
-from coordinates.json_lines_writer import block_to_lines
-from producers.simulator.engine import simulate
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.scenario import Scenario
 digest = hashlib.sha256()
 for block in simulate(Scenario(seed=11, topology="demo")).journals.values():
     digest.update("\\n".join(block_to_lines(block)).encode())

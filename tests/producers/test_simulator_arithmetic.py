@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from coordinates.gtid import GtidSet
-from producers.simulator import innodb
-from producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.producers.simulator import innodb
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
 
 SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 OTHER = "4e11fa47-71ca-11e1-9e33-c80aa9429562"

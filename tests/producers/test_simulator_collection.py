@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from coordinates.gtid import GtidSet
-from coordinates.journal import RecordType
-from producers.simulator.engine import Fleet, simulate
-from producers.simulator.hooks import FaultHooks
-from producers.simulator.log_position_lock import collection
-from producers.simulator.log_position_lock.storage_engines import Handlerton
-from producers.simulator.model import Instance, OutOfMemory
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.engine import Fleet, simulate
+from tallystick.producers.simulator.hooks import FaultHooks
+from tallystick.producers.simulator.log_position_lock import collection
+from tallystick.producers.simulator.log_position_lock.storage_engines import Handlerton
+from tallystick.producers.simulator.model import Instance, OutOfMemory
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, records
 
 

@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
-from coordinates.binlog import EventType
-from coordinates.gtid import GtidSet
-from coordinates.journal import FLAG_RELAY_LOG, RecordType, Stream
-from producers.simulator.engine import Fleet, History, simulate
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import FLAG_RELAY_LOG, RecordType, Stream
+from tallystick.producers.simulator.engine import Fleet, History, simulate
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import OPENERS, Record, facts, files, groups, records
 
 DEMO = Scenario(seed=7, topology="demo", duration_ms=5_000, writes_per_second=15.0)

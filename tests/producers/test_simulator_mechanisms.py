@@ -1,9 +1,9 @@
 """Backup locks, GTID persister and clone, as servers play them."""
 
-from coordinates.gtid import GtidSet
-from coordinates.journal import QueryVerb, RecordType, Stream
-from producers.simulator.engine import simulate
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, records
 
 SEEDS = range(4)

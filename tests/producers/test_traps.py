@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from coordinates.binlog import EventType
-from coordinates.gtid import GtidSet
-from coordinates.journal import QueryVerb, RecordType, Stream
-from producers.simulator.engine import History, simulate
-from producers.simulator.scenario import Scenario
-from producers.simulator.traps import CATALOGUE
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.producers.simulator.engine import History, simulate
+from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.traps import CATALOGUE
 from tests.support.simulated_journal import Record, facts, files, records
 
 SEEDS = range(3)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from coordinates.json_lines import blocks_from_lines
-from coordinates.replay import audit_history
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.replay import audit_history
 from tests.support.journals import UUID_B, UUID_C, Journal, Record, RelayLog, audit
 from tests.support.rule_cases import apply
 from tests.support.rule_cases_of_channels import relay_info

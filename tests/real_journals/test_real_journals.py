@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from coordinates.json_lines import blocks_from_lines
-from coordinates.replay import AuditResult, audit_history
-from coordinates.verdict import ObservationCode, Verdict
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.replay import AuditResult, audit_history
+from tallystick.coordinates.verdict import ObservationCode, Verdict
 
 HERE = Path(__file__).parent
 HEALTHY = (

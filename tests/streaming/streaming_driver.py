@@ -11,10 +11,10 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinates.verdict import Verdict
-from streaming.errors import StreamingError
-from streaming.runner import JobSettings, run_job, stopping_on_signals
-from streaming.session import SessionSettings
+from tallystick.coordinates.verdict import Verdict
+from tallystick.streaming.errors import StreamingError
+from tallystick.streaming.runner import JobSettings, run_job, stopping_on_signals
+from tallystick.streaming.session import SessionSettings
 
 
 @dataclass

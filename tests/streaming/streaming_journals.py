@@ -7,8 +7,15 @@ import uuid
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from coordinates.block_codec import block_headers, encode_block
-from coordinates.journal import Block, BlockBuilder, QueryVerb, RecordType, Stream, cut_into_blocks
+from tallystick.coordinates.block_codec import block_headers, encode_block
+from tallystick.coordinates.journal import (
+    Block,
+    BlockBuilder,
+    QueryVerb,
+    RecordType,
+    Stream,
+    cut_into_blocks,
+)
 
 FILE = "binlog.000001"
 GROUP = (("GTID", 33, 79), ("BEGIN", 2, 75), ("MAP", 19, 50), ("ROWS", 30, 65), ("XID", 16, 31))

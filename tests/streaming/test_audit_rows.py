@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from streaming_journals import history
 
-from coordinates.block_codec import block_headers, encode_block
-from coordinates.journal import cut_into_blocks
-from coordinates.verdict import ObservationCode
-from streaming.auditor import BlockRow, audit_rows
+from tallystick.coordinates.block_codec import block_headers, encode_block
+from tallystick.coordinates.journal import cut_into_blocks
+from tallystick.coordinates.verdict import ObservationCode
+from tallystick.streaming.auditor import BlockRow, audit_rows
 
 BLOCK = history("a", 4, broken=frozenset({1, 3}))
 

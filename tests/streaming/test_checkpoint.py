@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.checkpoint import STATES_KEPT, CheckpointLocation, Layout
-from streaming.errors import CheckpointError
+from tallystick.streaming.checkpoint import STATES_KEPT, CheckpointLocation, Layout
+from tallystick.streaming.errors import CheckpointError
 
 LAYOUT = Layout(shuffle_partitions=4, journal_topic="tallystick.journal")
 

@@ -15,9 +15,9 @@ from typing import final
 import pytest
 from streaming_journals import history, make_topics, produce, read_topic
 
-from coordinates.audit import InstanceAudit
-from deploy.jars import spark_kafka_jars
-from streaming import sinks
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.deploy.jars import spark_kafka_jars
+from tallystick.streaming import sinks
 
 # Each of these starts a Spark of its own, whatever fixtures it asks for.
 pytestmark = pytest.mark.spark

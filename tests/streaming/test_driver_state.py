@@ -6,14 +6,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from coordinates.block_codec import encode_block
-from coordinates.json_lines import blocks_from_lines
-from streaming import sinks
-from streaming.auditor import BlockRow, _frame, audit_rows
-from streaming.checkpoint import CheckpointLocation, Layout
-from streaming.fleet import FleetStep
-from streaming.progress import Metrics
-from streaming.schema import AUDIT_ROWS
+from tallystick.coordinates.block_codec import encode_block
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.streaming import sinks
+from tallystick.streaming.auditor import BlockRow, _frame, audit_rows
+from tallystick.streaming.checkpoint import CheckpointLocation, Layout
+from tallystick.streaming.fleet import FleetStep
+from tallystick.streaming.progress import Metrics
+from tallystick.streaming.schema import AUDIT_ROWS
 from tests.support.state_vectors import STATES, StateVector, told
 
 BATCH_ID = 7

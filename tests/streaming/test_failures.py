@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.failures import sentence
+from tallystick.streaming.failures import sentence
 
 STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQLSTATE: XXKST"
 
@@ -26,7 +26,7 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
         ),
         ("java.io.IOException: No space left on device", "No space is left on the disk"),
         (
-            "coordinates.errors.StateVersionError: expected b'TSIA' of version 1",
+            "tallystick.coordinates.errors.StateVersionError: expected b'TSIA' of version 1",
             "state of another version of tallystick (expected b'TSIA' of version 1)",
         ),
         (

@@ -9,16 +9,16 @@ import pyarrow.compute as pc
 import pytest
 from streaming_journals import history
 
-from coordinates.block_codec import encode_block
-from coordinates.journal import cut_into_blocks
-from coordinates.verdict import Verdict
-from streaming import sinks
-from streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
-from streaming.checkpoint import CheckpointLocation, Layout
-from streaming.fleet import FleetStep
-from streaming.progress import Metrics
-from streaming.rounds import Deadline
-from streaming.schema import AUDIT_ROWS
+from tallystick.coordinates.block_codec import encode_block
+from tallystick.coordinates.journal import cut_into_blocks
+from tallystick.coordinates.verdict import Verdict
+from tallystick.streaming import sinks
+from tallystick.streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
+from tallystick.streaming.checkpoint import CheckpointLocation, Layout
+from tallystick.streaming.fleet import FleetStep
+from tallystick.streaming.progress import Metrics
+from tallystick.streaming.rounds import Deadline
+from tallystick.streaming.schema import AUDIT_ROWS
 
 INSTANCES = ("a", "b")
 

@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 from streaming_journals import history, make_topics, produce, read_topic, send_raw
 
-from coordinates.audit import InstanceAudit
-from coordinates.block_codec import encode_block
-from coordinates.journal import cut_into_blocks
-from coordinates.verdict import Finding, Verdict
-from streaming import sinks
-from streaming.auditor import audit_blocks
-from streaming.checkpoint import CheckpointLocation, Layout
-from streaming.collector import start_collector
-from streaming.errors import QueryError
-from streaming.fleet import FleetStep
-from streaming.progress import Metrics
-from streaming.runner import AuditJob, JobSettings, drain
-from streaming.schema import BLOCK_ROWS
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.block_codec import encode_block
+from tallystick.coordinates.journal import cut_into_blocks
+from tallystick.coordinates.verdict import Finding, Verdict
+from tallystick.streaming import sinks
+from tallystick.streaming.auditor import audit_blocks
+from tallystick.streaming.checkpoint import CheckpointLocation, Layout
+from tallystick.streaming.collector import start_collector
+from tallystick.streaming.errors import QueryError
+from tallystick.streaming.fleet import FleetStep
+from tallystick.streaming.progress import Metrics
+from tallystick.streaming.runner import AuditJob, JobSettings, drain
+from tallystick.streaming.schema import BLOCK_ROWS
 
 SHUFFLE_PARTITIONS = 2
 INSTANCES = ("a", "b", "c")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from streaming.progress import Metrics, ProgressListener, auditor_gauges
+from tallystick.streaming.progress import Metrics, ProgressListener, auditor_gauges
 
 PROGRESS = SimpleNamespace(
     name="auditor",

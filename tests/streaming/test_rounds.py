@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from coordinates.cut import Cut
-from coordinates.verdict import ObservationCode
-from streaming.rounds import Deadline, Rounds
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.verdict import ObservationCode
+from tallystick.streaming.rounds import Deadline, Rounds
 
 SECOND = 1_000_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinates.cut import Cut
-from coordinates.verdict import Finding, Severity
-from streaming import sinks
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.verdict import Finding, Severity
+from tallystick.streaming import sinks
 
 FINDING = Finding(
     invariant="executed_within_logged", severity=Severity.CRITICAL, instance_id="a", channel=None,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordinates.journal import RecordType
-from producers.simulator.engine import Fleet
-from producers.simulator.model import GroupKind, Instance
-from producers.simulator.scenario import Scenario
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.engine import Fleet
+from tallystick.producers.simulator.model import GroupKind, Instance
+from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, records
 
 MILLISECOND = 1_000

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from coordinates.facts import Fact, FactKind
-from coordinates.fleet import FleetAudit, FleetOutput
+from tallystick.coordinates.facts import Fact, FactKind
+from tallystick.coordinates.fleet import FleetAudit, FleetOutput
 
 A = "aaaaaaaa-0000-0000-0000-000000000001"
 B = "bbbbbbbb-0000-0000-0000-000000000002"

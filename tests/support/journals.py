@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinates.audit import InstanceAudit
-from coordinates.cut import Cut
-from coordinates.facts import Fact
-from coordinates.json_lines import blocks_from_lines
-from coordinates.verdict import Finding, Observation, ObservationCode
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.facts import Fact
+from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.verdict import Finding, Observation, ObservationCode
 
 UUID_A = "aaaaaaaa-0000-0000-0000-000000000001"
 UUID_B = "bbbbbbbb-0000-0000-0000-000000000002"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.mysql_server import mysqld_problem
-from producers.mysql_lab.layout import SERVERS
+from tallystick.deploy.mysql_server import mysqld_problem
 from tallystick.mysql_lab import Lab
+from tallystick.producers.mysql_lab.layout import SERVERS
 from tests.support.ports import free_base_port
 
 

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from producers.simulator import workload
-from producers.simulator.clone import purge, transaction_end, undo_recovery
-from producers.simulator.clone.gtid_persister import GtidPersister
-from producers.simulator.clone.rollback_segments import RollbackSegment, TrxSys
-from producers.simulator.clone.session_gtid import SessionGtid
-from producers.simulator.clone.transaction_end import TransactionEnd
-from producers.simulator.clone.undo_log import trx_undo_gtid_read
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import Group, GroupKind
+from tallystick.producers.simulator import workload
+from tallystick.producers.simulator.clone import purge, transaction_end, undo_recovery
+from tallystick.producers.simulator.clone.gtid_persister import GtidPersister
+from tallystick.producers.simulator.clone.rollback_segments import RollbackSegment, TrxSys
+from tallystick.producers.simulator.clone.session_gtid import SessionGtid
+from tallystick.producers.simulator.clone.transaction_end import TransactionEnd
+from tallystick.producers.simulator.clone.undo_log import trx_undo_gtid_read
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import Group, GroupKind
 
 UUID = "aaaaaaaa-0000-0000-0000-000000000001"
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
-from coordinates.journal import Block, Stream
-from producers.collect_requests import CollectRequest
-from producers.mysql.collection import Collector
-from producers.mysql.settings import load_servers
-from producers.mysql.tail import Tail, steady_clock_us
-from producers.mysql.tail_place import TailPlace
-from producers.mysql_lab.sessions import Session, session
-from producers.publisher import MemorySink
-from producers.simulator.model import GroupKind
+from tallystick.coordinates.journal import Block, Stream
 from tallystick.mysql_lab import Lab
+from tallystick.producers.collect_requests import CollectRequest
+from tallystick.producers.mysql.collection import Collector
+from tallystick.producers.mysql.settings import load_servers
+from tallystick.producers.mysql.tail import Tail, steady_clock_us
+from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql_lab.sessions import Session, session
+from tallystick.producers.publisher import MemorySink
+from tallystick.producers.simulator.model import GroupKind
 from tests.support.simulated_journal import Record, records
 
 DATABASE = "lab_differential"

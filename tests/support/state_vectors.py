@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coordinates.audit import InstanceAudit
-from coordinates.fleet import FleetAudit
-from coordinates.journal import RecordType, Stream
-from coordinates.json_lines_writer import block_to_lines
-from coordinates.packing import pack, unpack
-from producers.simulator.engine import simulate
-from producers.simulator.scenario import Scenario
-from streaming.rounds import Rounds
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.fleet import FleetAudit
+from tallystick.coordinates.journal import RecordType, Stream
+from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.packing import pack, unpack
+from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.scenario import Scenario
+from tallystick.streaming.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from coordinates.audit import AuditOutput
-    from coordinates.journal import Block
-    from coordinates.verdict import Finding
+    from tallystick.coordinates.audit import AuditOutput
+    from tallystick.coordinates.journal import Block
+    from tallystick.coordinates.verdict import Finding
 
 STATES = Path(__file__).parents[1] / "coordinates" / "vectors" / "states"
 DRIVER = (b"TSFS", 1)

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinates.journal import concatenate
-from coordinates.json_lines_writer import block_to_lines
-from producers.collect_requests import CollectRequest
-from producers.mysql.collection import Collector
-from producers.mysql.settings import ServerSettings, load_servers
-from producers.mysql.tail import Tail, TailOptions, steady_clock_us
-from producers.mysql.tail_place import TailPlace
-from producers.publisher import MemorySink
+from tallystick.coordinates.journal import concatenate
+from tallystick.coordinates.json_lines_writer import block_to_lines
 from tallystick.mysql_lab import Lab
+from tallystick.producers.collect_requests import CollectRequest
+from tallystick.producers.mysql.collection import Collector
+from tallystick.producers.mysql.settings import ServerSettings, load_servers
+from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
+from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.publisher import MemorySink
 
 DEADLINE_S = 60.0
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from coordinates.cut import Cut
-from coordinates.verdict import Finding, Observation, ObservationCode, Severity, Verdict
-from expectations.report import Edge, ReportData
 from tallystick.answers import Answer, answers_of
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.verdict import Finding, Observation, ObservationCode, Severity, Verdict
+from tallystick.expectations.report import Edge, ReportData
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 

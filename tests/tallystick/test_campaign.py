@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from coordinates.replay import AuditResult
-from coordinates.verdict import Finding, Severity
-from producers.simulator.faults import FAULTS
-from producers.simulator.scenario import Scenario
 from tallystick import campaign
 from tallystick.campaign import run_campaign, run_seed, scenario_of, simulate_command
+from tallystick.coordinates.replay import AuditResult
+from tallystick.coordinates.verdict import Finding, Severity
+from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.scenario import Scenario
 
 _LOUD = Finding(
     invariant="invented_for_a_test",

@@ -13,11 +13,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from producers.mysql.dialect import Dialect
-from producers.mysql.rights import rights_of
-from producers.mysql.settings import ServerSettings
-from producers.mysql_lab.load import LoadPlan
-from producers.mysql_lab.sessions import session
 from tallystick.errors import ExitCode
 from tallystick.fleet_look import (
     OLDER_FILES_BYTES_MAX,
@@ -26,6 +21,11 @@ from tallystick.fleet_look import (
     first_files,
 )
 from tallystick.mysql_lab import Lab
+from tallystick.producers.mysql.dialect import Dialect
+from tallystick.producers.mysql.rights import rights_of
+from tallystick.producers.mysql.settings import ServerSettings
+from tallystick.producers.mysql_lab.load import LoadPlan
+from tallystick.producers.mysql_lab.sessions import session
 from tests.support.mysql_greeting import greeting, greeting_with
 from tests.support.tails import wait_for
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from coordinates.invariants import INVARIANTS
-from coordinates.replay import AuditResult, audit_history
-from expectations.demonstrated import Demonstrated, verdict_on
-from producers.simulator.demonstration import Expected
-from producers.simulator.demonstrations import DEMONSTRATIONS, with_options
-from producers.simulator.engine import History, simulate
-from producers.simulator.scenario import Scenario
 from tallystick import demonstrated, results
+from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.coordinates.replay import AuditResult, audit_history
+from tallystick.expectations.demonstrated import Demonstrated, verdict_on
+from tallystick.producers.simulator.demonstration import Expected
+from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS, with_options
+from tallystick.producers.simulator.engine import History, simulate
+from tallystick.producers.simulator.scenario import Scenario
 
 SEEDS = (1, 2, 3)
 DESIGNS = (Path(__file__).parents[2] / "docs" / "designs.md").read_text("utf-8")

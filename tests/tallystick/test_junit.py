@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from coordinates.verdict import Finding, Severity, Verdict
 from tallystick.answers import Answer
+from tallystick.coordinates.verdict import Finding, Severity, Verdict
 from tallystick.junit import Suite, junit_xml
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

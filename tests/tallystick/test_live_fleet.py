@@ -7,16 +7,16 @@ import threading
 import numpy as np
 import pytest
 
-from coordinates.audit import InstanceAudit
-from coordinates.fleet import FleetAudit
-from coordinates.journal import RecordType, Stream
-from coordinates.replay import audit_history
-from coordinates.verdict import Verdict
-from producers.collect_requests import CollectRequest
-from producers.publisher import MemorySink
-from producers.simulator.faults import FAULTS
+from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.fleet import FleetAudit
+from tallystick.coordinates.journal import RecordType, Stream
+from tallystick.coordinates.replay import audit_history
+from tallystick.coordinates.verdict import Verdict
 from tallystick.demo import demo_fleet, demo_scenario
 from tallystick.live_fleet import LiveFleet, Pace
+from tallystick.producers.collect_requests import CollectRequest
+from tallystick.producers.publisher import MemorySink
+from tallystick.producers.simulator.faults import FAULTS
 
 MOMENTS = 7
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinates.invariants import INVARIANTS
-from producers.simulator.faults import FAULTS
 from tallystick import campaign as campaigns
+from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.producers.simulator.faults import FAULTS
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "journal.md").read_text("utf-8")
 EXAMPLE = DOCUMENT.split("```json\n")[1].split("```")[0]
@@ -186,7 +186,7 @@ def test_our_own_mistake_is_no_verdict(tallystick, monkeypatch):
     def broken(*_arguments: object, **_options: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("coordinates.replay.audit_history", broken)
+    monkeypatch.setattr("tallystick.coordinates.replay.audit_history", broken)
     ran = tallystick("replay", "-")
     assert (70, "") == (ran.code, ran.out)
     assert "unexpected ZeroDivisionError: oops" in ran.err
@@ -208,8 +208,8 @@ def test_simulate_is_deterministic_and_replays(tallystick):
 
 def test_simulate_takes_the_options_of_every_scenario(tallystick):
     """The command that a campaign prints for a seed gives exactly that seed's journal."""
-    from coordinates.json_lines_writer import block_to_lines
-    from producers.simulator.engine import simulate
+    from tallystick.coordinates.json_lines_writer import block_to_lines
+    from tallystick.producers.simulator.engine import simulate
 
     for seed in (5, 24):
         scenario = campaigns.scenario_of(seed)

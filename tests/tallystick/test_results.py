@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from coordinates.cut import Cut
-from coordinates.replay import AuditResult
-from coordinates.verdict import Verdict
-from expectations.report import Edge
-from streaming.sinks import ParquetSink
 from tallystick import results
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.replay import AuditResult
+from tallystick.coordinates.verdict import Verdict
 from tallystick.errors import ExitCode
+from tallystick.expectations.report import Edge
+from tallystick.streaming.sinks import ParquetSink
 from tests.support.fleet_facts import A, C, Journal, audit, fleet_of_two
 
 CONSISTENT, UNDECIDED, INCONSISTENT = (

@@ -7,8 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from coordinates.cut import Cut
-from coordinates.verdict import Finding, Severity
+from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.verdict import Finding, Severity
 from tallystick.results import owners
 from tallystick.told_once import ToldOnce, tell_once, tell_states_once
 from tests.support.fleet_facts import A, B, C, Journal, audit, fleet_of_two

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinates.journal import RecordType
-from producers.simulator.backup_safe_binlog import innodb_header
-from producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, Request
-from producers.simulator.model import GroupKind
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.backup_safe_binlog import innodb_header
+from tallystick.producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, Request
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _BLOCKED_KINDS = frozenset(
     {GroupKind.NON_TRANSACTIONAL, GroupKind.DDL, GroupKind.MIXED, GroupKind.ROLLED_BACK}

@@ -12,18 +12,22 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from coordinates.journal import RecordType
-from producers.simulator.backup_safe_binlog import backup_locks, galera_node, innodb_header
-from producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES
-from producers.simulator.model import GroupKind
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.backup_safe_binlog import (
+    backup_locks,
+    galera_node,
+    innodb_header,
+)
+from tallystick.producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.backup_safe_binlog.galera_node import BinlogCopy
-    from producers.simulator.engine import Fleet
-    from producers.simulator.gtid_intervals import GtidIntervals
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.backup_safe_binlog.galera_node import BinlogCopy
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.model import Instance
 
 _COPY_INNODB_US = (60_000, 160_000)
 _COPY_TABLES_US = (80_000, 300_000)

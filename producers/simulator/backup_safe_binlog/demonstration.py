@@ -9,24 +9,28 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from producers.simulator import administration, commit
-from producers.simulator.backup_safe_binlog.backup_utility import (
+from tallystick.producers.simulator import administration, commit
+from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
     HEADER,
     Backup,
     BackupUtility,
     Options,
 )
-from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-from producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
-from producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, HeaderUpdates
-from producers.simulator.demonstration import Claim, Demonstration, Expected
-from producers.simulator.model import GroupKind
+from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
+from tallystick.producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
+from tallystick.producers.simulator.backup_safe_binlog.lock_state import (
+    BINLOG,
+    TABLES,
+    HeaderUpdates,
+)
+from tallystick.producers.simulator.demonstration import Claim, Demonstration, Expected
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _SOURCE, _REPLICA = "source-a", "replica-a1"
 _REDO_US = 250_000

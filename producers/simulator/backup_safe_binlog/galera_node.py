@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from producers.simulator.model import GroupKind, LoggedGroup
+from tallystick.producers.simulator.model import GroupKind, LoggedGroup
 
 if TYPE_CHECKING:
     from random import Random
 
-    from producers.simulator.gtid_intervals import GtidIntervals
-    from producers.simulator.model import BinlogFile, Group, Instance
+    from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.model import BinlogFile, Group, Instance
 
 _TOI_KINDS = frozenset({GroupKind.NON_TRANSACTIONAL, GroupKind.DDL, GroupKind.ROLLED_BACK})
 _TORN_CHANCE = 0.5

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator import innodb
-from producers.simulator.backup_safe_binlog.lock_state import HeaderUpdates
+from tallystick.producers.simulator import innodb
+from tallystick.producers.simulator.backup_safe_binlog.lock_state import HeaderUpdates
 
 if TYPE_CHECKING:
-    from producers.simulator.model import Instance, Pending
+    from tallystick.producers.simulator.model import Instance, Pending
 
 VARIABLE = "have_backup_safe_binlog_info"
 _REDO_LENGTH = 48

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator import administration
-from producers.simulator.backup_safe_binlog import backup_locks
-from producers.simulator.backup_safe_binlog.backup_utility import DEFAULTS, BackupUtility, Options
-from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-from producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
-from producers.simulator.backup_safe_binlog.lock_state import HeaderUpdates
-from producers.simulator.trap import Trap
+from tallystick.producers.simulator import administration
+from tallystick.producers.simulator.backup_safe_binlog import backup_locks
+from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
+    DEFAULTS,
+    BackupUtility,
+    Options,
+)
+from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
+from tallystick.producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
+from tallystick.producers.simulator.backup_safe_binlog.lock_state import HeaderUpdates
+from tallystick.producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _LONG_US = 700_000
 

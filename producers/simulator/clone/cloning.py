@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from producers.simulator import administration, commit
-from producers.simulator.clone.clone_status import ER_CLONE_DONOR_VERSION, State
-from producers.simulator.clone.donor import BLOCKED_US
-from producers.simulator.clone.recipient import Clone, CrashPoint
+from tallystick.producers.simulator import administration, commit
+from tallystick.producers.simulator.clone.clone_status import ER_CLONE_DONOR_VERSION, State
+from tallystick.producers.simulator.clone.donor import BLOCKED_US
+from tallystick.producers.simulator.clone.recipient import Clone, CrashPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
 
 __all__ = ["Cloning", "CrashPoint", "clone", "follow_donor"]
 

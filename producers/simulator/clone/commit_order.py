@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from producers.simulator.model import GroupKind
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
-    from producers.simulator.model import Group, Instance, Pending
+    from tallystick.producers.simulator.model import Group, Instance, Pending
 
 WAIT_US = 1_000
 """After this time an XA statement that was held back is tried again."""

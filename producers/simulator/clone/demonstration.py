@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator import administration, commit, trap_acts, workload
-from producers.simulator.clone import cloning, distributed_recovery
-from producers.simulator.clone.clone_status import STAGES, State
-from producers.simulator.clone.cloning import CrashPoint
-from producers.simulator.demonstration import Claim, Demonstration
-from producers.simulator.hooks import FaultHooks
-from producers.simulator.model import GroupKind
+from tallystick.producers.simulator import administration, commit, trap_acts, workload
+from tallystick.producers.simulator.clone import cloning, distributed_recovery
+from tallystick.producers.simulator.clone.clone_status import STAGES, State
+from tallystick.producers.simulator.clone.cloning import CrashPoint
+from tallystick.producers.simulator.demonstration import Claim, Demonstration
+from tallystick.producers.simulator.hooks import FaultHooks
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
-    from producers.simulator.clone.recipient import Clone
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Group, Instance, LoggedGroup
+    from tallystick.producers.simulator.clone.recipient import Clone
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Group, Instance, LoggedGroup
 
 _MS = 1_000
 _SOURCE = "source-a"

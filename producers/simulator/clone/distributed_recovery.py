@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinates.binlog import EventType
-from coordinates.journal import QueryVerb
-from producers.simulator import administration, commit, workload
-from producers.simulator.clone import cloning
-from producers.simulator.model import GroupKind
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.journal import QueryVerb
+from tallystick.producers.simulator import administration, commit, workload
+from tallystick.producers.simulator.clone import cloning
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
-    from producers.simulator.clone.recipient import Clone
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.clone.recipient import Clone
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
 
 RECOVERY_CHANNEL = "group_replication_recovery"
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coordinates.journal import RecordType
-from producers.simulator.clone import gtid_persistence, trx_sys, undo_recovery
-from producers.simulator.clone.commit_order import CommitOrder
-from producers.simulator.model import Innodb
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.clone import gtid_persistence, trx_sys, undo_recovery
+from tallystick.producers.simulator.clone.commit_order import CommitOrder
+from tallystick.producers.simulator.model import Innodb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.clone.clone_status import CloneError
-    from producers.simulator.engine import Fleet
-    from producers.simulator.gtid_intervals import GtidIntervals
-    from producers.simulator.model import Instance, Pending
+    from tallystick.producers.simulator.clone.clone_status import CloneError
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.model import Instance, Pending
 
 BLOCKED_US = 5_000
 """How long external XA waits at the end of a clone."""

@@ -9,19 +9,23 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.journal import RecordType
-from producers.simulator.clone import gtid_state, purge, transaction_end, undo_recovery
-from producers.simulator.clone.gtid_persister import PERIOD_US, TRANSACTIONS_MAX, GtidPersister
-from producers.simulator.clone.session_gtid import SessionGtid
-from producers.simulator.clone.undo_log import trx_undo_gtid_read
-from producers.simulator.model import GroupKind
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.clone import gtid_state, purge, transaction_end, undo_recovery
+from tallystick.producers.simulator.clone.gtid_persister import (
+    PERIOD_US,
+    TRANSACTIONS_MAX,
+    GtidPersister,
+)
+from tallystick.producers.simulator.clone.session_gtid import SessionGtid
+from tallystick.producers.simulator.clone.undo_log import trx_undo_gtid_read
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
-    from producers.simulator.clone.rollback_segments import TrxSys
-    from producers.simulator.clone.transaction_end import TransactionEnd
-    from producers.simulator.engine import Fleet
-    from producers.simulator.gtid_intervals import GtidIntervals
-    from producers.simulator.model import Group, Instance
+    from tallystick.producers.simulator.clone.rollback_segments import TrxSys
+    from tallystick.producers.simulator.clone.transaction_end import TransactionEnd
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.model import Group, Instance
 
 _WRITE_US: Final = 1_500
 """From the switch of lists to the commit of the write to the table."""

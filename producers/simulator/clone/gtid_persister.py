@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
 
 if TYPE_CHECKING:
-    from producers.simulator.clone.gtid_info import GtidDesc
-    from producers.simulator.clone.rollback_segments import TrxSys
+    from tallystick.producers.simulator.clone.gtid_info import GtidDesc
+    from tallystick.producers.simulator.clone.rollback_segments import TrxSys
 
 PERIOD_US = 1_000_000
 TRANSACTIONS_MAX = 1_024

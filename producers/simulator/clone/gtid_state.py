@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from producers.simulator.gtid_intervals import GtidIntervals
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.model import Instance
 
 
 def save(instance: Instance, gtids: GtidIntervals) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from producers.simulator import administration, trap_acts
-from producers.simulator.clone.gtid_persistence import CrashPoint
-from producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX
-from producers.simulator.model import GroupKind
-from producers.simulator.trap import Trap
+from tallystick.producers.simulator import administration, trap_acts
+from tallystick.producers.simulator.clone.gtid_persistence import CrashPoint
+from tallystick.producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _MS: Final = 1_000
 _ADMINISTRATION_MS: Final = 1_500

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from producers.simulator.clone.gtid_persister import GtidPersister
-    from producers.simulator.clone.rollback_segments import RollbackSegment, TrxSys
+    from tallystick.producers.simulator.clone.gtid_persister import GtidPersister
+    from tallystick.producers.simulator.clone.rollback_segments import RollbackSegment, TrxSys
 
 
 def oldest_read_view(trx_sys: TrxSys, persister: GtidPersister) -> int:

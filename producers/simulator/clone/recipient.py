@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from coordinates.journal import RecordType
-from producers.simulator import administration, binary_log, innodb
-from producers.simulator.clone import gtid_persistence
-from producers.simulator.clone.clone_status import (
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration, binary_log, innodb
+from tallystick.producers.simulator.clone import gtid_persistence
+from tallystick.producers.simulator.clone.clone_status import (
     DESTINATION,
     ER_CLONE_DISALLOWED,
     ER_CLONE_DONOR,
@@ -25,15 +25,15 @@ from producers.simulator.clone.clone_status import (
     CloneError,
     CloneStatus,
 )
-from producers.simulator.clone.donor import BLOCKED_US, Donation
-from producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.clone.donor import BLOCKED_US, Donation
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.clone.donor import ClonedData
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.clone.donor import ClonedData
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _STAGE_US = {
     "DROP DATA": (4_000, 12_000),

@@ -9,13 +9,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from producers.simulator.clone.undo_log import trx_undo_gtid_read
+from tallystick.producers.simulator.clone.undo_log import trx_undo_gtid_read
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from producers.simulator.clone.undo_log import UndoLogHeader
-    from producers.simulator.model import Group
+    from tallystick.producers.simulator.clone.undo_log import UndoLogHeader
+    from tallystick.producers.simulator.model import Group
 
 TRX_SYS_N_RSEGS = 4
 """A server has 128; transactions are given to them in turn."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator.clone.gtid_info import serialise
-from producers.simulator.model import GroupKind
+from tallystick.producers.simulator.clone.gtid_info import serialise
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
-    from producers.simulator.clone.gtid_info import GtidDesc
-    from producers.simulator.model import Group
+    from tallystick.producers.simulator.clone.gtid_info import GtidDesc
+    from tallystick.producers.simulator.model import Group
 
 _XA_KINDS = frozenset((GroupKind.XA_PREPARE, GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK))
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from coordinates.binlog import EventType
-from producers.simulator.clone.session_gtid import get_gtid_info
-from producers.simulator.clone.undo_log import UndoLogHeader, UndoState, trx_undo_gtid_write
-from producers.simulator.model import GroupKind
+from tallystick.coordinates.binlog import EventType
+from tallystick.producers.simulator.clone.session_gtid import get_gtid_info
+from tallystick.producers.simulator.clone.undo_log import (
+    UndoLogHeader,
+    UndoState,
+    trx_undo_gtid_write,
+)
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
-    from producers.simulator.clone.gtid_info import GtidDesc
-    from producers.simulator.clone.gtid_persister import GtidPersister
-    from producers.simulator.clone.rollback_segments import RollbackSegment, TrxSys
-    from producers.simulator.clone.session_gtid import SessionGtid
-    from producers.simulator.model import Group
+    from tallystick.producers.simulator.clone.gtid_info import GtidDesc
+    from tallystick.producers.simulator.clone.gtid_persister import GtidPersister
+    from tallystick.producers.simulator.clone.rollback_segments import RollbackSegment, TrxSys
+    from tallystick.producers.simulator.clone.session_gtid import SessionGtid
+    from tallystick.producers.simulator.model import Group
 
 _CHANGING_ROWS: Final = frozenset((EventType.UPDATE_ROWS, EventType.DELETE_ROWS))
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator import administration, commit, trap_acts, workload
-from producers.simulator.clone import cloning, distributed_recovery
-from producers.simulator.clone.clone_status import STAGES, State
-from producers.simulator.clone.cloning import CrashPoint
-from producers.simulator.clone.donor import END_STEPS
-from producers.simulator.model import GroupKind
-from producers.simulator.trap import Trap
+from tallystick.producers.simulator import administration, commit, trap_acts, workload
+from tallystick.producers.simulator.clone import cloning, distributed_recovery
+from tallystick.producers.simulator.clone.clone_status import STAGES, State
+from tallystick.producers.simulator.clone.cloning import CrashPoint
+from tallystick.producers.simulator.clone.donor import END_STEPS
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Group, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Group, Instance
 
 _SECOND = 1_000_000
 _RECIPIENT_CRASHES = tuple(CrashPoint("recipient", stage) for stage in STAGES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from producers.simulator.model import Instance, Pending
+    from tallystick.producers.simulator.model import Instance, Pending
 
 
 def note_commit(instance: Instance, pending: Pending) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from enum import Enum
 
-from producers.simulator.clone.gtid_info import GTID_INFO_SIZE, GtidDesc
+from tallystick.producers.simulator.clone.gtid_info import GTID_INFO_SIZE, GtidDesc
 
 TRX_UNDO_TRX_NO = 8
 """End of the transaction: its place in the history, 8 bytes; 0 until it is serialised."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from producers.simulator.clone.undo_log import trx_undo_gtid_read
-from producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.clone.undo_log import trx_undo_gtid_read
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
 
 if TYPE_CHECKING:
-    from producers.simulator.clone.gtid_info import GtidDesc
-    from producers.simulator.clone.rollback_segments import RollbackSegment, TrxSys
-    from producers.simulator.clone.undo_log import UndoLogHeader
+    from tallystick.producers.simulator.clone.gtid_info import GtidDesc
+    from tallystick.producers.simulator.clone.rollback_segments import RollbackSegment, TrxSys
+    from tallystick.producers.simulator.clone.undo_log import UndoLogHeader
 
 
 @dataclass(slots=True)

@@ -7,46 +7,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from producers.simulator.faults.backup_safe_binlog import (
+from tallystick.producers.simulator.faults.backup_safe_binlog import (
     BACKUP_SAFE_BINLOG_FAULTS,
     BACKUP_SAFE_BINLOG_INJECTORS,
 )
-from producers.simulator.faults.catalogue import CATALOGUE
-from producers.simulator.faults.channel_faults import CHANNEL_INJECTORS
-from producers.simulator.faults.clone import CLONE_FAULTS, CLONE_INJECTORS
-from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
-from producers.simulator.faults.fleet_faults import FLEET_INJECTORS
-from producers.simulator.faults.gtid_persistence import (
+from tallystick.producers.simulator.faults.catalogue import CATALOGUE
+from tallystick.producers.simulator.faults.channel_faults import CHANNEL_INJECTORS
+from tallystick.producers.simulator.faults.clone import CLONE_FAULTS, CLONE_INJECTORS
+from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
+from tallystick.producers.simulator.faults.fleet_faults import FLEET_INJECTORS
+from tallystick.producers.simulator.faults.gtid_persistence import (
     GTID_PERSISTENCE_FAULTS,
     GTID_PERSISTENCE_INJECTORS,
 )
-from producers.simulator.faults.injector import Injector
-from producers.simulator.faults.log_position_lock import (
+from tallystick.producers.simulator.faults.injector import Injector
+from tallystick.producers.simulator.faults.log_position_lock import (
     LOG_POSITION_LOCK_FAULTS,
     LOG_POSITION_LOCK_INJECTORS,
 )
-from producers.simulator.faults.online_backup import (
+from tallystick.producers.simulator.faults.online_backup import (
     ONLINE_BACKUP_FAULTS,
     ONLINE_BACKUP_INJECTORS,
 )
-from producers.simulator.faults.point_in_time_recovery import (
+from tallystick.producers.simulator.faults.point_in_time_recovery import (
     RECOVERY_FAULTS,
     RECOVERY_INJECTORS,
 )
-from producers.simulator.faults.protocol_faults import PROTOCOL_INJECTORS
-from producers.simulator.faults.replication_info import (
+from tallystick.producers.simulator.faults.protocol_faults import PROTOCOL_INJECTORS
+from tallystick.producers.simulator.faults.replication_info import (
     REPLICATION_INFO_FAULTS,
     REPLICATION_INFO_INJECTORS,
 )
-from producers.simulator.faults.repository_faults import REPOSITORY_INJECTORS
-from producers.simulator.faults.row_faults import ROW_INJECTORS
-from producers.simulator.faults.stream_faults import STREAM_INJECTORS
+from tallystick.producers.simulator.faults.repository_faults import REPOSITORY_INJECTORS
+from tallystick.producers.simulator.faults.row_faults import ROW_INJECTORS
+from tallystick.producers.simulator.faults.stream_faults import STREAM_INJECTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.hooks import FaultHooks
-    from producers.simulator.scenario import Scenario
+    from tallystick.producers.simulator.hooks import FaultHooks
+    from tallystick.producers.simulator.scenario import Scenario
 
 __all__ = [
     "FAULTS",

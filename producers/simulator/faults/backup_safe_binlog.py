@@ -5,27 +5,31 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from coordinates.binlog import parse_log_file_name
-from producers.simulator import administration, commit
-from producers.simulator.backup_safe_binlog import backup_locks
-from producers.simulator.backup_safe_binlog.backup_utility import (
+from tallystick.coordinates.binlog import parse_log_file_name
+from tallystick.producers.simulator import administration, commit
+from tallystick.producers.simulator.backup_safe_binlog import backup_locks
+from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
     HEADER,
     Backup,
     BackupUtility,
     Options,
 )
-from producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-from producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
-from producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, HeaderUpdates
-from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup, declare
-from producers.simulator.faults.injector import Injector, groups_between, is_pure_source
-from producers.simulator.model import GroupKind
+from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
+from tallystick.producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
+from tallystick.producers.simulator.backup_safe_binlog.lock_state import (
+    BINLOG,
+    TABLES,
+    HeaderUpdates,
+)
+from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup, declare
+from tallystick.producers.simulator.faults.injector import Injector, groups_between, is_pure_source
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance, LoggedGroup, QueuedGroup
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance, LoggedGroup, QueuedGroup
 
 _SESSION: Final = 9
 _HOLD_US: Final = 20_000

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
+from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
 
 if TYPE_CHECKING:
-    from producers.simulator.faults.fault import Fault
+    from tallystick.producers.simulator.faults.fault import Fault
 
 _CORE: Final = frozenset(
     (1, 3, 4, 6, 7, *range(9, 15), 16, 17, 20, 21, 23, *range(27, 31), 32, 33, *range(35, 38), 41,

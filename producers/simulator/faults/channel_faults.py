@@ -5,25 +5,25 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.binlog import EventType, log_pos_field, parse_log_file_name
-from coordinates.gtid import GtidSet
-from coordinates.journal import QueryVerb, Stream
-from producers.simulator import administration, applier, commit, receiver, relay_log
-from producers.simulator.faults.injector import (
+from tallystick.coordinates.binlog import EventType, log_pos_field, parse_log_file_name
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import QueryVerb, Stream
+from tallystick.producers.simulator import administration, applier, commit, receiver, relay_log
+from tallystick.producers.simulator.faults.injector import (
     Injector,
     Row,
     RowFault,
     gtid_of,
     server_text,
 )
-from producers.simulator.model import GroupKind, LoggedGroup, QueuedFraming, QueuedGroup
-from producers.simulator.workload import make_group
+from tallystick.producers.simulator.model import GroupKind, LoggedGroup, QueuedFraming, QueuedGroup
+from tallystick.producers.simulator.workload import make_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import BinlogFile, Channel, Instance, RelayFile
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import BinlogFile, Channel, Instance, RelayFile
 
 _RETRY_US: Final = 100
 _SETTLED_US: Final = 50_000

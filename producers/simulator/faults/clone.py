@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.journal import RecordType
-from producers.simulator import administration, binary_log, commit, receiver, workload
-from producers.simulator.clone import cloning
-from producers.simulator.clone.clone_status import State
-from producers.simulator.clone.cloning import CrashPoint
-from producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup, declare
-from producers.simulator.faults.injector import Injector
-from producers.simulator.faults.tampered_journal import JournalFault
-from producers.simulator.model import GroupKind
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration, binary_log, commit, receiver, workload
+from tallystick.producers.simulator.clone import cloning
+from tallystick.producers.simulator.clone.clone_status import State
+from tallystick.producers.simulator.clone.cloning import CrashPoint
+from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup, declare
+from tallystick.producers.simulator.faults.injector import Injector
+from tallystick.producers.simulator.faults.tampered_journal import JournalFault
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.clone.recipient import Clone
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import BinlogFile, Channel, Instance, LoggedGroup
+    from tallystick.producers.simulator.clone.recipient import Clone
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import BinlogFile, Channel, Instance, LoggedGroup
 
 _SECOND_US: Final = 1_000_000
 _AGAIN_US: Final = 1_500_000

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.gtid import GtidSet
-from producers.simulator import administration, binary_log, receiver
-from producers.simulator.faults.channel_faults import queue_phantom
-from producers.simulator.faults.injector import (
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.producers.simulator import administration, binary_log, receiver
+from tallystick.producers.simulator.faults.channel_faults import queue_phantom
+from tallystick.producers.simulator.faults.injector import (
     Injector,
     Row,
     groups_between,
     gtid_of,
     is_pure_source,
 )
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import GroupKind, LoggedGroup
-from producers.simulator.topology import InstancePlan
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import GroupKind, LoggedGroup
+from tallystick.producers.simulator.topology import InstancePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
 
 _RETRY_US: Final = 50_000
 _FAR: Final = 1_000_000

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.gtid import GtidSet
-from coordinates.journal import RecordType
-from producers.simulator import administration, commit, workload
-from producers.simulator.clone.undo_log import TRX_UNDO_FLAG_GTID, TRX_UNDO_FLAGS, has_gtid
-from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
-from producers.simulator.faults.injector import (
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration, commit, workload
+from tallystick.producers.simulator.clone.undo_log import (
+    TRX_UNDO_FLAG_GTID,
+    TRX_UNDO_FLAGS,
+    has_gtid,
+)
+from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
+from tallystick.producers.simulator.faults.injector import (
     Injector,
     Row,
     RowFault,
     is_pure_source,
     server_text,
 )
-from producers.simulator.faults.tampered_journal import JournalFault
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import Group, GroupKind
+from tallystick.producers.simulator.faults.tampered_journal import JournalFault
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import Group, GroupKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.clone.undo_log import UndoLogHeader
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.clone.undo_log import UndoLogHeader
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _FIRST: Final = 126
 _STEP_US: Final = 1_000

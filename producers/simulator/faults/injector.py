@@ -10,15 +10,15 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import EventType, parse_log_file_name
-from coordinates.gtid import GtidSet
-from producers.simulator.hooks import FaultHooks
+from tallystick.coordinates.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.producers.simulator.hooks import FaultHooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import BinlogFile, Channel, Instance, LoggedGroup
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import BinlogFile, Channel, Instance, LoggedGroup
 
 Coordinate = tuple[int, int]
 """A file number and an offset: ordered as the log is."""

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from producers.simulator import administration, innodb, receiver
-from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
-from producers.simulator.faults.injector import Injector, is_pure_source
-from producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator import administration, innodb, receiver
+from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
+from tallystick.producers.simulator.faults.injector import Injector, is_pure_source
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
 
 _GONE_UUID: Final = "0badc0de-0000-4000-8000-000000000000"
 _AFTERWARDS_US: Final = 5_000

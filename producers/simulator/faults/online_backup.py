@@ -8,23 +8,25 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from coordinates.journal import RecordType
-from producers.simulator import administration, commit, workload
-from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
-from producers.simulator.faults.injector import Injector, is_pure_source
-from producers.simulator.model import GroupKind
-from producers.simulator.online_backup import engine_locking
-from producers.simulator.online_backup.backup_protocol import Backup
-from producers.simulator.online_backup.backup_synchronization import BackupSynchronization
-from producers.simulator.online_backup.engine_locking import ENGINES, Engine, EngineLocks
-from producers.simulator.online_backup.tables import table_of
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration, commit, workload
+from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
+from tallystick.producers.simulator.faults.injector import Injector, is_pure_source
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.online_backup import engine_locking
+from tallystick.producers.simulator.online_backup.backup_protocol import Backup
+from tallystick.producers.simulator.online_backup.backup_synchronization import (
+    BackupSynchronization,
+)
+from tallystick.producers.simulator.online_backup.engine_locking import ENGINES, Engine, EngineLocks
+from tallystick.producers.simulator.online_backup.tables import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Group, Instance
-    from producers.simulator.online_backup.backup_synchronization import Thread
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Group, Instance
+    from tallystick.producers.simulator.online_backup.backup_synchronization import Thread
 
 _SECOND_US: Final = 1_000_000
 _AGAIN_US: Final = 60_000

@@ -10,23 +10,23 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from coordinates.journal import RecordType
-from producers.simulator import commit
-from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
-from producers.simulator.faults.injector import Injector, ends_in_xid, is_pure_source
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import Group, GroupKind
-from producers.simulator.online_backup import backup_image, tables
-from producers.simulator.online_backup import point_in_time_recovery as recovery
-from producers.simulator.online_backup.point_in_time_recovery import StopPoint
-from producers.simulator.online_backup.tables import make_change, table_of
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import commit
+from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
+from tallystick.producers.simulator.faults.injector import Injector, ends_in_xid, is_pure_source
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import Group, GroupKind
+from tallystick.producers.simulator.online_backup import backup_image, tables
+from tallystick.producers.simulator.online_backup import point_in_time_recovery as recovery
+from tallystick.producers.simulator.online_backup.point_in_time_recovery import StopPoint
+from tallystick.producers.simulator.online_backup.tables import make_change, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance, LoggedGroup
-    from producers.simulator.online_backup.backup_image import Image
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance, LoggedGroup
+    from tallystick.producers.simulator.online_backup.backup_image import Image
 
 _RETRY_US: Final = 10_000
 _BETWEEN_US: Final = 300_000

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.gtid import GtidSet
-from coordinates.journal import RecordType
-from producers.simulator.faults.injector import (
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.faults.injector import (
     Injector,
     Row,
     RowFault,
     is_pure_source,
     server_text,
 )
-from producers.simulator.faults.tampered_journal import JournalFault
-from producers.simulator.model import OutOfMemory
+from tallystick.producers.simulator.faults.tampered_journal import JournalFault
+from tallystick.producers.simulator.model import OutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _SECOND_US: Final = 1_000_000
 _STEP_US: Final = 200

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.journal import RecordType
-from producers.simulator import administration
-from producers.simulator.faults.channel_faults import channels, coordinate
-from producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
-from producers.simulator.faults.injector import Injector
-from producers.simulator.faults.tampered_journal import JournalFault
-from producers.simulator.model import GroupKind, QueuedGroup
-from producers.simulator.replication_info import acts
-from producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
-from producers.simulator.replication_info.rpl_info_handler import Repository
-from producers.simulator.replication_info.rpl_info_table_access import MYISAM
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration
+from tallystick.producers.simulator.faults.channel_faults import channels, coordinate
+from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
+from tallystick.producers.simulator.faults.injector import Injector
+from tallystick.producers.simulator.faults.tampered_journal import JournalFault
+from tallystick.producers.simulator.model import GroupKind, QueuedGroup
+from tallystick.producers.simulator.replication_info import acts
+from tallystick.producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
+from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import MYISAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
 
 _FIRST: Final = 113
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.gtid import GtidSet
-from coordinates.journal import RecordType
-from producers.simulator import administration, receiver
-from producers.simulator.faults.channel_faults import (
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration, receiver
+from tallystick.producers.simulator.faults.channel_faults import (
     ChannelRowFault,
     channels,
     clog_receivers,
@@ -15,14 +15,14 @@ from producers.simulator.faults.channel_faults import (
     relay_file,
     unread_groups,
 )
-from producers.simulator.faults.injector import Injector, Row, ends_in_xid, gtid_of
-from producers.simulator.faults.tampered_journal import JournalFault
+from tallystick.producers.simulator.faults.injector import Injector, Row, ends_in_xid, gtid_of
+from tallystick.producers.simulator.faults.tampered_journal import JournalFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
 
 _RETRY_US: Final = 1_000
 _RelayInfo = tuple[str, int, str, int]

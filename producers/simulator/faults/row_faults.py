@@ -6,10 +6,10 @@ import copy
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.binlog import EventType
-from coordinates.gtid import GtidSet
-from producers.simulator import administration, binary_log
-from producers.simulator.faults.injector import (
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.producers.simulator import administration, binary_log
+from tallystick.producers.simulator.faults.injector import (
     Injector,
     Row,
     RowFault,
@@ -26,8 +26,8 @@ from producers.simulator.faults.injector import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _BLOCK_SIZE: Final = 512
 _FIRST_DATA_OFFSET: Final = 12

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from coordinates.binlog import EventType, log_pos_field
-from coordinates.journal import QueryVerb, RecordType, Stream
-from producers.simulator import administration, binary_log
-from producers.simulator.faults.injector import Injector, Row, RowFault, is_pure_source
-from producers.simulator.faults.tampered_journal import Event, JournalFault
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import Group, GroupKind, LoggedGroup
-from producers.simulator.workload import make_group
+from tallystick.coordinates.binlog import EventType, log_pos_field
+from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.producers.simulator import administration, binary_log
+from tallystick.producers.simulator.faults.injector import Injector, Row, RowFault, is_pure_source
+from tallystick.producers.simulator.faults.tampered_journal import Event, JournalFault
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import Group, GroupKind, LoggedGroup
+from tallystick.producers.simulator.workload import make_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import BinlogFile, Channel, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import BinlogFile, Channel, Instance
 
 _START_EVENT_V3: Final = 1
 """How a binary log file began before MySQL 5.0."""

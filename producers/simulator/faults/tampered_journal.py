@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator.faults.injector import Injector
-from producers.simulator.journal_writer import JournalWriter
+from tallystick.producers.simulator.faults.injector import Injector
+from tallystick.producers.simulator.journal_writer import JournalWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from coordinates.journal import RecordType, Stream
-    from producers.simulator.clock import Clock
-    from producers.simulator.engine import Fleet
+    from tallystick.coordinates.journal import RecordType, Stream
+    from tallystick.producers.simulator.clock import Clock
+    from tallystick.producers.simulator.engine import Fleet
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator import commit
-from producers.simulator.log_position_lock import outer_locks
-from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
+from tallystick.producers.simulator import commit
+from tallystick.producers.simulator.log_position_lock import outer_locks
+from tallystick.producers.simulator.log_position_lock.log_status_query import LogStatusQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _STATEMENT_US = 5_000
 HELD_US = 120_000

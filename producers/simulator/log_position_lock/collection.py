@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.journal import RecordType
-from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
-from producers.simulator.replication_info import master_info, relay_log_info, worker_info
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.log_position_lock.log_status_query import LogStatusQuery
+from tallystick.producers.simulator.replication_info import master_info, relay_log_info, worker_info
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
 
 LATENCY_US = (300, 6_000)
 RANK_US = 20_000

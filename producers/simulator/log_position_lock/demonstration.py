@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator import administration, innodb
-from producers.simulator.demonstration import Claim, Demonstration
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.log_position_lock import backup_session, restore
-from producers.simulator.log_position_lock.log_status_query import LogStatusQuery
-from producers.simulator.log_position_lock.restore import can_be_cut
-from producers.simulator.log_position_lock.storage_engines import Handlerton
-from producers.simulator.model import OutOfMemory
+from tallystick.producers.simulator import administration, innodb
+from tallystick.producers.simulator.demonstration import Claim, Demonstration
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.log_position_lock import backup_session, restore
+from tallystick.producers.simulator.log_position_lock.log_status_query import LogStatusQuery
+from tallystick.producers.simulator.log_position_lock.restore import can_be_cut
+from tallystick.producers.simulator.log_position_lock.storage_engines import Handlerton
+from tallystick.producers.simulator.model import OutOfMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance, RelayFile
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance, RelayFile
 
 _SOURCE, _REPLICA = "source-a", "hub"
 _LATER_US = 10_000

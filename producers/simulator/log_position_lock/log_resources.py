@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator.log_position_lock import latches
+from tallystick.producers.simulator.log_position_lock import latches
 
 if TYPE_CHECKING:
-    from producers.simulator.log_position_lock.storage_engines import Handlerton
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.log_position_lock.storage_engines import Handlerton
+    from tallystick.producers.simulator.model import Channel, Instance
 
 LOCAL = "LOCAL"
 REPLICATION = "REPLICATION"

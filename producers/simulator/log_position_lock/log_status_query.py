@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.journal import RecordType
-from producers.simulator.log_position_lock.latches import (
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.log_position_lock.latches import (
     CHANNEL_MAP,
     LOCK_COLLECT_INSTANCE_LOG,
     LOCK_PLUGIN,
 )
-from producers.simulator.log_position_lock.log_resources import (
+from tallystick.producers.simulator.log_position_lock.log_resources import (
     LOCAL,
     REPLICATION,
     InstanceLogResource,
@@ -25,8 +25,8 @@ from producers.simulator.log_position_lock.log_resources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 ER_UNABLE_TO_COLLECT_LOG_STATUS = 3722
 _LOCK_US = 3

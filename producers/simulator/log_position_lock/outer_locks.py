@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinates.journal import RecordType
+from tallystick.coordinates.journal import RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import GroupKind, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import GroupKind, Instance
 
 INSTANCE = "instance"
 GLOBAL_READ = "global_read"

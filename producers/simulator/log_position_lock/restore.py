@@ -11,16 +11,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import parse_log_file_name
-from coordinates.journal import RecordType
-from producers.simulator import administration, binary_log, innodb
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import QueuedFraming, QueuedGroup, RelayFile
-from producers.simulator.replication_info import recovery
+from tallystick.coordinates.binlog import parse_log_file_name
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration, binary_log, innodb
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import QueuedFraming, QueuedGroup, RelayFile
+from tallystick.producers.simulator.replication_info import recovery
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import BinlogFile, Channel, Innodb, Instance, LoggedGroup
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import (
+        BinlogFile,
+        Channel,
+        Innodb,
+        Instance,
+        LoggedGroup,
+    )
 
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 

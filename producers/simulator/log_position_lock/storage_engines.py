@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator.log_position_lock import latches
+from tallystick.producers.simulator.log_position_lock import latches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.model import Instance
 
 
 @dataclass(frozen=True, slots=True, eq=False)

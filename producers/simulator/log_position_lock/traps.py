@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator.log_position_lock import backup_session
-from producers.simulator.trap import Trap
+from tallystick.producers.simulator.log_position_lock import backup_session
+from tallystick.producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 
 def back_up_under_read_lock(fleet: Fleet) -> None:

@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinates.journal import RecordType
-from producers.simulator import applier
-from producers.simulator.online_backup import backup_protocol, backup_synchronization
-from producers.simulator.online_backup.engine_locking import ENGINES
-from producers.simulator.online_backup.tables import BACKED_UP, TableData
-from producers.simulator.replication_info import master_info, relay_log_info
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import applier
+from tallystick.producers.simulator.online_backup import backup_protocol, backup_synchronization
+from tallystick.producers.simulator.online_backup.engine_locking import ENGINES
+from tallystick.producers.simulator.online_backup.tables import BACKED_UP, TableData
+from tallystick.producers.simulator.replication_info import master_info, relay_log_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.clone.rollback_segments import TrxSys
-    from producers.simulator.engine import Fleet
-    from producers.simulator.gtid_intervals import GtidIntervals
-    from producers.simulator.model import Channel, Instance
-    from producers.simulator.online_backup.engine_locking import Engine
+    from tallystick.producers.simulator.clone.rollback_segments import TrxSys
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.online_backup.engine_locking import Engine
 
 _RETRY_US = 50_000
 

@@ -12,19 +12,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from coordinates.journal import RecordType
-from producers.simulator import commit
-from producers.simulator.model import GroupKind
-from producers.simulator.online_backup.engine_locking import ROUNDS_MAX, EngineLocks, pause_us
-from producers.simulator.online_backup.tables import table_of
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import commit
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.online_backup.engine_locking import (
+    ROUNDS_MAX,
+    EngineLocks,
+    pause_us,
+)
+from tallystick.producers.simulator.online_backup.tables import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Group, Instance
-    from producers.simulator.online_backup.backup_synchronization import BackupSynchronization
-    from producers.simulator.online_backup.engine_locking import Engine
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Group, Instance
+    from tallystick.producers.simulator.online_backup.backup_synchronization import (
+        BackupSynchronization,
+    )
+    from tallystick.producers.simulator.online_backup.engine_locking import Engine
 
 ER_LOCK_WAIT_TIMEOUT: Final = 1205
 """What a statement of the applier gets that waits for the end of a backup."""

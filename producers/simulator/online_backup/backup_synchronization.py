@@ -15,18 +15,18 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from coordinates.journal import RecordType
-from producers.simulator.backup_safe_binlog import backup_locks
-from producers.simulator.model import GroupKind
-from producers.simulator.online_backup.critical_zone import CriticalZone
-from producers.simulator.online_backup.tables import BACKED_UP, table_of
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.backup_safe_binlog import backup_locks
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.online_backup.critical_zone import CriticalZone
+from tallystick.producers.simulator.online_backup.tables import BACKED_UP, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Group, Instance, QueuedGroup
-    from producers.simulator.online_backup.critical_zone import Ticket
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Group, Instance, QueuedGroup
+    from tallystick.producers.simulator.online_backup.critical_zone import Ticket
 
 _STATEMENT_US = (100, 9_000)
 """From the locking of a statement's tables to its critical sequence, at a client."""

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinates.journal import RecordType
-from producers.simulator import commit
-from producers.simulator.demonstration import Claim, Demonstration, Expected
-from producers.simulator.model import GroupKind
-from producers.simulator.online_backup import backup_image, tables
-from producers.simulator.online_backup import point_in_time_recovery as recovery
-from producers.simulator.online_backup.point_in_time_recovery import StopPoint
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import commit
+from tallystick.producers.simulator.demonstration import Claim, Demonstration, Expected
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.online_backup import backup_image, tables
+from tallystick.producers.simulator.online_backup import point_in_time_recovery as recovery
+from tallystick.producers.simulator.online_backup.point_in_time_recovery import StopPoint
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.online_backup.backup_image import Image
-    from producers.simulator.online_backup.point_in_time_recovery import Recovery
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.online_backup.backup_image import Image
+    from tallystick.producers.simulator.online_backup.point_in_time_recovery import Recovery
 
 _SOURCE, _REPLICA, _UNSAFE = "source-a", "replica-a1", "source-b"
 _SECOND_US = 1_000_000

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
-from coordinates.journal import RecordType
-from producers.simulator import administration, binary_log, commit, innodb
-from producers.simulator.clone import gtid_persistence
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.topology import InstancePlan, server_uuids
+from tallystick.coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration, binary_log, commit, innodb
+from tallystick.producers.simulator.clone import gtid_persistence
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.topology import InstancePlan, server_uuids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import BinlogFile, Group, Instance, LoggedGroup
-    from producers.simulator.online_backup.backup_image import Image
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import BinlogFile, Group, Instance, LoggedGroup
+    from tallystick.producers.simulator.online_backup.backup_image import Image
 
 _RESTORE_US = 40_000
 """A server is down while its data directory is replaced."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator.online_backup import backup_image, tables
-from producers.simulator.online_backup import point_in_time_recovery as recovery
-from producers.simulator.online_backup.point_in_time_recovery import StopPoint
-from producers.simulator.trap import Trap
+from tallystick.producers.simulator.online_backup import backup_image, tables
+from tallystick.producers.simulator.online_backup import point_in_time_recovery as recovery
+from tallystick.producers.simulator.online_backup.point_in_time_recovery import StopPoint
+from tallystick.producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
-    from producers.simulator.online_backup.backup_image import Image
-    from producers.simulator.online_backup.point_in_time_recovery import Recovery
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.online_backup.backup_image import Image
+    from tallystick.producers.simulator.online_backup.point_in_time_recovery import Recovery
 
 _IMAGE_AT = 0.2
 _CHECKSUMS_AT = 0.5

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator import workload
-from producers.simulator.model import GroupKind
+from tallystick.producers.simulator import workload
+from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from random import Random
 
-    from producers.simulator.model import Group, Instance
+    from tallystick.producers.simulator.model import Group, Instance
 
 _SCRATCH_SHARE = 20
 """Percent of the groups that change a table which is not backed up."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.journal import RecordType
-from producers.simulator import administration
-from producers.simulator.model import GroupKind
-from producers.simulator.online_backup import backup_protocol, backup_synchronization
-from producers.simulator.online_backup.engine_locking import ENGINES, Engine
-from producers.simulator.trap import Trap
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import administration
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.online_backup import backup_protocol, backup_synchronization
+from tallystick.producers.simulator.online_backup.engine_locking import ENGINES, Engine
+from tallystick.producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 _SECOND_US: Final = 1_000_000
 _LONG_US: Final = 60 * _SECOND_US

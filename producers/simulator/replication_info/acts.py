@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator import administration
-from producers.simulator.replication_info import relay_log_info, rpl_info_factory
-from producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
-from producers.simulator.replication_info.rpl_info_handler import Repository
-from producers.simulator.replication_info.rpl_info_table_access import system_table
+from tallystick.producers.simulator import administration
+from tallystick.producers.simulator.replication_info import relay_log_info, rpl_info_factory
+from tallystick.producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
+from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import system_table
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
 
 
 def choose(instance: Instance, repository: Repository) -> None:

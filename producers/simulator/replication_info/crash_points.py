@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from producers.simulator.model import Channel, Group, GroupKind, Instance
+    from tallystick.producers.simulator.model import Channel, Group, GroupKind, Instance
 
 
 class CrashPoint(str, Enum):

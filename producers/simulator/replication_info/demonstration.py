@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator import administration, receiver
-from producers.simulator.demonstration import Claim, Demonstration, Expected
-from producers.simulator.model import GroupKind
-from producers.simulator.replication_info import acts, master_info, relay_log_info
-from producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
-from producers.simulator.replication_info.rpl_info_handler import Repository
-from producers.simulator.replication_info.rpl_info_table_access import MYISAM
+from tallystick.producers.simulator import administration, receiver
+from tallystick.producers.simulator.demonstration import Claim, Demonstration, Expected
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.replication_info import acts, master_info, relay_log_info
+from tallystick.producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
+from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import MYISAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Group, Instance
-    from producers.simulator.replication_info.relay_log_info import Place
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Group, Instance
+    from tallystick.producers.simulator.replication_info.relay_log_info import Place
 
 _INNODB, _MYISAM, _FILE = "replica-a1", "replica-a2", "replica-a3"
 _SECOND = 1_000_000

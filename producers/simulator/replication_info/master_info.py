@@ -9,14 +9,20 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from producers.simulator.replication_info.rpl_info_fields import NUMBER_OF_LINES, RplInfoFields
+from tallystick.producers.simulator.replication_info.rpl_info_fields import (
+    NUMBER_OF_LINES,
+    RplInfoFields,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from producers.simulator.model import Channel
-    from producers.simulator.replication_info.rpl_info_fields import Columns
-    from producers.simulator.replication_info.rpl_info_handler import RplInfoHandler, Written
+    from tallystick.producers.simulator.model import Channel
+    from tallystick.producers.simulator.replication_info.rpl_info_fields import Columns
+    from tallystick.producers.simulator.replication_info.rpl_info_handler import (
+        RplInfoHandler,
+        Written,
+    )
 
 TABLE: Final = "slave_master_info"
 OPTION: Final = "master_info_repository"

@@ -10,17 +10,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
-from coordinates.binlog import parse_log_file_name
-from coordinates.journal import RecordType
-from producers.simulator import applier, receiver, relay_log
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import QueuedGroup
-from producers.simulator.replication_info import rpl_info_factory, worker_info
+from tallystick.coordinates.binlog import parse_log_file_name
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator import applier, receiver, relay_log
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import QueuedGroup
+from tallystick.producers.simulator.replication_info import rpl_info_factory, worker_info
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel, Instance, QueuedFraming, RelayFile
-    from producers.simulator.replication_info.relay_log_info import Place
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance, QueuedFraming, RelayFile
+    from tallystick.producers.simulator.replication_info.relay_log_info import Place
 
 
 def end_cleanly(channel: Channel) -> None:

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from coordinates.binlog import MAGIC_LENGTH, format_log_file_name
-from producers.simulator.replication_info.rpl_info_fields import NUMBER_OF_LINES, RplInfoFields
-from producers.simulator.replication_info.rpl_info_file import RplInfoFile
+from tallystick.coordinates.binlog import MAGIC_LENGTH, format_log_file_name
+from tallystick.producers.simulator.replication_info.rpl_info_fields import (
+    NUMBER_OF_LINES,
+    RplInfoFields,
+)
+from tallystick.producers.simulator.replication_info.rpl_info_file import RplInfoFile
 
 if TYPE_CHECKING:
-    from producers.simulator.model import Channel
-    from producers.simulator.replication_info.rpl_info_fields import Columns
-    from producers.simulator.replication_info.rpl_info_handler import RplInfoHandler, Written
+    from tallystick.producers.simulator.model import Channel
+    from tallystick.producers.simulator.replication_info.rpl_info_fields import Columns
+    from tallystick.producers.simulator.replication_info.rpl_info_handler import (
+        RplInfoHandler,
+        Written,
+    )
 
 TABLE: Final = "slave_relay_log_info"
 OPTION: Final = "relay_log_info_repository"

@@ -10,28 +10,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from producers.simulator.replication_info import (
+from tallystick.producers.simulator.replication_info import (
     crash_points,
     master_info,
     relay_log_info,
     worker_info,
 )
-from producers.simulator.replication_info.crash_points import CrashPoint
-from producers.simulator.replication_info.master_info import MasterInfo
-from producers.simulator.replication_info.relay_log_info import RelayLogInfo
-from producers.simulator.replication_info.rpl_info_fields import TornInfoError
-from producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
-from producers.simulator.replication_info.rpl_info_handler import Repository
-from producers.simulator.replication_info.rpl_info_table import RplInfoTable
-from producers.simulator.replication_info.rpl_info_table_access import system_table
+from tallystick.producers.simulator.replication_info.crash_points import CrashPoint
+from tallystick.producers.simulator.replication_info.master_info import MasterInfo
+from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
+from tallystick.producers.simulator.replication_info.rpl_info_fields import TornInfoError
+from tallystick.producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
+from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
+from tallystick.producers.simulator.replication_info.rpl_info_table import RplInfoTable
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import system_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel
-    from producers.simulator.replication_info.rpl_info_fields import Columns, RplInfoFields
-    from producers.simulator.replication_info.rpl_info_handler import RplInfoHandler
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel
+    from tallystick.producers.simulator.replication_info.rpl_info_fields import (
+        Columns,
+        RplInfoFields,
+    )
+    from tallystick.producers.simulator.replication_info.rpl_info_handler import RplInfoHandler
 
 ER_REPLICA_INIT_REPOSITORY: Final = 1872
 """Replication cannot start: its repositories could not be initialised."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator.replication_info.rpl_info_fields import RplInfoFields
-from producers.simulator.replication_info.rpl_info_handler import (
+from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields
+from tallystick.producers.simulator.replication_info.rpl_info_handler import (
     Repository,
     RplInfoHandler,
     Written,
 )
 
 if TYPE_CHECKING:
-    from producers.simulator.replication_info.rpl_info_fields import Columns
+    from tallystick.producers.simulator.replication_info.rpl_info_fields import Columns
 
 
 class InfoFile:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from producers.simulator.replication_info.rpl_info_fields import RplInfoFields
+    from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields
 
 
 class Repository(str, Enum):

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producers.simulator.replication_info.rpl_info_handler import (
+from tallystick.producers.simulator.replication_info.rpl_info_handler import (
     Repository,
     RplInfoHandler,
     Written,
 )
-from producers.simulator.replication_info.rpl_info_table_access import RplInfoTableAccess
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import RplInfoTableAccess
 
 if TYPE_CHECKING:
-    from producers.simulator.replication_info.rpl_info_fields import RplInfoFields
-    from producers.simulator.replication_info.rpl_info_table_access import Key, SystemTable
+    from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields
+    from tallystick.producers.simulator.replication_info.rpl_info_table_access import (
+        Key,
+        SystemTable,
+    )
 
 
 class RplInfoTable(RplInfoHandler):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator.replication_info.rpl_info_fields import RplInfoFields
+from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields
 
 if TYPE_CHECKING:
-    from producers.simulator.model import Instance
-    from producers.simulator.replication_info.rpl_info_fields import Columns
+    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.replication_info.rpl_info_fields import Columns
 
 INNODB = "InnoDB"
 MYISAM = "MyISAM"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from producers.simulator.model import GroupKind
-from producers.simulator.replication_info import acts
-from producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
-from producers.simulator.replication_info.rpl_info_handler import Repository
-from producers.simulator.replication_info.rpl_info_table_access import INNODB, MYISAM
-from producers.simulator.trap import Trap
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.replication_info import acts
+from tallystick.producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
+from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import INNODB, MYISAM
+from tallystick.producers.simulator.trap import Trap
 
 if TYPE_CHECKING:
-    from producers.simulator.engine import Fleet
-    from producers.simulator.model import Channel
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel
 
 _BY_POSITION = {"gtid_mode": "OFF", "auto_position": False, "topology": "pair"}
 _BY_GTID = {"auto_position": True, "topology": "pair", "writes_per_second": 10.0}

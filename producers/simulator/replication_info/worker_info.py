@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinates.journal import RecordType
-from producers.simulator.model import QueuedGroup
-from producers.simulator.replication_info import relay_log_info
-from producers.simulator.replication_info.rpl_info_fields import RplInfoFields
-from producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
-from producers.simulator.replication_info.rpl_info_handler import Repository
-from producers.simulator.replication_info.rpl_info_table import RplInfoTable
-from producers.simulator.replication_info.rpl_info_table_access import system_table
+from tallystick.coordinates.journal import RecordType
+from tallystick.producers.simulator.model import QueuedGroup
+from tallystick.producers.simulator.replication_info import relay_log_info
+from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields
+from tallystick.producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
+from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
+from tallystick.producers.simulator.replication_info.rpl_info_table import RplInfoTable
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import system_table
 
 if TYPE_CHECKING:
-    from producers.simulator.model import Channel, Instance
-    from producers.simulator.replication_info.rpl_info_fields import Columns
-    from producers.simulator.replication_info.rpl_info_handler import RplInfoHandler
+    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.replication_info.rpl_info_fields import Columns
+    from tallystick.producers.simulator.replication_info.rpl_info_handler import RplInfoHandler
 
 TABLE: Final = "slave_worker_info"
 COLUMNS: Final[Columns] = (

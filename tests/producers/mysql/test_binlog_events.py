@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from coordinates.binlog import EventType
-from coordinates.gtid import GtidSet
-from coordinates.journal import QueryVerb
-from producers.mysql.binlog_events import (
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import QueryVerb
+from tallystick.producers.mysql.binlog_events import (
     EventError,
     is_artificial,
     query_verb,

@@ -10,18 +10,18 @@ from contextlib import closing, contextmanager
 import pytest
 from pydantic import SecretStr
 
-from coordinates._record_fields import RECORD_SHAPES
-from coordinates.gtid import GtidSet
-from coordinates.journal import RecordType
-from coordinates.log_status import read_log_status
-from producers.mysql.collection import Collector
-from producers.mysql.connection import connect
-from producers.mysql.dialect import Dialect
-from producers.mysql.errors import MysqlError
-from producers.mysql.rights import rights_of
-from producers.mysql.settings import ServerSettings, load_servers
-from producers.mysql_lab.sessions import session
+from tallystick.coordinates._record_fields import RECORD_SHAPES
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.log_status import read_log_status
 from tallystick.mysql_lab import Lab
+from tallystick.producers.mysql.collection import Collector
+from tallystick.producers.mysql.connection import connect
+from tallystick.producers.mysql.dialect import Dialect
+from tallystick.producers.mysql.errors import MysqlError
+from tallystick.producers.mysql.rights import rights_of
+from tallystick.producers.mysql.settings import ServerSettings, load_servers
+from tallystick.producers.mysql_lab.sessions import session
 
 PASSWORD = "hunter2 'é\\"
 SOURCE, REPLICA, HUB = "source-a", "replica-1", "hub"

@@ -8,13 +8,13 @@ import socket
 import pytest
 from pydantic import SecretStr
 
-from deploy.mysql_server import mysql_server
-from deploy.mysqld import LocalMysqld
-from producers.mysql.connection import connect, connect_for_stream
-from producers.mysql.errors import MysqlError, UnsupportedServerError, code_and_message
-from producers.mysql.settings import ServerSettings, load_servers
-from producers.mysql_lab.layout import REPLICA_1, REPLICA_2, SERVERS
-from producers.mysql_lab.sessions import session
+from tallystick.deploy.mysql_server import mysql_server
+from tallystick.deploy.mysqld import LocalMysqld
+from tallystick.producers.mysql.connection import connect, connect_for_stream
+from tallystick.producers.mysql.errors import MysqlError, UnsupportedServerError, code_and_message
+from tallystick.producers.mysql.settings import ServerSettings, load_servers
+from tallystick.producers.mysql_lab.layout import REPLICA_1, REPLICA_2, SERVERS
+from tallystick.producers.mysql_lab.sessions import session
 from tests.support.mysql_greeting import greeting, greeting_with
 
 pytest.importorskip("pymysql")

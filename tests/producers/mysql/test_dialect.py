@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from producers.mysql.dialect import Dialect
-from producers.mysql.errors import UnsupportedServerError
+from tallystick.producers.mysql.dialect import Dialect
+from tallystick.producers.mysql.errors import UnsupportedServerError
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from random import Random
 
 import pytest
 
-from coordinates.binlog import EventType
-from coordinates.gtid import GtidSet
-from coordinates.journal import RecordType, Stream
-from producers.simulator import binary_log, commit
-from producers.simulator.engine import Fleet
-from producers.simulator.gtid_intervals import GtidIntervals
-from producers.simulator.model import Group, GroupKind
-from producers.simulator.scenario import Scenario
-from producers.simulator.workload import make_group
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.journal import RecordType, Stream
+from tallystick.producers.simulator import binary_log, commit
+from tallystick.producers.simulator.engine import Fleet
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import Group, GroupKind
+from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.workload import make_group
 from tests.support.real_history import (
     REPLICA,
     ROTATE_BEFORE,

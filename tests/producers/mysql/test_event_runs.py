@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinates.binlog import EventType
-from coordinates.journal import Block, BlockBuilder, Stream
-from producers.mysql.binlog_events import read_event
-from producers.mysql.event_runs import IS_REGULAR, EventRun, read_run
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.journal import Block, BlockBuilder, Stream
+from tallystick.producers.mysql.binlog_events import read_event
+from tallystick.producers.mysql.event_runs import IS_REGULAR, EventRun, read_run
 from tests.producers.mysql.test_binlog_events import event, microseconds
 
 START, FILE = 400, "binlog.000001"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinates.binlog import EventType
-from coordinates.journal import RecordType, concatenate
-from producers.mysql.relay_logs import RelayLogs
-from producers.mysql.tail_journal import TailJournal
-from producers.mysql.tail_place import TailPlace
-from producers.publisher import MemorySink
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.journal import RecordType, concatenate
+from tallystick.producers.mysql.relay_logs import RelayLogs
+from tallystick.producers.mysql.tail_journal import TailJournal
+from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.publisher import MemorySink
 from tests.producers.mysql.test_binlog_events import event
 from tests.producers.mysql.test_tail_parts import HEAD
 

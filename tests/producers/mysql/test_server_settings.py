@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from producers.mysql.errors import ServerSettingsError
-from producers.mysql.settings import load_servers, password_variable
+from tallystick.producers.mysql.errors import ServerSettingsError
+from tallystick.producers.mysql.settings import load_servers, password_variable
 
 SECRET = "s3cret-'\"é"
 

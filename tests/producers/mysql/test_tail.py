@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from coordinates.replay import audit_history
-from coordinates.verdict import Verdict
-from producers.collect_requests import CollectRequest
-from producers.mysql.binlog_dump import HELD_UP_MAX_S, BinlogDump
-from producers.mysql.connection import connect_for_stream
-from producers.mysql.tail import TailOptions, steady_clock_us
-from producers.mysql.tail_place import TailPlace
-from producers.mysql_lab.layout import HUB, REPLICA_1, SOURCE_A, SOURCE_B
-from producers.mysql_lab.load import LoadPlan
-from producers.mysql_lab.sessions import Session, session
+from tallystick.coordinates.replay import audit_history
+from tallystick.coordinates.verdict import Verdict
 from tallystick.mysql_lab import Lab
+from tallystick.producers.collect_requests import CollectRequest
+from tallystick.producers.mysql.binlog_dump import HELD_UP_MAX_S, BinlogDump
+from tallystick.producers.mysql.connection import connect_for_stream
+from tallystick.producers.mysql.tail import TailOptions, steady_clock_us
+from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql_lab.layout import HUB, REPLICA_1, SOURCE_A, SOURCE_B
+from tallystick.producers.mysql_lab.load import LoadPlan
+from tallystick.producers.mysql_lab.sessions import Session, session
 from tallystick.tailing import resumed
 from tests.support.tails import (
     RunningTail,

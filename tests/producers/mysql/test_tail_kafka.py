@@ -10,16 +10,16 @@ import uuid
 
 import pytest
 
-from coordinates.journal import concatenate
-from coordinates.replay import audit_history
-from coordinates.verdict import Verdict
-from producers.collect_requests import CollectRequest
-from producers.journal_reader import JournalReader, send_request
-from producers.journal_resume import published_since
-from producers.kafka_topics import TopicError, ensure_topics, tallystick_topics
-from producers.mysql_lab.layout import SOURCE_A
-from producers.mysql_lab.load import LoadPlan
-from producers.publisher import KafkaSettings, open_sink
+from tallystick.coordinates.journal import concatenate
+from tallystick.coordinates.replay import audit_history
+from tallystick.coordinates.verdict import Verdict
+from tallystick.producers.collect_requests import CollectRequest
+from tallystick.producers.journal_reader import JournalReader, send_request
+from tallystick.producers.journal_resume import published_since
+from tallystick.producers.kafka_topics import TopicError, ensure_topics, tallystick_topics
+from tallystick.producers.mysql_lab.layout import SOURCE_A
+from tallystick.producers.mysql_lab.load import LoadPlan
+from tallystick.producers.publisher import KafkaSettings, open_sink
 from tests.producers.test_publisher import make_block
 from tests.support.tails import wait_for
 

@@ -12,27 +12,27 @@ from typing import Any, cast
 
 import pytest
 
-from coordinates.binlog import EventType
-from coordinates.journal import BlockBuilder, Stream
-from producers.collect_requests import CollectRequest
-from producers.mysql.binlog_dump import (
+from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.journal import BlockBuilder, Stream
+from tallystick.producers.collect_requests import CollectRequest
+from tallystick.producers.mysql.binlog_dump import (
     COM_BINLOG_DUMP,
     COM_BINLOG_DUMP_GTID,
     BinlogDump,
     dump_command,
 )
-from producers.mysql.channel_watch import ChannelWatch
-from producers.mysql.collection_desk import CollectionDesk
-from producers.mysql.event_runs import EventRun
-from producers.mysql.log_start import Happened, OlderCopy, find_start
-from producers.mysql.relay_files import RelayFiles, RelayPlace
-from producers.mysql.relay_logs import RelayLogs
-from producers.mysql.server_history import ServerHistory
-from producers.mysql.server_watch import ServerWatch
-from producers.mysql.tail_journal import TailJournal
-from producers.mysql.tail_options import TailOptions, steady_clock_us
-from producers.mysql.tail_place import TailPlace, TailPlaceError
-from producers.publisher import MemorySink
+from tallystick.producers.mysql.channel_watch import ChannelWatch
+from tallystick.producers.mysql.collection_desk import CollectionDesk
+from tallystick.producers.mysql.event_runs import EventRun
+from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
+from tallystick.producers.mysql.relay_files import RelayFiles, RelayPlace
+from tallystick.producers.mysql.relay_logs import RelayLogs
+from tallystick.producers.mysql.server_history import ServerHistory
+from tallystick.producers.mysql.server_watch import ServerWatch
+from tallystick.producers.mysql.tail_journal import TailJournal
+from tallystick.producers.mysql.tail_options import TailOptions, steady_clock_us
+from tallystick.producers.mysql.tail_place import TailPlace, TailPlaceError
+from tallystick.producers.publisher import MemorySink
 from tallystick.tailing import resumed
 
 FILES = {"binlog.000003": 500, "binlog.000004": 700}
