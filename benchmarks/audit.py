@@ -13,13 +13,13 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates import log_reader
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.facts import encode_facts
+from tallystick.coordinates.audit.fleet_events import encode_fleet_events
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.logs import log_reader
 from tallystick.producers.load.history import LoadPlan, journal_blocks
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.journal import Block
+    from tallystick.coordinates.events.journal import Block
 
 
 def take(plan: LoadPlan, records: int) -> list[Block]:
@@ -43,7 +43,7 @@ def audit(blocks: list[Block]) -> tuple[float, dict[str, InstanceAudit], int]:
         one = audits.get(block.instance_id)
         if one is None:
             one = audits[block.instance_id] = InstanceAudit(block.instance_id)
-        fact_bytes += len(encode_facts(one.absorb(block).facts))
+        fact_bytes += len(encode_fleet_events(one.absorb(block).fleet_events))
     return time.perf_counter() - begun, audits, fact_bytes
 
 

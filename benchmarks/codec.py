@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tallystick.coordinates.block_codec import decode_block, encode_block
-from tallystick.coordinates.json_lines import blocks_from_lines
-from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.events.block_codec import decode_block, encode_block
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.producers.load.history import LoadPlan, journal_blocks
 
 BLOCK_SIZE = 4096

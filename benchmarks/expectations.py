@@ -18,8 +18,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Verdict
 from tallystick.expectations.validate import CollectionValidator
 from tallystick.streaming.session import SessionSettings, start_session
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values.gtid import GtidSet
 
 ROUNDS = 15
 UUIDS = ("00000000-0000-0000-0000-00000000000a", "3e11fa47-71ca-11e1-9e33-c80aa9429562")

@@ -33,11 +33,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.block_codec import block_headers, decode_block, encode_block
-from tallystick.coordinates.journal import Block, BlockBuilder, QueryVerb, RecordType, Stream
-from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.block_codec import block_headers, decode_block, encode_block
+from tallystick.coordinates.events.journal import Block, BlockBuilder, QueryVerb, RecordType, Stream
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
+from tallystick.coordinates.values.binlog import EventType
 from tallystick.deploy.broker import LocalBroker
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.producers.kafka_topics import Topic, ensure_topics, tallystick_topics

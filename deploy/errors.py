@@ -1,6 +1,6 @@
 """Errors of deploy.
 
-AuditError                 coordinates.errors
+AuditError                 coordinates.values.errors
 └── DeployError            something of this machine stands in the way
     ├── JarError           a jar could not be fetched, or is not the one that was pinned
     ├── BrokerError        the local broker cannot start, answer or stop
@@ -9,7 +9,7 @@ AuditError                 coordinates.errors
 
 from __future__ import annotations
 
-from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.values.errors import AuditError
 
 
 class DeployError(AuditError):

@@ -37,7 +37,7 @@ class Judged:
         foretold: How many of the findings the document foretells.
     """
 
-    invariant: str
+    rule: str
     held: int
     broken: int
     undecided: int
@@ -73,7 +73,7 @@ class Foretold:
     """
 
     instance: str
-    invariant: str
+    rule: str
     why: str
     found: int
 
@@ -179,7 +179,7 @@ def verdict_on(judged: Judged) -> str:
         parts.append(f"broken {times(judged.foretold)} as foretold{otherwise}")
     if judged.undecided:
         parts.append(f"undecided {times(judged.undecided)}")
-    return f"{judged.invariant} {', '.join(parts) or 'never broken'}"
+    return f"{judged.rule} {', '.join(parts) or 'never broken'}"
 
 
 def times(number: int) -> str:

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.invariants import INVARIANTS, Invariant
-from tallystick.coordinates.invariants.describe import written_in
-from tallystick.coordinates.verdict import Finding, Observation, Severity, Verdict
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Finding, Observation, Severity, Verdict
+from tallystick.coordinates.rules import RULES, Rule
+from tallystick.coordinates.rules.describe import written_in
 from tallystick.expectations.demonstrated import Demonstrated
 from tallystick.expectations.neutral import printable
 from tallystick.expectations.validation import CollectionValidation
@@ -105,12 +105,12 @@ class CollectionSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenInvariant:
+class BrokenRule:
     """The findings of one invariant, with what the registry says about it."""
 
     name: str
     severity: Severity
-    invariant: Invariant | None
+    rule: Rule | None
     findings: tuple[Finding, ...]
 
 
@@ -163,13 +163,13 @@ def _blamed(data: ReportData) -> dict[str, list[Finding]]:
     return blamed
 
 
-def broken_invariants(findings: Sequence[Finding]) -> list[BrokenInvariant]:
+def broken_invariants(findings: Sequence[Finding]) -> list[BrokenRule]:
     """Group findings by invariant, the gravest first, then in the order of the registry."""
     grouped: dict[str, list[Finding]] = {}
     for finding in findings:
-        grouped.setdefault(finding.invariant, []).append(finding)
+        grouped.setdefault(finding.rule, []).append(finding)
     made = [
-        BrokenInvariant(name, group[0].severity, INVARIANTS.get(name), tuple(group))
+        BrokenRule(name, group[0].severity, RULES.get(name), tuple(group))
         for name, group in grouped.items()
     ]
     gravity = list(Severity)
@@ -177,7 +177,7 @@ def broken_invariants(findings: Sequence[Finding]) -> list[BrokenInvariant]:
         made,
         key=lambda b: (
             gravity.index(b.severity),
-            b.invariant.number if b.invariant is not None else 0,
+            b.rule.number if b.rule is not None else 0,
             b.name,
         ),
     )
@@ -214,7 +214,7 @@ def report_json(data: ReportData) -> dict[str, Any]:
 
 def _finding_json(finding: Finding) -> dict[str, Any]:
     """A finding with where it is written that healthy servers keep the invariant."""
-    invariant = INVARIANTS.get(finding.invariant)
+    invariant = RULES.get(finding.rule)
     sources = [] if invariant is None else list(written_in(invariant))
     return {**finding.to_dict(), "written_in": sources}
 
@@ -242,9 +242,9 @@ def report_text(data: ReportData) -> str:
                 f"    observed, {finding.observed_in}: {finding.observed}",
                 f"    expected, {finding.expected_in}: {finding.expected}",
             ]
-        if group.invariant is not None:
-            lines.append(f"  Written in: {'; '.join(written_in(group.invariant))}")
-            lines.append(f"  What to do: {group.invariant.remedy}")
+        if group.rule is not None:
+            lines.append(f"  Written in: {'; '.join(written_in(group.rule))}")
+            lines.append(f"  What to do: {group.rule.remedy}")
     if shown < len(data.findings):
         lines.append(f"  and {len(data.findings) - shown} more findings")
     told = Counter(observation.code.value for observation in data.observations)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.results import Verdict
 from tallystick.expectations.neutral import reveal
 from tallystick.expectations.report import CollectionSummary, Edge, channel_name
 

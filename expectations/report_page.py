@@ -12,9 +12,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.invariants.describe import written_in
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules.describe import written_in
 from tallystick.expectations import report_drawing as drawing
 from tallystick.expectations.demonstrated import seconds, verdict_on
 from tallystick.expectations.neutral import reveal

@@ -9,8 +9,8 @@ from great_expectations import ExpectationSuite
 from great_expectations.expectations.expectation import BatchExpectation
 from great_expectations.expectations.metadata_types import FailureSeverity
 
-from tallystick.coordinates.cut import cut_columns
-from tallystick.coordinates.verdict import Severity
+from tallystick.coordinates.audit.cut import cut_columns
+from tallystick.coordinates.results import Severity
 from tallystick.expectations import rules
 from tallystick.expectations.rules._row_rule import RowRuleExpectation
 

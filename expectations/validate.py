@@ -20,8 +20,8 @@ from tallystick.expectations.data_docs import DataDocs  # isort: skip
 from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
 from great_expectations.core.run_identifier import RunIdentifier
 
-from tallystick.coordinates.cut import Cut, cut_columns
-from tallystick.coordinates.verdict import Severity, Verdict
+from tallystick.coordinates.audit.cut import Cut, cut_columns
+from tallystick.coordinates.results import Severity, Verdict
 from tallystick.expectations.judgement import JudgedRow, Outcome, Tally, undecided_reasons
 from tallystick.expectations.judges._reading import forget_texts
 from tallystick.expectations.neutral import neutralise, restore

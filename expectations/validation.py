@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tallystick.coordinates.verdict import Severity, Verdict
+from tallystick.coordinates.results import Severity, Verdict
 from tallystick.expectations.judgement import Outcome, Tally
 
 

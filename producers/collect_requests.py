@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
-from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.kafka_topics import COLLECT_TOPIC, BrokerUnreachableError, TopicError
 
 REQUEST_BYTES_MAX = 2**20

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, final
 
-from tallystick.coordinates.block_codec import decode_block
-from tallystick.coordinates.errors import BlockError
-from tallystick.coordinates.journal import Block
+from tallystick.coordinates.events.block_codec import decode_block
+from tallystick.coordinates.events.journal import Block
+from tallystick.coordinates.values.errors import BlockError
 from tallystick.producers.collect_requests import CollectRequest, encode_request
 from tallystick.producers.kafka_topics import (
     COLLECT_TOPIC,

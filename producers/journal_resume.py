@@ -6,9 +6,9 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from tallystick.coordinates.block_codec import decode_block
-from tallystick.coordinates.errors import BlockError
-from tallystick.coordinates.journal import Block
+from tallystick.coordinates.events.block_codec import decode_block
+from tallystick.coordinates.events.journal import Block
+from tallystick.coordinates.values.errors import BlockError
 from tallystick.producers.kafka_topics import JOURNAL_TOPIC, BrokerUnreachableError, TopicError
 
 _DEADLINE_S = 15.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.values.errors import AuditError
 
 JOURNAL_TOPIC = "tallystick.journal"
 COLLECT_TOPIC = "tallystick.collect"

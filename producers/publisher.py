@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, final
 
-from tallystick.coordinates.block_codec import block_headers, encode_block
-from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.events.block_codec import block_headers, encode_block
+from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.kafka_topics import JOURNAL_TOPIC, BrokerUnreachableError
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.journal import Block, BlockBuilder
+    from tallystick.coordinates.events.journal import Block, BlockBuilder
 
 CLIENT_ID = "tallystick"
 MESSAGE_BYTES_MAX = 1_000_000

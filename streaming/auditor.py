@@ -1,4 +1,4 @@
-"""The auditor's stateful operator: ``coordinates.audit`` for each instance, inside Spark.
+"""The auditor's stateful operator: ``coordinates.audit.instance`` for each instance, inside Spark.
 
 All reasoning is in the core. Here a key's blocks of one micro-batch are put in journal order, read
 and absorbed, and what cannot be read is kept aside with its reason.
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.block_codec import decode_block
-from tallystick.coordinates.errors import BlockError
-from tallystick.coordinates.facts import Fact, encode_facts
-from tallystick.coordinates.journal import concatenate
+from tallystick.coordinates.audit.fleet_events import FleetEvent, encode_fleet_events
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.block_codec import decode_block
+from tallystick.coordinates.events.journal import concatenate
+from tallystick.coordinates.values.errors import BlockError
 from tallystick.streaming.schema import (
     AUDIT_ROWS,
     AUDIT_STATE,
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-    from tallystick.coordinates.audit import AuditOutput
-    from tallystick.coordinates.cut import Cut
-    from tallystick.coordinates.journal import Block
-    from tallystick.coordinates.verdict import Finding, Observation
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.audit.instance import AuditOutput
+    from tallystick.coordinates.events.journal import Block
+    from tallystick.coordinates.results import Finding, Observation
 
 RUN_RECORDS_MAX = 8192
 """Small blocks that follow each other are absorbed together, up to this many records: the audit
@@ -71,7 +71,7 @@ class KeyResult:
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
+    fleet_events: list[FleetEvent] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
 
     def add(self, output: AuditOutput) -> None:
@@ -79,7 +79,7 @@ class KeyResult:
         self.findings += output.findings
         self.observations += output.observations
         self.cuts += output.cuts
-        self.facts += output.facts
+        self.fleet_events += output.fleet_events
 
 
 def audit_rows(
@@ -226,7 +226,7 @@ def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
             "blocks": result.blocks,
             "records": result.records,
             "document": encode_document(result.findings, result.observations, result.cuts),
-            "facts": encode_facts(result.facts),
+            "facts": encode_fleet_events(result.fleet_events),
         }
     ]
     rows += [

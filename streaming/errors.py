@@ -1,6 +1,6 @@
 """Errors of streaming.
 
-AuditError                   coordinates.errors
+AuditError                   coordinates.values.errors
 └── StreamingError           the job cannot run; the message says why in one sentence
     ├── SessionError         Spark itself did not start
     ├── CheckpointError      the checkpoint location is in use, of another layout, or incomplete
@@ -9,7 +9,7 @@ AuditError                   coordinates.errors
 
 from __future__ import annotations
 
-from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.values.errors import AuditError
 
 
 class StreamingError(AuditError):

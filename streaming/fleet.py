@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tallystick.coordinates.facts import Fact, decode_facts
-from tallystick.coordinates.fleet import FleetAudit
-from tallystick.coordinates.packing import pack, unpack
-from tallystick.coordinates.verdict import Finding, Observation, ObservationCode, Verdict
+from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
+from tallystick.coordinates.audit.packing import pack, unpack
+from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
 from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.schema import DEAD_LETTER, decode_document
 from tallystick.streaming.sinks import END_BATCH, DeadLetterRow, batch_name
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from tallystick.coordinates.audit import AuditOutput
-    from tallystick.coordinates.cut import Cut
-    from tallystick.coordinates.fleet import FleetOutput
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.audit.fleet import FleetOutput
+    from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.progress import Metrics
     from tallystick.streaming.sinks import KafkaSink, ParquetSink
@@ -56,7 +56,7 @@ class BatchContent:
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
+    fleet_events: list[FleetEvent] = field(default_factory=list)
     dead_letters: list[DeadLetterRow] = field(default_factory=list)
 
 
@@ -91,7 +91,7 @@ def sort_out(table: pa.Table) -> BatchContent:
         content.findings += findings
         content.observations += observations
         content.cuts += cuts
-        content.facts += decode_facts(row["facts"])
+        content.fleet_events += decode_fleet_events(row["facts"])
     return content
 
 
@@ -170,9 +170,9 @@ class FleetStep:
         # Until this one is saved, what is in memory is of no number.
         self._done_batch_id = None
         content = sort_out(table)
-        output = self._fleet.absorb(content.facts)
+        output = self._fleet.absorb(content.fleet_events)
         seen: dict[str, int] = {}
-        for fact in content.facts:
+        for fact in content.fleet_events:
             seen[fact.instance_id] = max(seen.get(fact.instance_id, 0), fact.ts)
         is_caught_up = self._is_caught_up(content)
         rounds, missing = self._rounds.absorb(content.cuts, seen, is_caught_up=is_caught_up)
@@ -208,7 +208,7 @@ class FleetStep:
         Nothing of it is kept: if the job goes on from its checkpoint location after all, it goes on
         from the state before, and these rows are taken back.
         """
-        facts = [fact for instance in instances for fact in instance.facts]
+        facts = [fact for instance in instances for fact in instance.fleet_events]
         cuts = [cut for instance in instances for cut in instance.cuts]
         outputs: list[AuditOutput | FleetOutput] = [
             *instances,

@@ -11,8 +11,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.verdict import Observation, ObservationCode
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Observation, ObservationCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.values.errors import AuditError
 from tallystick.streaming.auditor import audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import COLLECT_TOPIC, start_collector
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tallystick.coordinates.audit import AuditOutput
-    from tallystick.coordinates.cut import Cut
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.streaming.fleet import ValidatorAnswer
 
 AUDITOR_QUERY = "auditor"

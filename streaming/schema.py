@@ -17,8 +17,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tallystick.coordinates.cut import Cut, cut_columns
-from tallystick.coordinates.verdict import Finding, Observation
+from tallystick.coordinates.audit.cut import Cut, cut_columns
+from tallystick.coordinates.results import Finding, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,9 +65,9 @@ AUDIT_ROWS = StructType(
     ]
 )
 """What leaves the auditor. RESULT, at most one a key and micro-batch: how many blocks and records
-were read, ``document`` (JSON of findings, observations and cuts) and ``facts``
-(``coordinates.facts``). DEAD_LETTER, one a block that cannot be read: ``reason`` and the message
-as it was."""
+were read, ``document`` (JSON of findings, observations and cuts) and
+``facts`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
+``reason`` and the message as it was."""
 
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.verdict import Finding, Observation
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Finding, Observation
 from tallystick.streaming import schema
 
 if TYPE_CHECKING:

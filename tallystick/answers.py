@@ -1,4 +1,4 @@
-"""What an audit answered on each instance, invariant by invariant: held, broken or undecided.
+"""What an audit answered on each instance, rule by rule: held, broken or undecided.
 
 Rows say what they keep, break and leave undecided. Rules of single events and of pairs of servers
 say only what is broken; they held where what they judge was read and compared to its end.
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.invariants import INVARIANTS
-from tallystick.coordinates.invariants.fleet import (
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
+from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.rules.fleet import (
     GTID_ORIGIN_AGREEMENT,
     NO_ERRANT_GTIDS,
     PURGED_NOT_NEEDED,
@@ -20,8 +21,7 @@ from tallystick.coordinates.invariants.fleet import (
     SERVER_UUID_UNIQUE,
     SOURCE_COORDINATE_VALID,
 )
-from tallystick.coordinates.invariants.log_stream import RELAY_SOURCE_POS_MONOTONE
-from tallystick.coordinates.verdict import Finding, Observation, ObservationCode, Verdict
+from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
 from tallystick.expectations.report import ReportData
 
 _OF_CHANNELS = (
@@ -38,17 +38,17 @@ _NOTHING_LOGGED = "its binary log was not read"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of one invariant on one instance, or on one of its channels.
+    """The answer of one rule on one instance, or on one of its channels.
 
     Attributes:
-        invariant: Its name.
+        rule: Its name.
         channel: None: on the instance.
         verdict: CONSISTENT: it held; INCONSISTENT: it is broken.
         reason: Why it is undecided.
         findings: What broke it.
     """
 
-    invariant: str
+    rule: str
     channel: str | None
     verdict: Verdict
     reason: str = ""
@@ -86,10 +86,10 @@ def answers_of(
             _take_row(instances.setdefault(cut.instance_id, _Instance()), cut)
     for finding in data.findings:
         # A comparison held on the whole instance or broke there: one case, whatever its channel.
-        channel = None if INVARIANTS[finding.invariant].scope == "X" else finding.channel
+        channel = None if RULES[finding.rule].scope == "X" else finding.channel
         for name in (named or {}).get(finding.finding_id, (finding.instance_id,)):
             instance = instances.setdefault(name, _Instance())
-            instance.broken.setdefault((finding.invariant, channel), []).append(finding)
+            instance.broken.setdefault((finding.rule, channel), []).append(finding)
     for name, instance in instances.items():
         _take_events(instance, name in set(binlogs), name in set(relay_logs))
         _take_comparisons(instance, name, data, set(instances), name in set(relay_logs))
@@ -101,16 +101,16 @@ def _take_row(instance: _Instance, cut: Cut) -> None:
         instance.held.add((name, cut.channel))
     for said in filter(None, cut.undecided.split("; ")):
         name, _, reason = said.partition(": ")
-        if name in INVARIANTS:
+        if name in RULES:
             # The newest row's reason is the one that still holds.
             instance.undecided[name, cut.channel] = reason or "the evidence does not suffice"
 
 
 def _take_events(instance: _Instance, is_binlog_read: bool, is_relay_read: bool) -> None:
-    for name, invariant in INVARIANTS.items():
-        if invariant.scope != "E":
+    for name, rule in RULES.items():
+        if rule.scope != "E":
             continue
-        is_of_relay = invariant is RELAY_SOURCE_POS_MONOTONE
+        is_of_relay = rule is RELAY_SOURCE_POS_MONOTONE
         if is_relay_read if is_of_relay else is_binlog_read:
             instance.held.add((name, None))
         elif not is_of_relay:
@@ -128,26 +128,26 @@ def _take_comparisons(
         and seen.instance_id in {name, ""}
     ]
     if len(audited) > 1:
-        for invariant in (SERVER_UUID_UNIQUE, GTID_ORIGIN_AGREEMENT):
-            _decide(instance, invariant.name, doubts)
+        for rule in (SERVER_UUID_UNIQUE, GTID_ORIGIN_AGREEMENT):
+            _decide(instance, rule.name, doubts)
     sources = [edge.source for edge in data.topology if edge.replica == name]
     if not sources:
         return
-    for invariant in (*_OF_CHANNELS, RELAY_MIRRORS_SOURCE):
+    for rule in (*_OF_CHANNELS, RELAY_MIRRORS_SOURCE):
         if not audited.issuperset(sources):
-            instance.undecided[invariant.name, None] = _UNREAD_SOURCE
-        elif invariant is RELAY_MIRRORS_SOURCE and not is_relay_read:
-            instance.undecided[invariant.name, None] = _UNREAD_RELAY
+            instance.undecided[rule.name, None] = _UNREAD_SOURCE
+        elif rule is RELAY_MIRRORS_SOURCE and not is_relay_read:
+            instance.undecided[rule.name, None] = _UNREAD_RELAY
         else:
-            _decide(instance, invariant.name, doubts)
+            _decide(instance, rule.name, doubts)
 
 
-def _decide(instance: _Instance, invariant: str, doubts: Sequence[Observation]) -> None:
-    reason = next((seen.text for seen in doubts if invariant in seen.text), None)
+def _decide(instance: _Instance, rule: str, doubts: Sequence[Observation]) -> None:
+    reason = next((seen.text for seen in doubts if rule in seen.text), None)
     if reason is None:
-        instance.held.add((invariant, None))
+        instance.held.add((rule, None))
     else:
-        instance.undecided[invariant, None] = reason
+        instance.undecided[rule, None] = reason
 
 
 def _answers(instance: _Instance) -> list[Answer]:
@@ -162,4 +162,4 @@ def _answers(instance: _Instance) -> list[Answer]:
 
 
 def _order(answer: Answer) -> tuple[int, str, str]:
-    return INVARIANTS[answer.invariant].number, answer.invariant, answer.channel or ""
+    return RULES[answer.rule].number, answer.rule, answer.channel or ""

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.replay import audit_history
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import Verdict
 from tallystick.producers.simulator.engine import simulate
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.scenario import TOPOLOGIES, Scenario
@@ -43,7 +43,7 @@ class SeedResult:
         expected: Those that the fault breaks.
         undecided: Whether the fleet's verdict was UNDECIDED.
         records: Records of the history.
-        sentences: One sentence of each invariant in ``fired`` that was not expected.
+        sentences: One sentence of each rule in ``fired`` that was not expected.
     """
 
     scenario: Scenario
@@ -218,11 +218,11 @@ def run_seed(scenario: Scenario, disabled: frozenset[str] = frozenset()) -> Seed
     expected = fault.must_fire if fault is not None else frozenset()
     injected = bool(history.injected)
     known = expected if injected else frozenset()
-    surplus = {f.invariant: f for f in reversed(result.findings) if f.invariant not in known}
+    surplus = {f.rule: f for f in reversed(result.findings) if f.rule not in known}
     return SeedResult(
         scenario=scenario,
         injected=injected,
-        fired=frozenset(finding.invariant for finding in result.findings),
+        fired=frozenset(finding.rule for finding in result.findings),
         expected=expected,
         undecided=result.verdict is Verdict.UNDECIDED,
         records=len(history),

@@ -73,7 +73,7 @@ for command in (
     offline.replay,
     offline.report,
     offline.campaign,
-    reference.invariants,
+    reference.rules,
     reference.faults,
     reference.config,
 ):

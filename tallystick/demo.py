@@ -31,7 +31,7 @@ from tallystick.producers.simulator.scenario import Scenario
 from tallystick.settings import suggestion
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.cut import Cut
+    from tallystick.coordinates.audit.cut import Cut
     from tallystick.expectations.validate import CollectionValidator
     from tallystick.expectations.validation import CollectionValidation
     from tallystick.terminal import Progress

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.verdict import ObservationCode
+from tallystick.coordinates.results import ObservationCode
 from tallystick.errors import MisuseError
 from tallystick.expectations.demonstrated import (
     ClaimShown,
@@ -62,12 +62,12 @@ def put_beside(
         is_complete: Whether the audit read the whole journal.
     """
     held, undecided = _judged_on_rows(data)
-    found = Counter((finding.instance_id, finding.invariant) for finding in data.findings)
-    broken = Counter(finding.invariant for finding in data.findings)
-    warned = {(one.instance, one.invariant) for one in demonstration.expected}
-    expected = Counter(f.invariant for f in data.findings if (f.instance_id, f.invariant) in warned)
+    found = Counter((finding.instance_id, finding.rule) for finding in data.findings)
+    broken = Counter(finding.rule for finding in data.findings)
+    warned = {(one.instance, one.rule) for one in demonstration.expected}
+    expected = Counter(f.rule for f in data.findings if (f.instance_id, f.rule) in warned)
     foretold = [
-        Foretold(one.instance, one.invariant, one.why, found.pop((one.instance, one.invariant), 0))
+        Foretold(one.instance, one.rule, one.why, found.pop((one.instance, one.rule), 0))
         for one in demonstration.expected
     ]
     claims = [
@@ -98,7 +98,7 @@ def put_beside(
 
 
 def _judged_on_rows(data: ReportData) -> tuple[Counter[str], Counter[str]]:
-    """How often each invariant held, and how often it was left undecided."""
+    """How often each rule held, and how often it was left undecided."""
     held: Counter[str] = Counter()
     undecided: Counter[str] = Counter()
     for cuts in data.collections:
@@ -108,7 +108,7 @@ def _judged_on_rows(data: ReportData) -> tuple[Counter[str], Counter[str]]:
             undecided.update(name for name in reasons if name)
     for seen in data.observations:
         if seen.code is ObservationCode.COMPARISON_UNDECIDED:
-            # A comparison of the fleet; the text begins with the invariant's name.
+            # A comparison of the fleet; the text begins with the rule's name.
             undecided.update(seen.text.split(" ", 1)[:1])
     return held, undecided
 
@@ -128,12 +128,12 @@ def lines(demonstrated: Demonstrated) -> Iterator[Line]:
         yield f"  audited: {'; '.join(map(verdict_on, claim.judged))}"
     for foretold in demonstrated.foretold:
         yield ""
-        yield f"foretold  {foretold.invariant} at {foretold.instance}", "bold"
+        yield f"foretold  {foretold.rule} at {foretold.instance}", "bold"
         yield f"  {foretold.why}"
         yield f"  found {times(foretold.found)}" if foretold.found else ("  not found", "bold red")
     if demonstrated.others:
         yield ""
         yield "found and not foretold:", "bold red"
-        for (instance, invariant), number in Counter(demonstrated.others).items():
-            yield f"  {invariant} at {instance}" + (f" ({number})" if number > 1 else "")
+        for (instance, rule), number in Counter(demonstrated.others).items():
+            yield f"  {rule} at {instance}" + (f" ({number})" if number > 1 else "")
     yield ""

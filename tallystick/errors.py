@@ -1,6 +1,6 @@
 """Exit codes, and the errors that only the command line raises.
 
-AuditError                 coordinates.errors
+AuditError                 coordinates.values.errors
 └── MisuseError            a flag, a setting or a file that cannot be what was meant
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from tallystick.coordinates.errors import AuditError
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.values.errors import AuditError
 
 
 class MisuseError(AuditError):

@@ -15,8 +15,8 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any, final
 
-from tallystick.coordinates.journal import Block, RecordType, Stream
-from tallystick.coordinates.replay import AuditResult, audit_history
+from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.events.journal import Block, RecordType, Stream
 from tallystick.fleet_look import SeenServer, asking_order, first_files
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector

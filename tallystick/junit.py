@@ -1,4 +1,4 @@
-"""An audit's answers as JUnit XML, for whoever runs it: a suite a server, a case an invariant.
+"""An audit's answers as JUnit XML, for whoever runs it: a suite a server, a case an rule.
 
 A broken invariant is a failure, an undecided one is skipped with its reason, a server that gave no
 row is an error. XML cannot hold control characters, not even escaped: they are made visible.
@@ -12,7 +12,7 @@ from datetime import datetime
 from xml.etree import ElementTree as ET
 
 from tallystick.answers import Answer
-from tallystick.coordinates.verdict import Finding, Verdict
+from tallystick.coordinates.results import Finding, Verdict
 from tallystick.expectations.neutral import printable
 
 COLLECTION_CASE = "collection"
@@ -77,7 +77,7 @@ def _suite(suite: Suite, at: datetime, elapsed_s: float) -> ET.Element:
 
 def _answered(suite: str, answer: Answer) -> ET.Element:
     channel = "" if answer.channel is None else f"[{answer.channel or '(default)'}]"
-    case = _case(suite, f"{answer.invariant}{channel}")
+    case = _case(suite, f"{answer.rule}{channel}")
     if answer.verdict is Verdict.INCONSISTENT:
         first = answer.findings[0]
         lines = [line for finding in answer.findings for line in _lines(finding)]

@@ -9,15 +9,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.verdict import Observation, ObservationCode, Verdict
+from tallystick.coordinates.results import Observation, ObservationCode, Verdict
 from tallystick.errors import MisuseError
 from tallystick.expectations.demonstrated import Demonstrated
 from tallystick.expectations.report import Edge, ReportData, report_json
 from tallystick.told_once import tell_once, tell_states_once
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.cut import Cut
-    from tallystick.coordinates.replay import AuditResult
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.audit.replay import AuditResult
     from tallystick.expectations.validation import CollectionValidation
 
 TABLES = "tables"

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import final
 
 from tallystick import terminal
-from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.values.errors import AuditError
 from tallystick.errors import ExitCode
 from tallystick.streaming.errors import QueryError
 

@@ -108,13 +108,11 @@ class Settings(BaseSettings):
     @field_validator("disabled")
     @classmethod
     def _known_invariants(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        from tallystick.coordinates.invariants import INVARIANTS
+        from tallystick.coordinates.rules import RULES
 
         for name in names:
-            if name not in INVARIANTS:
-                raise ValueError(
-                    f"no invariant has the name {name!r}{suggestion(name, INVARIANTS)}"
-                )
+            if name not in RULES:
+                raise ValueError(f"no invariant has the name {name!r}{suggestion(name, RULES)}")
         return names
 
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tallystick.coordinates.invariants import INVARIANTS
-from tallystick.coordinates.invariants.describe import written_in
-from tallystick.coordinates.verdict import Finding, Observation, ObservationCode, Verdict
+from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
+from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.rules.describe import written_in
 from tallystick.demonstrated import lines as demonstrated_lines
 from tallystick.expectations.report import (
     Edge,
@@ -57,9 +57,9 @@ def _lines(outcome: Outcome, report: Path | None, data_docs: Path | None) -> Ite
         for finding in group.findings[: FINDINGS_MAX - shown]:
             shown += 1
             yield from _finding(finding, data.topology)
-        if group.invariant is not None:
-            yield f"  written in: {'; '.join(written_in(group.invariant))}"
-            yield f"  to do: {group.invariant.remedy}"
+        if group.rule is not None:
+            yield f"  written in: {'; '.join(written_in(group.rule))}"
+            yield f"  to do: {group.rule.remedy}"
     if shown < len(data.findings):
         yield f"  … and {len(data.findings) - shown} more in the report"
     yield from _doubts(outcome)
@@ -81,8 +81,8 @@ def _finding(finding: Finding, topology: Sequence[Edge]) -> Iterator[Line]:
 
 def _channels(finding: Finding, topology: Sequence[Edge]) -> str:
     """The finding's channel; of one about a replica as a whole, all of its channels."""
-    invariant = INVARIANTS.get(finding.invariant)
-    is_about_all = finding.channel is None and invariant is not None and invariant.scope == "X"
+    rule = RULES.get(finding.rule)
+    is_about_all = finding.channel is None and rule is not None and rule.scope == "X"
     edges = [
         edge
         for edge in topology

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, final
 
-from tallystick.coordinates.errors import AuditError
-from tallystick.coordinates.journal import Block
-from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.events.journal import Block
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
+from tallystick.coordinates.values.errors import AuditError
 from tallystick.errors import MisuseError
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.errors import UnsupportedServerError

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.invariants.fleet import GTID_ORIGIN_AGREEMENT
-from tallystick.coordinates.verdict import Finding
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Finding
+from tallystick.coordinates.rules.fleet import GTID_ORIGIN_AGREEMENT
 
 _AGAINST = " against "
 _NAMES_MAX = 6
@@ -48,7 +48,7 @@ def tell_once(findings: Iterable[Finding], owners: Mapping[str, str] | None = No
     kept = list(findings)
     pairs: dict[str, list[Finding]] = {}
     for finding in kept:
-        if finding.invariant == GTID_ORIGIN_AGREEMENT.name:
+        if finding.rule == GTID_ORIGIN_AGREEMENT.name:
             pairs.setdefault(_gtid(finding), []).append(finding)
     told: dict[str, Finding] = {}
     instances: dict[str, tuple[str, ...]] = {}
@@ -62,7 +62,7 @@ def tell_once(findings: Iterable[Finding], owners: Mapping[str, str] | None = No
     result: list[Finding] = []
     seen: set[str] = set()
     for finding in kept:
-        gtid = _gtid(finding) if finding.invariant == GTID_ORIGIN_AGREEMENT.name else ""
+        gtid = _gtid(finding) if finding.rule == GTID_ORIGIN_AGREEMENT.name else ""
         if gtid not in told:
             result.append(finding)
         elif gtid not in seen:
@@ -105,7 +105,7 @@ def _said(finding: Finding) -> Finding:
 
 
 def _rule(finding: Finding) -> _Rule:
-    return finding.invariant, finding.instance_id, finding.channel
+    return finding.rule, finding.instance_id, finding.channel
 
 
 def _held(cuts: Iterable[Cut], wanted: Collection[_Rule]) -> dict[_Rule, list[int]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.coordinates.rules import RULES
 from tallystick.producers.simulator.faults import FAULTS
 
 ROOT = Path(__file__).parents[1]
@@ -223,7 +223,7 @@ def test_what_a_row_names_exists(document: str) -> None:
         for one in rows_of(document)
         for column, exists in (
             (one.code, is_in_the_code),
-            (one.invariants, INVARIANTS.__contains__),
+            (one.invariants, RULES.__contains__),
             (one.faults, FAULTS.__contains__),
             (one.tests, is_a_test),
         )
@@ -274,12 +274,12 @@ def test_a_state_says_how_far_it_is(document: str) -> None:
         ("log_position_lock.collection.request", True),
         ("log_position_lock.log_status_query.LogStatusQuery.begin", True),
         ("model.Channel.flushed", True),
-        ("coordinates.judging.replication_info_rows.judge_paired", True),
+        ("coordinates.rules.judging.replication_info_rows.judge_paired", True),
         ("log_position_lock.collection", False),
         ("log_position_lock.collection.requested", False),
         ("log_position_lock.log_status_query.LogStatusQuery.request", False),
         ("collecting.request", False),
-        ("coordinates.judging.replication_info_rows.request", False),
+        ("coordinates.rules.judging.replication_info_rows.request", False),
     ],
 )
 def test_a_name_of_the_code_is_looked_up(name: str, exists: bool) -> None:

@@ -30,7 +30,7 @@ HOMES = {
     "pydantic_settings": {"tallystick"},
 }
 # A simulator that shares the checker's reasoning shares its mistakes.
-BEYOND_PRODUCERS = ("tallystick.coordinates.invariants", "tallystick.coordinates.audit")
+BEYOND_PRODUCERS = ("tallystick.coordinates.rules", "tallystick.coordinates.audit.instance")
 IN_COORDINATES = {"numpy", "pyarrow"}
 # No input or output, no clock, no randomness, no logging in the domain.
 NOT_IN_COORDINATES = {
@@ -105,14 +105,14 @@ def test_no_arrow_turns(package: str) -> None:
         ("coordinates", "import tallystick.producers"),
         ("coordinates", "from tallystick.deploy.jars import Jar"),
         ("coordinates", "from tallystick.settings import Settings"),
-        ("producers", "from coordinates.gtid import GtidSet"),
+        ("producers", "from coordinates.values.gtid import GtidSet"),
         ("tallystick", "import streaming.auditor"),
         ("coordinates", "def f():\n    import pandas"),
         ("coordinates", "import logging"),
         ("coordinates", "from . import gtid"),
-        ("producers", "from tallystick.coordinates.invariants import registry"),
-        ("producers", "from tallystick.coordinates import audit"),
-        ("producers", "import tallystick.coordinates.audit as a"),
+        ("producers", "from tallystick.coordinates.rules import registry"),
+        ("producers", "from tallystick.coordinates.audit import instance"),
+        ("producers", "import tallystick.coordinates.audit.instance as a"),
         ("producers", "import pyspark.sql"),
         ("streaming", "from tallystick.expectations.suite import build"),
         ("streaming", "import kafka"),
@@ -133,10 +133,13 @@ def test_an_arrow_that_turns_is_seen(package: str, source: str) -> None:
     [
         (
             "coordinates",
-            "import numpy as np\nfrom tallystick.coordinates.gtid import GtidSet\nimport re",
+            "import numpy as np\nfrom tallystick.coordinates.values.gtid import GtidSet\nimport re",
         ),
         ("producers", "import kafka\nfrom tallystick.coordinates.auditing_is_not_audit import x"),
-        ("streaming", "from pyspark.sql import functions\nimport tallystick.coordinates.audit"),
+        (
+            "streaming",
+            "from pyspark.sql import functions\nimport tallystick.coordinates.audit.instance",
+        ),
         (
             "tallystick",
             "import typer\nimport tallystick.deploy.jars\nimport tallystick.streaming.auditor",

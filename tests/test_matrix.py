@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from tallystick.campaign import SeedResult, run_seed, scenario_of, simulate_command
-from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.coordinates.rules import RULES
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.scenario import Scenario
 from tallystick.producers.simulator.traps import CATALOGUE as TRAPS
@@ -51,15 +51,15 @@ def test_a_legal_history_that_looks_wrong_breaks_nothing(trap: str, run: int) ->
 def test_every_invariant_is_broken_by_a_fault() -> None:
     """No rule is registered that nothing shows to work."""
     broken = {name for fault in FAULTS.values() for name in fault.must_fire}
-    assert broken == set(INVARIANTS)
+    assert broken == set(RULES)
 
 
-@pytest.mark.parametrize("invariant", INVARIANTS)
-def test_the_matrix_fails_without_any_one_invariant(invariant: str) -> None:
-    """Switched off, an invariant is missing from the row of its fault, and nothing stands in."""
-    fault = next(name for name, fault in FAULTS.items() if invariant in fault.must_fire)
+@pytest.mark.parametrize("rule", RULES)
+def test_the_matrix_fails_without_any_one_invariant(rule: str) -> None:
+    """Switched off, an rule is missing from the row of its fault, and nothing stands in."""
+    fault = next(name for name, fault in FAULTS.items() if rule in fault.must_fire)
     complete = _row(fault, 0)
-    result = run_seed(_scenario(fault, 0), disabled=frozenset({invariant}))
-    assert invariant in complete.fired, _explain(complete)
-    assert invariant not in result.fired
-    assert result.missed == {invariant}, _explain(result)
+    result = run_seed(_scenario(fault, 0), disabled=frozenset({rule}))
+    assert rule in complete.fired, _explain(complete)
+    assert rule not in result.fired
+    assert result.missed == {rule}, _explain(result)

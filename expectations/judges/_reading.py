@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tallystick.coordinates.binlog import LogCoordinates
-from tallystick.coordinates.errors import CoordinateError, GtidSetParseError
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.expectations.judgement import Judgement, Row, undecided
 
 _WITNESS_GTIDS_MAX = 3

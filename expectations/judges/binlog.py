@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallystick.coordinates.binlog import MAGIC_LENGTH
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH
 from tallystick.expectations.judgement import (
     HELD,
     Judgement,

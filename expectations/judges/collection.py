@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.results import Verdict
 from tallystick.expectations.judgement import (
     HELD,
     CellType,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tallystick.coordinates.gtid import GtidSet, is_canonical_server_text
+from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
 from tallystick.expectations.judgement import (
     HELD,
     Judgement,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallystick.coordinates.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
+from tallystick.coordinates.values.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
 from tallystick.expectations.judgement import (
     HELD,
     Judgement,

@@ -14,8 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tallystick.coordinates.binlog import ROTATE_EVENT_LENGTH_MIN, EventType, log_pos_field
-from tallystick.coordinates.journal import FLAG_ARTIFICIAL, Block, BlockBuilder, RecordType, Stream
+from tallystick.coordinates.events.journal import (
+    FLAG_ARTIFICIAL,
+    Block,
+    BlockBuilder,
+    RecordType,
+    Stream,
+)
+from tallystick.coordinates.values.binlog import ROTATE_EVENT_LENGTH_MIN, EventType, log_pos_field
 from tallystick.producers.load.logs import CHANNEL, FORMAT_DESCRIPTION_LENGTH, Log, gtid_set_of
 from tallystick.producers.load.tile import Lay, TileColumns, make_tile
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tallystick.coordinates.binlog import (
+from tallystick.coordinates.events.journal import FLAG_RELAY_LOG, BlockBuilder, Stream
+from tallystick.coordinates.values.binlog import (
     FLAG_IN_USE,
     PREVIOUS_GTIDS_LENGTH_MIN,
     PREVIOUS_GTIDS_LENGTH_PER_INTERVAL,
@@ -14,7 +15,6 @@ from tallystick.coordinates.binlog import (
     format_log_file_name,
     log_pos_field,
 )
-from tallystick.coordinates.journal import FLAG_RELAY_LOG, BlockBuilder, Stream
 
 CHANNEL = ""
 """Every replica has one channel, the default one."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
-from tallystick.coordinates.journal import Block, BlockBuilder, RecordType
+from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType
 from tallystick.producers.load.history import LoadPlan, journal_blocks
 from tallystick.producers.publisher import Delivery, EventSink, KafkaSettings, open_sink
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.journal import ABSENT, COLUMNS, QueryVerb, Stream
+from tallystick.coordinates.events.journal import ABSENT, COLUMNS, QueryVerb, Stream
+from tallystick.coordinates.values.binlog import EventType
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,7 +16,7 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from tallystick.coordinates.binlog import (
+from tallystick.coordinates.values.binlog import (
     CHECKSUM_LENGTH,
     EVENT_HEADER_LENGTH,
     MAGIC_LENGTH,

@@ -12,10 +12,10 @@ import re
 import struct
 from typing import Any, NamedTuple
 
-from tallystick.coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, EventType
-from tallystick.coordinates.errors import GtidSetParseError, JournalError
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import ABSENT, FLAG_ARTIFICIAL, QueryVerb
+from tallystick.coordinates.events.journal import ABSENT, FLAG_ARTIFICIAL, QueryVerb
+from tallystick.coordinates.values.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, EventType
+from tallystick.coordinates.values.errors import GtidSetParseError, JournalError
+from tallystick.coordinates.values.gtid import GtidSet
 
 _HEADER = struct.Struct("<IBIIIH")
 _CHECKSUM = struct.Struct("<I")

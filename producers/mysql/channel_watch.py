@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, final
 
-from tallystick.coordinates.binlog import parse_log_file_name
-from tallystick.coordinates.errors import CoordinateError, GtidSetParseError
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.values.gtid import GtidSet
 
 _OF_SOURCE = ("Source_UUID", "Source_Host", "Source_Port", "Auto_Position")
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from tallystick.coordinates.binlog import parse_log_file_name
-from tallystick.coordinates.errors import CoordinateError
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.server_watch import Collected, ServerWatch
 
@@ -36,7 +36,7 @@ class _Asked:
 
 
 @final
-class CollectionDesk:
+class CollectionScheduler:
     """Takes requests, one after the other, and puts their answers into the journal.
 
     Args:

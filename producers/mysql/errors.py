@@ -1,6 +1,6 @@
 """What goes wrong with a real server, in a sentence that names it.
 
-AuditError                    coordinates.errors
+AuditError                    coordinates.values.errors
 ├── ServerSettingsError       servers.toml, a --server or a secret's file cannot be what was meant
 └── MysqlError                a server cannot be asked, or does not answer as MySQL does
     ├── DriverMissingError    PyMySQL is not installed
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.coordinates.errors import AuditError
+from tallystick.coordinates.values.errors import AuditError
 
 UINT16_RANGE = 1 << 16
 MESSAGE_LENGTH_MAX = 300

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tallystick.coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, EventType
-from tallystick.coordinates.journal import ABSENT, COLUMNS, FLAG_ARTIFICIAL, QueryVerb
+from tallystick.coordinates.events.journal import ABSENT, COLUMNS, FLAG_ARTIFICIAL, QueryVerb
+from tallystick.coordinates.values.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, EventType
 from tallystick.producers.mysql.binlog_events import (
     QUERY_HEAD_MAX,
     LogEvent,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple, final
 
-from tallystick.coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, parse_log_file_name
 from tallystick.producers.mysql.tail_place import TailPlace
 
 

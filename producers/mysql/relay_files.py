@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, final
 
-from tallystick.coordinates.binlog import (
+from tallystick.coordinates.values.binlog import (
     EVENT_HEADER_LENGTH,
     MAGIC,
     MAGIC_LENGTH,

@@ -10,9 +10,9 @@ from typing import Any, final
 
 import numpy as np
 
-from tallystick.coordinates.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
-from tallystick.coordinates.errors import CoordinateError
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.producers.mysql.binlog_events import EventError, LogEvent
 from tallystick.producers.mysql.event_runs import EventRun, Events, count_of
 from tallystick.producers.mysql.relay_files import RelayFiles, RelayPlace

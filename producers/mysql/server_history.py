@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tallystick.coordinates.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
 from tallystick.producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, Streamed, StreamedEvent
 from tallystick.producers.mysql.channel_watch import ChannelWatch
 from tallystick.producers.mysql.errors import MysqlError

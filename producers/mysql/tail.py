@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, BinlogDump
 from tallystick.producers.mysql.binlog_events import EventError
-from tallystick.producers.mysql.collection_desk import CollectionDesk
+from tallystick.producers.mysql.collection_desk import CollectionScheduler
 from tallystick.producers.mysql.errors import DriverMissingError, MysqlError, UnsupportedServerError
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.server_history import ServerHistory
@@ -102,7 +102,7 @@ class Tail:
             from_oldest=options.from_oldest,
             first_file=options.first_file,
         )
-        self._desk = CollectionDesk(self.journal, self._history, options, answered)
+        self._desk = CollectionScheduler(self.journal, self._history, options, answered)
         self._told: queue.SimpleQueue[Collected | Reached | ChannelsTold] = queue.SimpleQueue()
         self._dump: BinlogDump | None = None
         self._saved_at = self._relays_at = self._clock()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
-from tallystick.coordinates.journal import BlockBuilder, RecordType, Stream
+from tallystick.coordinates.events.journal import BlockBuilder, RecordType, Stream
 from tallystick.producers.mysql.binlog_events import LogEvent
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.tail_place import TailPlace

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tallystick.coordinates.binlog import EventType, parse_log_file_name
-from tallystick.coordinates.errors import AuditError
-from tallystick.coordinates.journal import ABSENT, Block, RecordType, Stream
+from tallystick.coordinates.events.journal import ABSENT, Block, RecordType, Stream
+from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.mysql.relay_files import leads_on
 
 FORMAT_VERSION = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.binlog import MAGIC_LENGTH, format_log_file_name
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, format_log_file_name
 from tallystick.producers.simulator import applier, binary_log, commit, innodb, receiver, relay_log
 from tallystick.producers.simulator.backup_safe_binlog import backup_locks
 from tallystick.producers.simulator.clone import gtid_persistence, gtid_state

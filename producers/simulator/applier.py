@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import commit, relay_log
 from tallystick.producers.simulator.backup_safe_binlog import backup_locks
 from tallystick.producers.simulator.clone import commit_order

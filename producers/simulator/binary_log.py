@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.binlog import (
+from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.values.binlog import (
     FLAG_IN_USE,
     MAGIC_LENGTH,
     PREVIOUS_GTIDS_LENGTH_MIN,
@@ -16,7 +17,6 @@ from tallystick.coordinates.binlog import (
     format_log_file_name,
     log_pos_field,
 )
-from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
 from tallystick.producers.simulator.clone import gtid_state
 from tallystick.producers.simulator.model import BinlogFile, FramingEvent, LoggedGroup
 

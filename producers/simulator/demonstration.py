@@ -36,12 +36,12 @@ class Expected:
 
     Attributes:
         instance: Where it is found.
-        invariant: What is broken there.
+        rule: What is broken there.
         why: What the document says about it, in one sentence.
     """
 
     instance: str
-    invariant: str
+    rule: str
     why: str
 
 

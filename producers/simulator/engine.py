@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.journal import RecordType, cut_into_blocks
+from tallystick.coordinates.events.journal import RecordType, cut_into_blocks
 from tallystick.producers.simulator import (
     administration,
     binary_log,
@@ -40,7 +40,7 @@ from tallystick.producers.simulator.replication_info.crash_points import Instanc
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tallystick.coordinates.journal import Block
+    from tallystick.coordinates.events.journal import Block
     from tallystick.producers.simulator.scenario import Scenario
 
 VERSION = "8.0.31"

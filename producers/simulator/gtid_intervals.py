@@ -1,6 +1,6 @@
 """A mutable GTID set for the hot paths of the simulator: adding the next GNO is constant time.
 
-``coordinates.gtid.GtidSet`` is the value that the rest of the world sees.
+``coordinates.values.gtid.GtidSet`` is the value that the rest of the world sees.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

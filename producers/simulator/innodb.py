@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.innodb import (
+from tallystick.coordinates.values.innodb import (
     BLOCK_HEADER_LENGTH,
     BLOCK_LENGTH,
     BLOCK_TRAILER_LENGTH,

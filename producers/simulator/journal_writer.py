@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.journal import BlockBuilder, RecordType
+from tallystick.coordinates.events.journal import BlockBuilder, RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

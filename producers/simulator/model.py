@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.binlog import CHECKSUM_LENGTH, EVENT_HEADER_LENGTH, format_log_file_name
+from tallystick.coordinates.values.binlog import (
+    CHECKSUM_LENGTH,
+    EVENT_HEADER_LENGTH,
+    format_log_file_name,
+)
 from tallystick.producers.simulator.backup_safe_binlog.lock_state import BackupLocks, HeaderUpdates
 from tallystick.producers.simulator.clone.gtid_persister import GtidPersister
 from tallystick.producers.simulator.clone.rollback_segments import TrxSys

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.binlog import MAGIC_LENGTH, EventType
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType
 from tallystick.producers.simulator import applier, relay_log
 from tallystick.producers.simulator.backup_safe_binlog import backup_locks
 from tallystick.producers.simulator.model import BinlogFile, FramingEvent, LoggedGroup, QueuedGroup

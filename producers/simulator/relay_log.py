@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.binlog import (
-    ROTATE_EVENT_LENGTH_MIN,
-    STOP_EVENT_LENGTH,
-    EventType,
-    format_log_file_name,
-    log_pos_field,
-)
-from tallystick.coordinates.journal import (
+from tallystick.coordinates.events.journal import (
     FLAG_ARTIFICIAL,
     FLAG_RELAY_LOG,
     QueryVerb,
     RecordType,
     Stream,
+)
+from tallystick.coordinates.values.binlog import (
+    ROTATE_EVENT_LENGTH_MIN,
+    STOP_EVENT_LENGTH,
+    EventType,
+    format_log_file_name,
+    log_pos_field,
 )
 from tallystick.producers.simulator.binary_log import (
     FLAG_IGNORABLE,

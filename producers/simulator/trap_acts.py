@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.journal import QueryVerb
+from tallystick.coordinates.events.journal import QueryVerb
+from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.simulator import administration, commit, workload
 from tallystick.producers.simulator.clone import cloning
 from tallystick.producers.simulator.gtid_intervals import GtidIntervals

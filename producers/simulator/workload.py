@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.journal import QueryVerb
+from tallystick.coordinates.events.journal import QueryVerb
+from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.simulator.model import BodyEvent, Group, GroupKind
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from tallystick.running import stopping
 from tallystick.settings import Settings, load
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.cut import Cut
+    from tallystick.coordinates.audit.cut import Cut
     from tallystick.expectations.validation import CollectionValidation
 
 LOOK_EVERY_S = 0.2

@@ -181,9 +181,9 @@ def _show(
 
 
 def _verdict_of(server: SeenServer, answers: Sequence[Answer]) -> str:
-    from tallystick.coordinates.verdict import Verdict
+    from tallystick.coordinates.results import Verdict
 
-    broken = [answer.invariant for answer in answers if answer.verdict is Verdict.INCONSISTENT]
+    broken = [answer.rule for answer in answers if answer.verdict is Verdict.INCONSISTENT]
     if broken:
         return "inconsistent: " + ", ".join(dict.fromkeys(broken))
     if not server.rows:
@@ -195,7 +195,7 @@ def _verdict_of(server: SeenServer, answers: Sequence[Answer]) -> str:
 
 def _tears(outcome: Outcome) -> Iterator[str]:
     """What the server's own row does, and which bugs of the server that is."""
-    from tallystick.coordinates.verdict import ObservationCode
+    from tallystick.coordinates.results import ObservationCode
 
     seen = [o for o in outcome.data.observations if o.code is ObservationCode.LOG_STATUS_TEAR]
     if seen:
@@ -229,14 +229,14 @@ def _unread(checked: Checked) -> Iterator[str]:
 
 def _undecided(answers: dict[str, list[Answer]]) -> Iterator[str]:
     """Invariants that were not decided, by reason: the most common first."""
-    from tallystick.coordinates.verdict import Verdict
+    from tallystick.coordinates.results import Verdict
 
     reasons: dict[str, dict[str, set[str]]] = {}
     for name, given in answers.items():
         for answer in given:
             if answer.verdict is Verdict.UNDECIDED:
                 found = reasons.setdefault(answer.reason, {})
-                found.setdefault(answer.invariant, set()).add(name)
+                found.setdefault(answer.rule, set()).add(name)
     if not reasons:
         return
     yield ""
@@ -274,7 +274,7 @@ def _servers_document(
             "missing_rights": [held.right.name for held in server.missing_rights],
             "answers": [
                 {
-                    "invariant": answer.invariant,
+                    "rule": answer.rule,
                     "channel": answer.channel,
                     "verdict": answer.verdict.value,
                     "reason": answer.reason,

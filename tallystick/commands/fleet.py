@@ -162,7 +162,7 @@ def _scenario(**options: Any) -> Scenario:
 
 
 def _write_history(scenario: Scenario, output: str) -> None:
-    from tallystick.coordinates.json_lines_writer import block_to_lines
+    from tallystick.coordinates.events.json_lines_writer import block_to_lines
     from tallystick.producers.simulator.engine import simulate as simulate_history
 
     history = simulate_history(scenario)

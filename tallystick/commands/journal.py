@@ -25,7 +25,7 @@ from tallystick.settings import Settings, load
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tallystick.coordinates.journal import Block
+    from tallystick.coordinates.events.journal import Block
 
 POLL_S = 0.2
 
@@ -65,7 +65,7 @@ def journal(
 
 
 def _print(settings: Settings, instance: str | None, follow: bool) -> None:
-    from tallystick.coordinates.json_lines_writer import block_to_lines
+    from tallystick.coordinates.events.json_lines_writer import block_to_lines
     from tallystick.producers.journal_reader import JournalReader
 
     reader = JournalReader(
@@ -85,7 +85,7 @@ def _print(settings: Settings, instance: str | None, follow: bool) -> None:
 
 
 def _write(settings: Settings, file: str) -> None:
-    from tallystick.coordinates.json_lines import JsonLinesError, blocks_from_lines
+    from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
     from tallystick.journal_topic import open_journal, prepare_topics
 
     prepare_topics(settings)
@@ -172,7 +172,7 @@ def _collect(settings: Settings, json: bool) -> dict[str, dict[str, Any]]:
 
 def _answers(block: Block, collection_id: str) -> Iterator[tuple[Block, dict[str, Any]]]:
     """The block's answers to one collection, each as a block of one record and its body."""
-    from tallystick.coordinates.journal import RecordType, Stream
+    from tallystick.coordinates.events.journal import RecordType, Stream
 
     types = zip(block.columns["stream"].tolist(), block.columns["type"].tolist(), strict=True)
     for index, found in enumerate(types):
@@ -183,7 +183,7 @@ def _answers(block: Block, collection_id: str) -> Iterator[tuple[Block, dict[str
 
 
 def _show(instance_id: str, answer: Block, body: dict[str, Any], json: bool) -> None:
-    from tallystick.coordinates.json_lines_writer import block_to_lines
+    from tallystick.coordinates.events.json_lines_writer import block_to_lines
 
     if json:
         sys.stdout.writelines(f"{line}\n" for line in block_to_lines(answer))
@@ -196,7 +196,7 @@ def _show(instance_id: str, answer: Block, body: dict[str, Any], json: bool) -> 
 
 
 def _row_lines(body: dict[str, Any]) -> Iterator[str]:
-    from tallystick.coordinates.log_status import read_log_status
+    from tallystick.coordinates.events.log_status import read_log_status
 
     state = read_log_status(body, tags=True)
     if state.position is not None:
@@ -209,4 +209,4 @@ def _row_lines(body: dict[str, Any]) -> Iterator[str]:
         if channel.is_listed:
             yield f"  channel {channel.channel!r}: relay log {channel.relay or 'empty'}"
     for problem in state.problems:
-        yield f"  {problem.invariant.name}: {problem.sentence}"
+        yield f"  {problem.rule.name}: {problem.sentence}"

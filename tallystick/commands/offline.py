@@ -56,9 +56,9 @@ def replay(
     The same core as in the stream gives the same findings. Exit status: 0 consistent,
     1 inconsistent, 3 undecided.
     """
-    from tallystick.coordinates.errors import JournalError
-    from tallystick.coordinates.json_lines import blocks_from_lines
-    from tallystick.coordinates.replay import audit_history
+    from tallystick.coordinates.audit.replay import audit_history
+    from tallystick.coordinates.events.json_lines import blocks_from_lines
+    from tallystick.coordinates.values.errors import JournalError
     from tallystick.results import outcome_of_replay, write_report
     from tallystick.summary import summary
 

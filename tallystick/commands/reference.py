@@ -1,4 +1,4 @@
-"""``tallystick invariants``, ``faults`` and ``config``: what is known and what is set."""
+"""``tallystick rules``, ``faults`` and ``config``: what is known and what is set."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from tallystick.errors import MisuseError
 from tallystick.settings import Settings, load, suggestion
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.invariants import Invariant
+    from tallystick.coordinates.rules import Rule
     from tallystick.producers.simulator.faults import Fault
 
 
-def invariants(
-    name: Annotated[str | None, typer.Argument(help="One invariant, in full.")] = None,
+def rules(
+    name: Annotated[str | None, typer.Argument(help="One rule, in full.")] = None,
     json: Json = False,
 ) -> None:
     """List what is checked, or print one entry: claim, why, documents, remedy."""
-    from tallystick.coordinates.invariants import INVARIANTS
+    from tallystick.coordinates.rules import RULES
 
-    if name is not None and name not in INVARIANTS:
-        raise MisuseError(f"no invariant has the name {name!r}{suggestion(name, INVARIANTS)}")
-    chosen = list(INVARIANTS.values()) if name is None else [INVARIANTS[name]]
+    if name is not None and name not in RULES:
+        raise MisuseError(f"no invariant has the name {name!r}{suggestion(name, RULES)}")
+    chosen = list(RULES.values()) if name is None else [RULES[name]]
     if json:
-        documents = [_invariant_document(invariant) for invariant in chosen]
+        documents = [_invariant_document(rule) for rule in chosen]
         terminal.show_json(documents if name is None else documents[0])
     elif name is None:
-        width = max(map(len, INVARIANTS))
+        width = max(map(len, RULES))
         for one in chosen:
             terminal.show(f"{one.number:>3}  {one.name:<{width}}  {one.severity.value}")
     else:
@@ -82,21 +82,21 @@ def config(json: Json = False) -> None:
         terminal.show(f"{name:<{width}}  {shown or '-'}  ({loaded.origins[name]}): {about}")
 
 
-def _entry(invariant: Invariant) -> Iterator[str | tuple[str, str]]:
-    """Everything that is known of an invariant, for a terminal."""
-    from tallystick.coordinates.invariants.describe import SCOPES, TIERS, written_in
+def _entry(rule: Rule) -> Iterator[str | tuple[str, str]]:
+    """Everything that is known of an rule, for a terminal."""
+    from tallystick.coordinates.rules.describe import SCOPES, TIERS, written_in
 
-    yield f"{invariant.number} {invariant.name}", "bold"
-    about, scope = TIERS[invariant.tier], SCOPES[invariant.scope]
+    yield f"{rule.number} {rule.name}", "bold"
+    about, scope = TIERS[rule.tier], SCOPES[rule.scope]
     looks_at = "" if scope.endswith(about) else f"; looks at {scope}"
-    yield f"{invariant.severity.value}; tier {invariant.tier}, {about}{looks_at}"
+    yield f"{rule.severity.value}; tier {rule.tier}, {about}{looks_at}"
     parts: tuple[tuple[str, Sequence[str]], ...] = (
-        ("Claim", [invariant.claim]),
-        ("Why it holds", [invariant.why]),
-        ("Undecided when", [f"{invariant.undecided_when}."]),
-        ("Written in", written_in(invariant)),
-        ("What to do", [invariant.remedy]),
-        ("Broken by", [f"{f.name}: {f.injection}" for f in _faults_that_break(invariant)]),
+        ("Claim", [rule.claim]),
+        ("Why it holds", [rule.why]),
+        ("Undecided when", [f"{rule.undecided_when}."]),
+        ("Written in", written_in(rule)),
+        ("What to do", [rule.remedy]),
+        ("Broken by", [f"{f.name}: {f.injection}" for f in _faults_that_break(rule)]),
     )
     for heading, paragraphs in parts:
         yield ""
@@ -105,27 +105,27 @@ def _entry(invariant: Invariant) -> Iterator[str | tuple[str, str]]:
             yield f"  {paragraph}"
 
 
-def _faults_that_break(invariant: Invariant) -> list[Fault]:
+def _faults_that_break(rule: Rule) -> list[Fault]:
     from tallystick.producers.simulator.faults import FAULTS
 
-    return [fault for fault in FAULTS.values() if invariant.name in fault.must_fire]
+    return [fault for fault in FAULTS.values() if rule.name in fault.must_fire]
 
 
-def _invariant_document(invariant: Invariant) -> dict[str, Any]:
-    from tallystick.coordinates.invariants.describe import written_in
+def _invariant_document(rule: Rule) -> dict[str, Any]:
+    from tallystick.coordinates.rules.describe import written_in
 
     return {
-        "number": invariant.number,
-        "name": invariant.name,
-        "tier": invariant.tier,
-        "scope": invariant.scope,
-        "severity": invariant.severity.value,
-        "claim": invariant.claim,
-        "why": invariant.why,
-        "undecided_when": invariant.undecided_when,
-        "sources": list(written_in(invariant)),
-        "remedy": invariant.remedy,
-        "broken_by": [fault.name for fault in _faults_that_break(invariant)],
+        "number": rule.number,
+        "name": rule.name,
+        "tier": rule.tier,
+        "scope": rule.scope,
+        "severity": rule.severity.value,
+        "claim": rule.claim,
+        "why": rule.why,
+        "undecided_when": rule.undecided_when,
+        "sources": list(written_in(rule)),
+        "remedy": rule.remedy,
+        "broken_by": [fault.name for fault in _faults_that_break(rule)],
     }
 
 

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 from tallystick.campaign import scenario_of
-from tallystick.coordinates import log_reader
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.facts import Fact, FactKind, decode_facts, encode_facts
-from tallystick.coordinates.journal import Block, concatenate, cut_into_blocks
-from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.audit.fleet_events import (
+    FleetEvent,
+    FleetEventKind,
+    decode_fleet_events,
+    encode_fleet_events,
+)
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.journal import Block, concatenate, cut_into_blocks
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.logs import log_reader
 from tallystick.producers.load.history import LoadPlan, journal_blocks
 from tallystick.producers.simulator.engine import simulate
 from tallystick.producers.simulator.faults import FAULTS
@@ -58,25 +63,32 @@ def audited(blocks: Iterable[Block], *, through_bytes: bool = False) -> Audited:
 
 def said(result: Audited) -> dict[str, Any]:
     """Everything that must not depend on blocks, in comparable form."""
-    facts = decode_facts(encode_facts(result.facts))
+    facts = decode_fleet_events(encode_fleet_events(result.fleet_events))
     return {
         "findings": sorted((f.order, f.to_dict()) for f in result.findings),
         "observations": [o.to_dict() for o in result.observations],
         "cuts": result.cuts,
-        "binlog facts": list(flat(facts, FactKind.LOGGED)),
+        "binlog facts": list(flat(facts, FleetEventKind.LOGGED)),
         "relay facts": sorted(
-            (str(channel), list(flat(facts, FactKind.RECEIVED, channel)))
-            for channel in {f.body["channel"] for f in facts if f.kind is FactKind.RECEIVED}
+            (str(channel), list(flat(facts, FleetEventKind.RECEIVED, channel)))
+            for channel in {f.body["channel"] for f in facts if f.kind is FleetEventKind.RECEIVED}
         ),
     }
 
 
-RUNS = (FactKind.LOGGED, FactKind.RECEIVED)
-OF_BINLOG = (FactKind.PREVIOUS, FactKind.FILE_END, FactKind.LINEAGE, FactKind.GAP)
+RUNS = (FleetEventKind.LOGGED, FleetEventKind.RECEIVED)
+OF_BINLOG = (
+    FleetEventKind.PREVIOUS,
+    FleetEventKind.FILE_END,
+    FleetEventKind.LINEAGE,
+    FleetEventKind.GAP,
+)
 """Facts that events of the binary log bring: between the events of another log they may move."""
 
 
-def flat(facts: Iterable[Fact], kind: FactKind, channel: str | None = None) -> Iterator[Any]:
+def flat(
+    facts: Iterable[FleetEvent], kind: FleetEventKind, channel: str | None = None
+) -> Iterator[Any]:
     """The facts of one log in order, with runs of events taken apart, beside those of no log."""
     for fact in facts:
         body, arrays = fact.body, fact.arrays
@@ -84,7 +96,7 @@ def flat(facts: Iterable[Fact], kind: FactKind, channel: str | None = None) -> I
             if channel is not None and fact.kind in OF_BINLOG:
                 continue
             yield fact.kind, fact.epoch, fact.sequence, fact.ts, repr(body)
-        elif fact.kind is kind is FactKind.LOGGED:
+        elif fact.kind is kind is FleetEventKind.LOGGED:
             place = body["binlog_lineage"], body["base_name"], body["file_number"]
             groups = dict(zip(arrays["group_event"].tolist(), _groups(fact), strict=True))
             for i, end in enumerate(arrays["event_ends"].tolist()):
@@ -95,7 +107,7 @@ def flat(facts: Iterable[Fact], kind: FactKind, channel: str | None = None) -> I
             yield from ((*place, *each) for each in zip(ends, _groups(fact), strict=True))
 
 
-def _groups(fact: Fact) -> list[tuple[Any, ...]]:
+def _groups(fact: FleetEvent) -> list[tuple[Any, ...]]:
     names = [fact.body["sids"][i] if i >= 0 else None for i in fact.arrays["group_sid"].tolist()]
     columns = ("group_gno", "group_server_id", "group_commit_ts")
     return list(zip(names, *(fact.arrays[column].tolist() for column in columns), strict=True))
@@ -151,9 +163,9 @@ BREAKS = {
 }
 
 
-@pytest.mark.parametrize(("column", "invariant"), BREAKS.items())
+@pytest.mark.parametrize(("column", "rule"), BREAKS.items())
 def test_a_broken_load_says_the_same_on_both_paths(
-    monkeypatch: pytest.MonkeyPatch, column: str, invariant: str
+    monkeypatch: pytest.MonkeyPatch, column: str, rule: str
 ):
     """One wrong number amid thousands is found wherever block borders and paths lie."""
     whole = loaded(6, sources=1, status_every=10_000, block_size=512)[0]
@@ -164,7 +176,7 @@ def test_a_broken_load_says_the_same_on_both_paths(
     changed[place] += 31 if column == "start" else -1 if column == "gno" else 1
     broken = replace(whole, columns={**columns, column: changed})
     result = audited([broken])
-    assert invariant in result.broken
+    assert rule in result.broken
     assert said(result) == said(audited(cut_into_blocks(broken, SEVENTHS), through_bytes=True))
     assert_paths_agree(monkeypatch, broken)
 
@@ -174,7 +186,7 @@ def test_the_facts_of_a_boot_are_as_of_that_boot():
     journal = Journal().begin()
     journal.record("variables", variables={"gtid_mode": "OFF_PERMISSIVE"})
     result = audited([concatenate(list(blocks_from_lines(journal.lines())))])
-    [boot] = [fact for fact in result.facts if fact.kind is FactKind.BOOT]
+    [boot] = [fact for fact in result.fleet_events if fact.kind is FleetEventKind.BOOT]
     assert "ON" == boot.body["variables"]["gtid_mode"]
 
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.campaign import scenario_of
-from tallystick.coordinates.audit import AuditOutput, InstanceAudit
-from tallystick.coordinates.block_codec import decode_block, encode_block
-from tallystick.coordinates.journal import Block, BlockBuilder, RecordType
-from tallystick.coordinates.json_lines import blocks_from_lines
-from tallystick.coordinates.verdict import ObservationCode
+from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
+from tallystick.coordinates.events.block_codec import decode_block, encode_block
+from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.results import ObservationCode
 from tallystick.producers.simulator.engine import simulate
 from tests.support.journals import UUID_A, UUID_B, Journal
 

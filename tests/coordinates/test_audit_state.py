@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.errors import StateVersionError
-from tallystick.coordinates.facts import Fact, FactKind, decode_facts, encode_facts
-from tallystick.coordinates.packing import pack, unpack
+from tallystick.coordinates.audit.fleet_events import (
+    FleetEvent,
+    FleetEventKind,
+    decode_fleet_events,
+    encode_fleet_events,
+)
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.audit.packing import pack, unpack
+from tallystick.coordinates.values.errors import StateVersionError
 from tests.support.journals import Journal, audit
 
 DOCUMENTS = st.recursive(
@@ -73,15 +78,20 @@ def test_facts_come_back_as_they_were():
     journal.row()
     journal.binlog.rotate()
     journal.record("heartbeat")
-    facts = audit(journal).facts
-    kinds = {FactKind.BOOT, FactKind.LOGGED, FactKind.PREVIOUS, FactKind.FILE_END}
-    assert kinds | {FactKind.STATUS, FactKind.TIME} == {fact.kind for fact in facts}
-    again = decode_facts(encode_facts(facts))
+    facts = audit(journal).fleet_events
+    kinds = {
+        FleetEventKind.BOOT,
+        FleetEventKind.LOGGED,
+        FleetEventKind.PREVIOUS,
+        FleetEventKind.FILE_END,
+    }
+    assert kinds | {FleetEventKind.STATUS, FleetEventKind.TIME} == {fact.kind for fact in facts}
+    again = decode_fleet_events(encode_fleet_events(facts))
     assert [_values(fact) for fact in facts] == [_values(fact) for fact in again]
-    assert encode_facts(facts) == encode_facts(again)
+    assert encode_fleet_events(facts) == encode_fleet_events(again)
 
 
-def _values(fact: Fact) -> tuple[object, ...]:
+def _values(fact: FleetEvent) -> tuple[object, ...]:
     arrays = {name: (array.dtype.str, array.tolist()) for name, array in fact.arrays.items()}
     body = json.loads(json.dumps(fact.body))
     return fact.kind, fact.instance_id, fact.epoch, fact.sequence, fact.ts, body, arrays
@@ -89,10 +99,10 @@ def _values(fact: Fact) -> tuple[object, ...]:
 
 def test_facts_of_another_version_are_refused():
     """A driver never guesses at what newer workers hand it."""
-    data = bytearray(encode_facts([]))
+    data = bytearray(encode_fleet_events([]))
     data[4] += 1
     with pytest.raises(StateVersionError, match="b'TSFA' of version 1"):
-        decode_facts(bytes(data))
+        decode_fleet_events(bytes(data))
 
 
 def test_a_state_of_another_version_is_refused():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.results import Verdict
 from tests.support.journals import Record, audit
 
 VECTORS = Path(__file__).with_name("vectors")

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from tallystick.coordinates.json_lines import blocks_from_lines
-from tallystick.coordinates.json_lines_writer import block_to_lines
-from tallystick.coordinates.replay import audit_history
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
+from tallystick.coordinates.results import Verdict
 from tallystick.producers.simulator.engine import simulate
 from tallystick.producers.simulator.scenario import Scenario
 
@@ -39,5 +39,5 @@ def test_what_the_source_never_logged_is_found():
     """A phantom group in the relay log is disputed without any status."""
     result = audited(Scenario(seed=1, topology="demo", fault="phantom_group_received"))
     assert {"received_within_source_logged", "relay_mirrors_source"} == {
-        finding.invariant for finding in result.findings
+        finding.rule for finding in result.findings
     }

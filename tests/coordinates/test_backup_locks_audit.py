@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.json_lines import blocks_from_lines
-from tallystick.coordinates.verdict import ObservationCode
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.results import ObservationCode
 from tests.support import rule_cases_of_backup_locks as backups
 from tests.support.journals import UUID_C, Gtids, Journal, audit
 from tests.support.rule_cases import CASES, replica, source
@@ -84,14 +84,14 @@ def test_a_backup_that_cannot_be_judged_is_undecided(
 def test_state_that_is_written_and_read_at_every_record_finds_the_same(name: str) -> None:
     """A lock, a session or a half-read group is in the state bytes."""
     journal = CASES[name].build(breaks=True)
-    expected = [(f.invariant, f.at) for f in audit(journal).findings]
+    expected = [(f.rule, f.at) for f in audit(journal).findings]
     found = []
     present = InstanceAudit(journal.instance)
     for block in blocks_from_lines(map(json.dumps, journal.records), block_size=1):
         present = InstanceAudit.from_bytes(present.to_bytes())
-        found += [(f.invariant, f.at) for f in present.absorb(block).findings]
+        found += [(f.rule, f.at) for f in present.absorb(block).findings]
     present = InstanceAudit.from_bytes(present.to_bytes())
-    found += [(f.invariant, f.at) for f in present.finish().findings]
+    found += [(f.rule, f.at) for f in present.finish().findings]
     assert expected == found
 
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.coordinates import binlog
-from tallystick.coordinates.binlog import EventType, LogCoordinates
-from tallystick.coordinates.errors import CoordinateError
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values import binlog
+from tallystick.coordinates.values.binlog import EventType, LogCoordinates
+from tallystick.coordinates.values.errors import CoordinateError
+from tallystick.coordinates.values.gtid import GtidSet
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.block_codec import (
+from tallystick.coordinates.events.block_codec import (
     ARROW_SCHEMA,
     BLOCK_BYTES_MAX,
     block_headers,
     decode_block,
     encode_block,
 )
-from tallystick.coordinates.errors import BlockError
-from tallystick.coordinates.journal import (
+from tallystick.coordinates.events.journal import (
     COLUMNS,
     Block,
     BlockBuilder,
@@ -28,6 +26,8 @@ from tallystick.coordinates.journal import (
     RecordType,
     Stream,
 )
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.errors import BlockError
 
 SID = "aaaaaaaa-0000-0000-0000-000000000001"
 

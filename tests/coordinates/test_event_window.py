@@ -8,7 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.coordinates.event_window import COLUMN_COUNT, END, FILE, START, EventWindow, Mark
+from tallystick.coordinates.logs.event_window import (
+    COLUMN_COUNT,
+    END,
+    FILE,
+    START,
+    EventWindow,
+    Mark,
+)
 
 LIMIT = 5
 Row = tuple[int, ...]

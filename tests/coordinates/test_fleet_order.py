@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.errors import StateVersionError
-from tallystick.coordinates.facts import Fact, FactKind
-from tallystick.coordinates.fleet import FleetAudit, FleetOutput
+from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
+from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.values.errors import StateVersionError
 from tallystick.producers.simulator.engine import History, simulate
 from tallystick.producers.simulator.scenario import Scenario
-from tests.support.fleet_facts import (
+from tests.support.fleet_journals import (
     A,
     B,
     C,
@@ -44,7 +44,7 @@ FAULTS = {
 TRAPS = ("failover", "reset_binary_logs", "crash_source", "clone", "reset_replica_all", "two_paths")
 
 
-def broken_history() -> dict[str, list[Fact]]:
+def broken_history() -> dict[str, list[FleetEvent]]:
     """A source, a replica of it and a replica of that; each rule but the clone's is broken."""
     clock = Clock()
     s, r, t = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2), Journal(clock, "t", C, 3)
@@ -76,7 +76,7 @@ def broken_history() -> dict[str, list[Fact]]:
     r.status(f"{A}:1-3,{B}:1", r.says(s, f"{A}:1-3:77", **fields))
     for journal in (s, r, t):
         journal.time()
-    return {journal.name: journal.facts for journal in (s, r, t, twin)}
+    return {journal.name: journal.fleet_events for journal in (s, r, t, twin)}
 
 
 EXPECTED = sorted(
@@ -98,22 +98,22 @@ def content(output: FleetOutput) -> list[str]:
     return sorted(json.dumps(values, sort_keys=True) for values in told)
 
 
-def facts_of(history: History, size: int) -> dict[str, list[Fact]]:
+def facts_of(history: History, size: int) -> dict[str, list[FleetEvent]]:
     """What the instances' audits make of a history that is cut into blocks of `size`."""
     audits: dict[str, InstanceAudit] = {}
-    facts: dict[str, list[Fact]] = {}
+    facts: dict[str, list[FleetEvent]] = {}
     for block in history.blocks(size):
         if block.instance_id not in audits:
             audits[block.instance_id] = InstanceAudit(block.instance_id)
-        found = audits[block.instance_id].absorb(block).facts
+        found = audits[block.instance_id].absorb(block).fleet_events
         facts.setdefault(block.instance_id, []).extend(found)
     for name, instance in audits.items():
-        facts[name] += instance.finish().facts
+        facts[name] += instance.finish().fleet_events
     return facts
 
 
 def absorbed(
-    journals: dict[str, list[Fact]], data: st.DataObject | None = None, *, save: bool = False
+    journals: dict[str, list[FleetEvent]], data: st.DataObject | None = None, *, save: bool = False
 ) -> FleetOutput:
     """The history in an interleaving that Hypothesis draws (None: one instance after another)."""
     fleet, result = FleetAudit(), FleetOutput()
@@ -149,7 +149,7 @@ def test_any_interleaving_and_any_cut_give_the_same(data: st.DataObject) -> None
     """The same findings and observations, word for word."""
     journals = broken_history()
     expected = content(absorbed(journals))
-    cut: dict[str, list[Fact]] = {}
+    cut: dict[str, list[FleetEvent]] = {}
     for name, facts in journals.items():
         cut[name] = [
             part for fact in facts for part in split_logged(fact, data.draw(st.integers(0, 30)))
@@ -185,11 +185,11 @@ def test_negative_evidence_waits_for_the_source() -> None:
     source, replica = fleet_of_two(groups=1)
     replica.status(f"{A}:1", replica.says(source, f"{A}:1-2"))
     fleet = FleetAudit()
-    fleet.absorb(source.facts)
-    assert fleet.absorb(replica.facts) == FleetOutput()
-    before = len(source.facts)
+    fleet.absorb(source.fleet_events)
+    assert fleet.absorb(replica.fleet_events) == FleetOutput()
+    before = len(source.fleet_events)
     source.time()
-    output = fleet.absorb(source.facts[before:])
+    output = fleet.absorb(source.fleet_events[before:])
     assert names(output) == ["received_within_source_logged"]
 
 
@@ -199,7 +199,7 @@ def test_expired_comparisons_are_undecided() -> None:
     early = replica.status(f"{C}:1", replica.says(source, f"{A}:1-2"))
     late = replica.status(f"{C}:1", replica.says(source, f"{A}:1-2"))
     fleet = FleetAudit()
-    fleet.absorb([*source.facts, *replica.facts])
+    fleet.absorb([*source.fleet_events, *replica.fleet_events])
     output = fleet.expire(late.ts)
     assert output.findings == []
     told = {o.text.split()[0]: o for o in output.observations}
@@ -219,7 +219,7 @@ def test_what_holds_already_is_not_undecided() -> None:
     source, replica = fleet_of_two(groups=1)
     row = replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
     fleet = FleetAudit()
-    fleet.absorb([*source.facts, *replica.facts])
+    fleet.absorb([*source.fleet_events, *replica.fleet_events])
     assert fleet.expire(row.ts + 1) == FleetOutput()
 
 
@@ -227,7 +227,7 @@ def test_waiting_is_bounded() -> None:
     """Rows of a source that never comes are given up, the oldest first."""
     source, replica = fleet_of_two(groups=1)
     fleet = FleetAudit()
-    fleet.absorb(replica.facts)
+    fleet.absorb(replica.fleet_events)
     for _ in range(300):
         fleet.absorb([replica.status(f"{C}:1", replica.says(source, f"{A}:9"))])
     waiting = [len(queue.items) for queue in fleet.queues.values()]
@@ -250,13 +250,13 @@ def test_disabled_survives_the_state() -> None:
     replica.status(f"{C}:1", replica.says(source, f"{A}:1"))
     fleet = FleetAudit(frozenset({"no_errant_gtids"}))
     fleet = FleetAudit.from_bytes(fleet.to_bytes())
-    fleet.absorb([*source.facts, *replica.facts])
+    fleet.absorb([*source.fleet_events, *replica.fleet_events])
     assert fleet.finish().findings == []
 
 
 def test_files_beyond_the_bound_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a source's oldest files held is forgotten first, and then nothing is said of it."""
-    monkeypatch.setattr("tallystick.coordinates.ledger.EVENTS_MAX", 40)
+    monkeypatch.setattr("tallystick.coordinates.audit.instance_timeline.EVENTS_MAX", 40)
     source, replica = fleet_of_two(groups=1)
     source.log(*(f"{A}:{n}" for n in range(2, 10)))
     source.rotate(f"{A}:1-9")
@@ -285,7 +285,7 @@ def test_origins_beyond_the_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch)
         return source, replica
 
     assert names(audit(*history())) == ["gtid_origin_agreement"]
-    monkeypatch.setattr("tallystick.coordinates.comparing.origins.ORIGINS_MAX", 20)
+    monkeypatch.setattr("tallystick.coordinates.audit.origins.ORIGINS_MAX", 20)
     assert names(audit(*history())) == []
 
 
@@ -295,7 +295,7 @@ def test_many_groups_in_many_facts_are_quick() -> None:
 
     import numpy as np
 
-    def run(start: int, position: int) -> Fact:
+    def run(start: int, position: int) -> FleetEvent:
         gno = np.arange(start, start + 800, dtype=np.int64)
         arrays: dict[str, Any] = {
             "event_ends": position + np.arange(1, 4001, dtype=np.int64) * 60,
@@ -306,7 +306,9 @@ def test_many_groups_in_many_facts_are_quick() -> None:
             "group_commit_ts": gno,
         }
         place = {"binlog_lineage": 0, "base_name": "b", "file_number": 1, "sids": [A]}
-        return Fact(FactKind.LOGGED, "s", 0, start, start, {**place, "start": position}, arrays)
+        return FleetEvent(
+            FleetEventKind.LOGGED, "s", 0, start, start, {**place, "start": position}, arrays
+        )
 
     facts = [run(1 + n * 800, 4 + n * 240_000) for n in range(2500)]
     fleet = FleetAudit()

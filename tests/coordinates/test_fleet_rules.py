@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.coordinates.fleet import Edge
-from tests.support.fleet_facts import (
+from tallystick.coordinates.audit.fleet import Edge
+from tests.support.fleet_journals import (
     EVENT_LENGTH,
     A,
     B,
@@ -32,13 +32,13 @@ def received_all(source: Journal, replica: Journal, groups: int = 3) -> None:
     replica.log(*(f"{A}:{n + 1}" for n in range(groups)), server_id=1)
 
 
-def the_only(output, invariant: str):
-    assert names(output) == [invariant]
+def the_only(output, rule: str):
+    assert names(output) == [rule]
     return output.findings[0]
 
 
 class TestReceivedWithinSourceLogged:
-    """Invariant 66."""
+    """Rule 66."""
 
     @pytest.mark.parametrize(("retrieved", "is_broken"), [("1-3", False), ("1-4", True)])
     def test_own_gtids_must_be_logged(self, retrieved, is_broken):
@@ -218,7 +218,7 @@ class TestReceivedWithinSourceLogged:
 
 
 class TestNoErrantGtids:
-    """Invariant 67."""
+    """Rule 67."""
 
     @pytest.mark.parametrize(
         ("executed", "retrieved", "errant"),
@@ -331,7 +331,7 @@ class TestNoErrantGtids:
             source.assign(brought_back)
         source.status(brought_back, purged=brought_back)
         output = audit(source, replica)
-        assert [(f.invariant, f.witness) for f in output.findings] == [
+        assert [(f.rule, f.witness) for f in output.findings] == [
             ("no_errant_gtids", witness) for witness in errant
         ]
 
@@ -480,7 +480,7 @@ class TestNoErrantGtids:
 
 
 class TestPassedIsExecuted:
-    """Invariant 31, by the source's log."""
+    """Rule 31, by the source's log."""
 
     @pytest.mark.parametrize(
         ("executed", "retrieved", "position", "omitted"),
@@ -535,7 +535,7 @@ class TestPassedIsExecuted:
 
 
 class TestSourceCoordinateValid:
-    """Invariant 69."""
+    """Rule 69."""
 
     @pytest.mark.parametrize(
         ("kind", "position", "is_valid"),
@@ -697,7 +697,7 @@ class TestSourceCoordinateValid:
 
 
 class TestPurgedNotNeeded:
-    """Invariant 70."""
+    """Rule 70."""
 
     @pytest.mark.parametrize(
         ("executed", "retrieved", "is_broken"),
@@ -790,7 +790,7 @@ class TestPurgedNotNeeded:
 
 
 class TestServerUuidUnique:
-    """Invariant 65."""
+    """Rule 65."""
 
     def test_two_instances_of_one_time(self):
         """The finding names both and stands with the later one by name."""
@@ -802,7 +802,7 @@ class TestServerUuidUnique:
         finding = the_only(audit(two, one), "server_uuid_unique")
         assert finding.instance_id == "two"
         assert "one and two" in finding.sentence
-        assert finding.ts == two.facts[0].ts
+        assert finding.ts == two.fleet_events[0].ts
 
     def test_one_after_the_other_is_a_move(self):
         """A data directory that went on under another instance key is no clash."""
@@ -877,7 +877,7 @@ class TestServerUuidUnique:
 
 
 class TestGtidOriginAgreement:
-    """Invariant 68."""
+    """Rule 68."""
 
     @pytest.mark.parametrize(("commit_ts", "server_id"), [(1000, 1), (1001, 1), (1000, 7)])
     def test_commit_time_and_server_id(self, commit_ts, server_id):
@@ -891,7 +891,7 @@ class TestGtidOriginAgreement:
         if (commit_ts, server_id) == (1000, 1):
             assert names(output) == []
             return
-        finding = next(f for f in output.findings if f.invariant == "gtid_origin_agreement")
+        finding = next(f for f in output.findings if f.rule == "gtid_origin_agreement")
         assert finding.instance_id == "r"
         assert finding.collection_id == "c1"
         assert f"original_commit_timestamp {commit_ts}" in finding.observed
@@ -965,7 +965,7 @@ class TestGtidOriginAgreement:
 
 
 class TestRelayMirrorsSource:
-    """Invariant 19."""
+    """Rule 19."""
 
     def row(self, source: Journal, replica: Journal, executed: str = "", retrieved: str = ""):
         replica.status(executed, replica.says(source, retrieved))
@@ -1161,10 +1161,10 @@ class TestClones:
         self, position: int, executed: str, *, first: int | None = None
     ) -> tuple[Journal, Journal]:
         donor, recipient = fleet_of_two(groups=5)
-        recipient.fact(kind=_kind("clone"), step="begin", role="recipient", peer="s")
-        recipient.fact(kind=_kind("clone"), step="end", role="recipient", peer="s")
+        recipient.fleet_event(kind=_kind("clone"), step="begin", role="recipient", peer="s")
+        recipient.fleet_event(kind=_kind("clone"), step="end", role="recipient", peer="s")
         recipient.lineage += 1
-        recipient.fact(kind=_kind("lineage"), binlog_lineage=1, reason="cloned")
+        recipient.fleet_event(kind=_kind("lineage"), binlog_lineage=1, reason="cloned")
         recipient.boot(data_lineage=1)
         recipient.file = 0
         recipient.open_file()
@@ -1222,7 +1222,7 @@ class TestClones:
         other.log(f"{C}:1")
         recipient.follow(other)
         recipient.receive(other, (1, f"{C}:1"))
-        rows = [f for f in recipient.facts if f.body.get("clone_status")]
+        rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
         status = rows[-1].body["clone_status"]
         recipient.status(f"{A}:1-3", recipient.says(other), clone_status=status)
         for journal in (donor, other):
@@ -1240,8 +1240,8 @@ class TestClones:
         """What is told of a recipient whose rows have these values as clone_status."""
         donor, recipient = fleet_of_two(groups=3)
         if clone:
-            recipient.fact(kind=_kind("clone"), step="begin", role="recipient", peer="s")
-            recipient.fact(kind=_kind("clone"), step="end", role="recipient", peer="s")
+            recipient.fleet_event(kind=_kind("clone"), step="begin", role="recipient", peer="s")
+            recipient.fleet_event(kind=_kind("clone"), step="end", role="recipient", peer="s")
         for status in facts:
             recipient.status(f"{A}:1-3", recipient.says(donor), clone_status=status)
             recipient.time()
@@ -1278,9 +1278,9 @@ class TestClones:
 
 
 def _kind(name: str):
-    from tallystick.coordinates.facts import FactKind
+    from tallystick.coordinates.audit.fleet_events import FleetEventKind
 
-    return FactKind(name)
+    return FleetEventKind(name)
 
 
 def test_disabled_invariants_stay_silent():
@@ -1362,7 +1362,7 @@ def test_a_uuid_means_who_has_it_at_that_time():
 
 def test_the_topology_is_told():
     """One edge a channel, with the source as far as it is known."""
-    from tallystick.coordinates.fleet import FleetAudit
+    from tallystick.coordinates.audit.fleet import FleetAudit
 
     source, replica = fleet_of_two()
     replica.status("", replica.says(source))
@@ -1370,7 +1370,7 @@ def test_the_topology_is_told():
     lone.boot()
     lone.status("", lone.says(Journal(source.clock, "far", "d" * 8 + A[8:], 9), channel="c"))
     fleet = FleetAudit()
-    fleet.absorb([*source.facts, *replica.facts, *lone.facts])
+    fleet.absorb([*source.fleet_events, *replica.fleet_events, *lone.fleet_events])
     assert fleet.topology() == [
         Edge("s", "r", "", A),
         Edge(None, "x", "c", "d" * 8 + A[8:]),

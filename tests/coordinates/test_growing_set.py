@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.coordinates.growing_set import GrowingGtidSet
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values.growing_set import GrowingGtidSet
+from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.journals import UUID_A, UUID_B, Gtids
 
 TAGGED = f"{UUID_A}:batch"

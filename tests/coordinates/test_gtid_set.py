@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.coordinates.errors import CoordinateError, GtidSetParseError
-from tallystick.coordinates.gtid import Gtid, GtidSet
+from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.values.gtid import Gtid, GtidSet
 
 U = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 V = "00000000-0000-0000-0000-00000000000a"

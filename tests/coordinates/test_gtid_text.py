@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from tallystick.coordinates.errors import AuditError, GtidSetParseError
-from tallystick.coordinates.gtid import Gtid, GtidSet, is_canonical_server_text
+from tallystick.coordinates.values.errors import AuditError, GtidSetParseError
+from tallystick.coordinates.values.gtid import Gtid, GtidSet, is_canonical_server_text
 
 U = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 V = "00000000-0000-0000-0000-00000000000a"

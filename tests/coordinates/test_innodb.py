@@ -2,7 +2,7 @@
 
 import pytest
 
-from tallystick.coordinates.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
+from tallystick.coordinates.values.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
 
 
 @pytest.mark.parametrize(

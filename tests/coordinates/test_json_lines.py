@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.errors import JournalError
-from tallystick.coordinates.journal import ABSENT, QueryVerb, RecordType, Stream, concatenate
-from tallystick.coordinates.json_lines import JsonLinesError, blocks_from_lines
-from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.events.journal import ABSENT, QueryVerb, RecordType, Stream, concatenate
+from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.errors import JournalError
 
 UUID = "aaaaaaaa-0000-0000-0000-000000000001"
 CONTRACT = (Path(__file__).parents[2] / "docs" / "journal.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 
-from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.coordinates.rules import RULES
 from tests.support.journals import audit
 from tests.support.rule_cases import CASES
 
@@ -35,9 +35,9 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_inside_the_boundary_nothing_is_found(name: str):
-    """A history that goes as far as a server may breaks no invariant."""
+    """A history that goes as far as a server may breaks no rule."""
     result = audit(CASES[name].build(breaks=False))
-    assert [] == [(f.invariant, f.sentence) for f in result.findings]
+    assert [] == [(f.rule, f.sentence) for f in result.findings]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -58,5 +58,5 @@ def test_a_disabled_invariant_is_silent(name: str):
 
 def test_every_invariant_of_one_instance_has_a_case():
     """A rule without a case could be deleted unnoticed."""
-    rules = {rule.name for rule in INVARIANTS.values() if rule.scope != "X"} - ELSEWHERE
+    rules = {rule.name for rule in RULES.values() if rule.scope != "X"} - ELSEWHERE
     assert rules == {name.partition("__")[0] for name in CASES}

@@ -324,7 +324,7 @@ def test_a_finding_of_a_channel_names_it():
     row = journal.row()
     row["row"]["REPLICATION"]["channels"][1]["relay_log_position"] = east.end - 1
     [finding] = audit(journal).findings
-    assert ("relay_position_on_written_boundary", "east") == (finding.invariant, finding.channel)
+    assert ("relay_position_on_written_boundary", "east") == (finding.rule, finding.channel)
 
 
 def test_a_value_that_failed_bounds_nothing_later():
@@ -335,5 +335,5 @@ def test_a_value_that_failed_bounds_nothing_later():
     innodb(journal.row())["LSN"] += 0
     journal.groups(1).row()
     result = audit(journal)
-    assert ["executed_within_logged"] == [f.invariant for f in result.findings]
+    assert ["executed_within_logged"] == [f.rule for f in result.findings]
     assert ["CONSISTENT", "INCONSISTENT", "CONSISTENT", "CONSISTENT"] == result.verdicts

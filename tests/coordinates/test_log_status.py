@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.coordinates.binlog import LogCoordinates
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.log_status import ChannelState, ServerState, read_log_status
+from tallystick.coordinates.events.log_status import ChannelState, ServerState, read_log_status
+from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.journals import UUID_A
 
 WL9452 = {
@@ -228,10 +228,10 @@ MALFORMED: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_a_malformed_part_is_one_problem_that_names_it(name: str):
-    """Exactly one problem, under its invariant, that says what was expected."""
-    row, invariant, expected = MALFORMED[name]
+    """Exactly one problem, under its rule, that says what was expected."""
+    row, rule, expected = MALFORMED[name]
     [problem] = read(row).problems
-    assert invariant == problem.invariant.name
+    assert rule == problem.rule.name
     assert expected in problem.expected + problem.sentence
 
 
@@ -250,7 +250,7 @@ def test_a_doubled_channel_is_given_to_nobody():
         {"channel_name": "EAST", "relay_log_file": "r.000001", "relay_log_position": 4}
     )
     state = read(row)
-    assert ["channel_rows_unique"] == [p.invariant.name for p in state.problems]
+    assert ["channel_rows_unique"] == [p.rule.name for p in state.problems]
     assert {"east": ChannelState("east", is_listed=True)} == state.channels
 
 
@@ -258,7 +258,7 @@ def test_tags_are_read_where_the_server_knows_them():
     """A tagged set from a server older than 8.3 cannot be one."""
     row = changed("LOCAL/gtid_executed", f"{UUID_A}:1-3:batch:1")
     assert [] == read(row, tags=True).problems
-    assert [GTIDS] == [p.invariant.name for p in read(row, tags=False).problems]
+    assert [GTIDS] == [p.rule.name for p in read(row, tags=False).problems]
 
 
 def test_owners_are_taken_off_gtid_owned():
@@ -340,4 +340,4 @@ def test_whatever_is_answered_is_read_or_named(row: dict[str, Any], beside: dict
     """No answer, however malformed, raises; what is missing of the four columns is a problem."""
     state = read_log_status({"row": row, **beside}, tags=True)
     if not {"SERVER_UUID", "STORAGE_ENGINES"} <= row.keys():
-        assert COMPLETE in {problem.invariant.name for problem in state.problems}
+        assert COMPLETE in {problem.rule.name for problem in state.problems}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.facts import FactKind
-from tallystick.coordinates.fleet import FleetAudit, FleetOutput
-from tests.support.fleet_facts import A, B, Clock, Journal, audit, end_of, names
+from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tests.support.fleet_journals import A, B, Clock, Journal, audit, end_of, names
 
 REPLAY = "replay_continues_image"
 STOP = "recovery_reaches_stop_point"
@@ -22,7 +22,9 @@ def gtids(*numbers: int) -> list[str]:
 
 
 def tell(journal: Journal, step: str, **body: Any) -> None:
-    journal.fact(FactKind.BACKUP, step=step, backup_id="b1", binlog_lineage=journal.lineage, **body)
+    journal.fleet_event(
+        FleetEventKind.BACKUP, step=step, backup_id="b1", binlog_lineage=journal.lineage, **body
+    )
 
 
 class Recovery:
@@ -45,12 +47,16 @@ class Recovery:
         source.log(*gtids(3, 4, 5))
         self.stop = (source.file_name, end_of(5))
         place = {"binlog_file": self.stop[0], "binlog_position": self.stop[1]}
-        source.fact(FactKind.BACKUP, step="checksum", binlog_lineage=0, **place, tables=OTHERS)
+        source.fleet_event(
+            FleetEventKind.BACKUP, step="checksum", binlog_lineage=0, **place, tables=OTHERS
+        )
         source.log(*gtids(6))
         self.server = source
         if same_server:
             source.lineage += 1
-            source.fact(FactKind.LINEAGE, binlog_lineage=source.lineage, reason="restored")
+            source.fleet_event(
+                FleetEventKind.LINEAGE, binlog_lineage=source.lineage, reason="restored"
+            )
             source.file = 0
             source.boot(data_lineage=1)
         else:
@@ -114,8 +120,8 @@ def test_without_gtids_the_number_of_groups_decides() -> None:
     """Anonymous groups are told apart by nothing but their count."""
     for replayed, broken in ((["", "", ""], []), (["", "", "", ""], [REPLAY])):
         recovery = Recovery()
-        for fact in recovery.source.facts:
-            if fact.kind is FactKind.LOGGED and len(fact.arrays["group_sid"]):
+        for fact in recovery.source.fleet_events:
+            if fact.kind is FleetEventKind.LOGGED and len(fact.arrays["group_sid"]):
                 fact.arrays["group_sid"][:] = -1
         recovery.summary["gtid_executed"] = ""
         assert names(recovery.run(*replayed, executed="")) == broken
@@ -238,9 +244,9 @@ def test_a_recovery_outlives_the_state_bytes(cut: int) -> None:
     """The audit is dumped and loaded anywhere on the way and finds the same."""
     recovery = Recovery()
     recovery.run(*gtids(4, 5))
-    facts = [*recovery.source.facts, *recovery.server.facts]
+    facts = [*recovery.source.fleet_events, *recovery.server.fleet_events]
     fleet = FleetAudit()
     found = fleet.absorb(facts[:cut]).findings
     fleet = FleetAudit.from_bytes(fleet.to_bytes())
     found += fleet.absorb(facts[cut:]).findings + fleet.finish().findings
-    assert [finding.invariant for finding in found] == [REPLAY]
+    assert [finding.rule for finding in found] == [REPLAY]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tallystick.coordinates.invariants import INVARIANTS, register
-from tallystick.coordinates.invariants._registry import _Registry
+from tallystick.coordinates.rules import RULES, register
+from tallystick.coordinates.rules.registry import _Registry
 
 FLEET = {
     19: "relay_mirrors_source",
@@ -24,20 +24,20 @@ FLEET = {
 
 def test_the_fleet_invariants_are_registered_under_their_numbers():
     """Importing the package registers every invariant of the fleet."""
-    by_number = {invariant.number: invariant.name for invariant in INVARIANTS.values()}
+    by_number = {rule.number: rule.name for rule in RULES.values()}
     assert FLEET.items() <= by_number.items()
 
 
 def test_names_come_in_number_order():
     """The order is that of the catalogue, not that of imports."""
-    numbers = [INVARIANTS[name].number for name in INVARIANTS]
+    numbers = [RULES[name].number for name in RULES]
     assert numbers == sorted(numbers)
-    assert list(INVARIANTS) == [invariant.name for invariant in INVARIANTS.values()]
+    assert list(RULES) == [rule.name for rule in RULES.values()]
 
 
 def test_order_does_not_depend_on_registration():
     """A module imported late takes its place by number."""
-    first, second = (INVARIANTS[name] for name in ("relay_mirrors_source", "no_errant_gtids"))
+    first, second = (RULES[name] for name in ("relay_mirrors_source", "no_errant_gtids"))
     registry = _Registry()
     registry.add(second)
     registry.add(first)
@@ -47,7 +47,7 @@ def test_order_does_not_depend_on_registration():
 @pytest.mark.parametrize("change", [{"number": 9999}, {"name": "some_other_name"}])
 def test_a_taken_number_or_name_is_refused(change):
     """One number and one name mean one predicate for ever."""
-    taken = replace(INVARIANTS["no_errant_gtids"], **change)
+    taken = replace(RULES["no_errant_gtids"], **change)
     with pytest.raises(ValueError, match="clashes with 67 'no_errant_gtids'"):
         register(taken)
 
@@ -71,4 +71,4 @@ def test_a_taken_number_or_name_is_refused(change):
 def test_an_incomplete_entry_is_refused(change):
     """Every entry has a number, a tier, a name and all of its prose."""
     with pytest.raises(ValueError, match="expected"):
-        replace(INVARIANTS["no_errant_gtids"], **change)
+        replace(RULES["no_errant_gtids"], **change)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.fleet import FleetAudit
-from tallystick.coordinates.json_lines import blocks_from_lines
-from tallystick.coordinates.packing import unpack
+from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.audit.packing import unpack
+from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.streaming.rounds import Rounds
 from tests.support.state_vectors import DRIVER, STATES, Audits, StateVector
 

@@ -91,7 +91,7 @@ def test_a_fault_is_named_with_instance_channel_and_witness(tmp_path):
     """Exit 1, exactly the invariants of the catalogue, in the report, in JSON and in the page."""
     code, report, err = demo(tmp_path, "--fault", "retrieved_inflated", "--seed", "2")
     assert (1, "INCONSISTENT") == (code, report["verdict"]), err
-    assert {"retrieved_matches_relay"} == {f["invariant"] for f in report["findings"]}
+    assert {"retrieved_matches_relay"} == {f["rule"] for f in report["findings"]}
     finding = report["findings"][0]
     assert finding["instance_id"]
     assert finding["channel"] is not None
@@ -111,8 +111,8 @@ def test_a_design_is_shown_claim_by_claim(tmp_path):
     claims = {claim["requirement"]: claim for claim in shown["claims"]}
     assert all(claim["seen"] for claim in claims.values())
     (judged,) = claims["F-2.4"]["judged"]
-    assert ("no_progress_while_locked", 0) == (judged["invariant"], judged["broken"])
-    held = {one["invariant"]: one["held"] for one in claims["F-1.2.4"]["judged"]}
+    assert ("no_progress_while_locked", 0) == (judged["rule"], judged["broken"])
+    held = {one["rule"]: one["held"] for one in claims["F-1.2.4"]["judged"]}
     assert 20 < held["lsn_monotone"] <= 27
     (seen,) = claims["I-2"]["seen"]
     assert seen["sentence"].startswith("error 1227")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tallystick.coordinates.cut import Cut
+from tallystick.coordinates.audit.cut import Cut
 
 SOURCE_UUID = "aaaaaaaa-0000-0000-0000-000000000001"
 REPLICA_UUID = "bbbbbbbb-0000-0000-0000-000000000002"

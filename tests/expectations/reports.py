@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 from cuts import REPLICA_UUID, SOURCE_UUID, START, channel_cut, collection_cuts, instance_cut
 
-from tallystick.coordinates.verdict import Finding, Observation, ObservationCode, Severity
+from tallystick.coordinates.results import Finding, Observation, ObservationCode, Severity
 from tallystick.expectations.report import Edge, ReportData
 
 NOW = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc)
@@ -15,7 +15,7 @@ NOW = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc)
 
 def finding(**changes) -> Finding:
     made = Finding(
-        invariant="executed_within_logged",
+        rule="executed_within_logged",
         severity=Severity.CRITICAL,
         instance_id="replica-2",
         channel=None,
@@ -113,7 +113,7 @@ def broken() -> ReportData:
             finding(),
             finding(at="c-000028", collection_id="c-000028", ts=START + 280_000_000),
             finding(
-                invariant="relay_position_on_written_boundary",
+                rule="relay_position_on_written_boundary",
                 channel="",
                 at="c-000030",
                 sentence="The flushed relay log position lies beyond the end of the file.",
@@ -126,7 +126,7 @@ def broken() -> ReportData:
                 ts=START + 300_000_000,
             ),
             finding(
-                invariant="gtid_text_canonical",
+                rule="gtid_text_canonical",
                 severity=Severity.WARNING,
                 instance_id="source-1",
                 at="c-000030 gtid_executed",
@@ -200,7 +200,7 @@ def hostile() -> ReportData:
         collections=[cuts],
         findings=tuple(
             finding(
-                invariant=text,
+                rule=text,
                 instance_id=text,
                 channel=text,
                 at=text,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cuts import SOURCE_UUID, collection_cuts
 
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.results import Verdict
 from tallystick.expectations.validate import CollectionValidator
 
 _CHANGES = (

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 import pytest
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.results import Verdict
 from tallystick.expectations.validate import CollectionValidator
 from tallystick.producers.simulator.engine import simulate
 from tallystick.producers.simulator.scenario import PROFILES, Scenario

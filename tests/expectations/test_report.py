@@ -11,7 +11,7 @@ import pytest
 from cuts import START, collection_cuts
 from reports import HOSTILE, NOW, broken, finding, healthy, hostile, observation
 
-from tallystick.coordinates.verdict import ObservationCode, Severity, Verdict
+from tallystick.coordinates.results import ObservationCode, Severity, Verdict
 from tallystick.expectations.report import (
     Edge,
     ReportData,
@@ -67,7 +67,7 @@ def test_a_finding_of_the_fleet_counts_against_its_collection():
 
 def test_findings_are_grouped_by_invariant_gravest_first():
     """With what the registry says; a name that it does not know is shown without."""
-    groups = broken_invariants([*reversed(broken().findings), finding(invariant="unheard_of")])
+    groups = broken_invariants([*reversed(broken().findings), finding(rule="unheard_of")])
     assert [(group.name, len(group.findings)) for group in groups] == [
         ("unheard_of", 1),
         ("executed_within_logged", 2),
@@ -75,8 +75,8 @@ def test_findings_are_grouped_by_invariant_gravest_first():
         ("gtid_text_canonical", 1),
     ]
     assert [group.severity for group in groups][-1] is Severity.WARNING
-    assert groups[0].invariant is None
-    assert groups[1].invariant is not None
+    assert groups[0].rule is None
+    assert groups[1].rule is not None
 
 
 @pytest.mark.parametrize("build", [healthy, broken, hostile])

@@ -11,8 +11,8 @@ import pytest
 from cuts import collection_cuts
 from reports import HOSTILE, NOW, broken, finding, healthy, hostile
 
-from tallystick.coordinates.invariants import INVARIANTS
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules import RULES
 from tallystick.expectations.demonstrated import ClaimShown, Demonstrated, Foretold, Judged, Seen
 from tallystick.expectations.report import ReportData
 from tallystick.expectations.report_page import render_report
@@ -66,13 +66,13 @@ def test_both_halves_are_shown_with_where_each_comes_from():
         'href="data-docs/index.html"',
     ):
         assert text in html
-    rule = INVARIANTS["relay_position_on_written_boundary"]
+    rule = RULES["relay_position_on_written_boundary"]
     assert rule.remedy.split(":")[0] in html
 
 
 def test_an_unknown_invariant_is_shown_without_its_prose():
     """A finding of a newer audit is not lost."""
-    html = render_report(replace(healthy(), findings=(finding(invariant="unheard_of_rule"),)))
+    html = render_report(replace(healthy(), findings=(finding(rule="unheard_of_rule"),)))
     assert "unheard_of_rule" in html
 
 

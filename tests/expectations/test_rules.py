@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from cuts import SOURCE_UUID, collection_cuts
 
-from tallystick.coordinates.cut import cut_columns
+from tallystick.coordinates.audit.cut import cut_columns
 from tallystick.expectations import rules
 from tallystick.expectations.suite import _expectations
 

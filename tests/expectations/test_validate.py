@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from cuts import SOURCE_UUID, channel_cut, collection_cuts, instance_cut
 
-from tallystick.coordinates.invariants import INVARIANTS
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules import RULES
 from tallystick.expectations.suite import build_suite
 from tallystick.expectations.validate import CollectionValidator
 
@@ -211,7 +211,7 @@ def test_severities_are_those_of_the_registry():
     """An expectation that mirrors an invariant is as grave as the registry says."""
     for expectation in build_suite().expectations:
         if name := expectation.meta.get("invariant"):
-            assert expectation.meta["severity"] == INVARIANTS[name].severity.value, name
+            assert expectation.meta["severity"] == RULES[name].severity.value, name
 
 
 def test_the_json_form_holds_everything(validator):

@@ -49,7 +49,7 @@ def end_check(check: subprocess.Popen[bytes]) -> tuple[int, set[str]]:
         pytest.fail(f"status {check.returncode}: {said.decode()}")
     for finding in report["findings"]:
         sys.stdout.write(f"{finding}\n")  # shown where a test fails
-    return check.returncode, {finding["invariant"] for finding in report["findings"]}
+    return check.returncode, {finding["rule"] for finding in report["findings"]}
 
 
 def test_a_fleet_under_load_with_crashes_is_accused_of_nothing(own_mysqld: Lab) -> None:

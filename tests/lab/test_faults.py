@@ -10,7 +10,7 @@ import json
 import pytest
 
 from tallystick.cli import run_command
-from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.coordinates.rules import RULES
 from tallystick.errors import ExitCode, MisuseError
 from tallystick.mysql_lab import Lab
 from tallystick.producers.mysql_lab.errors import LabError
@@ -23,7 +23,7 @@ def test_the_catalogue_names_servers_and_invariants_that_there_are() -> None:
     """What the audit is expected to find is in its registry."""
     for name, fault in FAULTS.items():
         assert name == fault.name
-        assert set(fault.expected) <= set(INVARIANTS)
+        assert set(fault.expected) <= set(RULES)
         assert set(fault.servers) <= set(NAMES)
 
 

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from tallystick.coordinates.innodb import lsn_offset_is_legal
-from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.values.innodb import lsn_offset_is_legal
 from tallystick.producers.simulator import administration, commit
 from tallystick.producers.simulator.backup_safe_binlog import backup_locks, innodb_header
 from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.journal import RecordType, Stream
+from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.producers.simulator import administration
 from tallystick.producers.simulator.engine import Fleet
 from tallystick.producers.simulator.log_position_lock import backup_session

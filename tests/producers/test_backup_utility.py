@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import administration
 from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
     HEADER,

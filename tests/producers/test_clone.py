@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.clone import cloning, distributed_recovery, trx_sys
 from tallystick.producers.simulator.clone.clone_status import (
     ER_CLONE_DISALLOWED,

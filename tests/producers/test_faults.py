@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.gtid import GtidSet, is_canonical_server_text
-from tallystick.coordinates.innodb import lsn_offset_is_legal
-from tallystick.coordinates.journal import Block, RecordType, Stream
-from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.events.journal import Block, RecordType, Stream
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
+from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
+from tallystick.coordinates.values.innodb import lsn_offset_is_legal
 from tallystick.producers.simulator.engine import History, simulate
 from tallystick.producers.simulator.faults import FAULTS, INJECTORS, BaseHistory, make_injector
 from tallystick.producers.simulator.scenario import Scenario

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import administration, commit, workload
 from tallystick.producers.simulator.clone import gtid_persistence, gtid_state, purge, undo_recovery
 from tallystick.producers.simulator.clone.gtid_info import (

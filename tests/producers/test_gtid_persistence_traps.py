@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.clone.gtid_persistence import CrashPoint
 from tallystick.producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX
 from tallystick.producers.simulator.engine import Fleet, simulate

@@ -9,19 +9,19 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.block_codec import block_headers, decode_block, encode_block
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import (
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.block_codec import block_headers, decode_block, encode_block
+from tallystick.coordinates.events.journal import (
     FLAG_ARTIFICIAL,
     FLAG_RELAY_LOG,
     QueryVerb,
     RecordType,
     Stream,
 )
-from tallystick.coordinates.json_lines import blocks_from_lines
-from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.load.history import LoadPlan, journal_blocks
 from tallystick.producers.load.run import LoadOptions, drive_load, paced, percentile
 from tallystick.producers.publisher import Delivery, MemorySink

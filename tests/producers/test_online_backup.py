@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.journal import RecordType, Stream
+from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.producers.simulator import applier, commit, workload
 from tallystick.producers.simulator.engine import Fleet, simulate
 from tallystick.producers.simulator.hooks import FaultHooks

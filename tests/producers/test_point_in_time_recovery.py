@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import administration, commit
 from tallystick.producers.simulator.engine import Fleet, History, simulate
 from tallystick.producers.simulator.model import GroupKind, Instance

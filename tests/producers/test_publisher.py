@@ -6,9 +6,15 @@ import time
 
 import pytest
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.block_codec import decode_block
-from tallystick.coordinates.journal import Block, BlockBuilder, RecordType, Stream, concatenate
+from tallystick.coordinates.events.block_codec import decode_block
+from tallystick.coordinates.events.journal import (
+    Block,
+    BlockBuilder,
+    RecordType,
+    Stream,
+    concatenate,
+)
+from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.collect_requests import (
     CollectRequest,
     CollectRequestError,

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
-from tallystick.coordinates.block_codec import decode_block
-from tallystick.coordinates.journal import concatenate
+from tallystick.coordinates.events.block_codec import decode_block
+from tallystick.coordinates.events.journal import concatenate
 from tallystick.producers.collect_requests import CollectRequest, CollectRequests, encode_request
 from tallystick.producers.kafka_topics import TopicError, ensure_topics, tallystick_topics
 from tallystick.producers.load.history import LoadPlan

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import administration
 from tallystick.producers.simulator.engine import Fleet
 from tallystick.producers.simulator.model import GroupKind

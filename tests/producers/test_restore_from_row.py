@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.replay import audit_history
+from tallystick.coordinates.audit.replay import audit_history
 from tallystick.producers.simulator import administration
 from tallystick.producers.simulator.engine import SETTLE_MS, Fleet, History
 from tallystick.producers.simulator.log_position_lock import restore

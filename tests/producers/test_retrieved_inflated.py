@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import receiver
 from tallystick.producers.simulator.engine import Fleet
 from tallystick.producers.simulator.faults.channel_faults import RetrievedInflated

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import RecordType, Stream
-from tallystick.coordinates.json_lines import blocks_from_lines
-from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.events.journal import RecordType, Stream
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.engine import Fleet, History, simulate
 from tallystick.producers.simulator.scenario import PROFILES, TOPOLOGIES, Scenario
 from tests.support.simulated_journal import Record, facts, files, groups, records
 
 DIGEST = """
 import hashlib
-from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.producers.simulator.engine import simulate
 from tallystick.producers.simulator.scenario import Scenario
 digest = hashlib.sha256()

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import innodb
 from tallystick.producers.simulator.gtid_intervals import GtidIntervals
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.engine import Fleet, simulate
 from tallystick.producers.simulator.hooks import FaultHooks
 from tallystick.producers.simulator.log_position_lock import collection

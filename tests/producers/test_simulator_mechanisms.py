@@ -1,7 +1,7 @@
 """Backup locks, GTID persister and clone, as servers play them."""
 
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.engine import simulate
 from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, records

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.engine import History, simulate
 from tallystick.producers.simulator.scenario import Scenario
 from tallystick.producers.simulator.traps import CATALOGUE

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tallystick.coordinates.json_lines import blocks_from_lines
-from tallystick.coordinates.replay import audit_history
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tests.support.journals import UUID_B, UUID_C, Journal, Record, RelayLog, audit
 from tests.support.rule_cases import apply
 from tests.support.rule_cases_of_channels import relay_info
@@ -150,5 +150,5 @@ def test_an_unreachable_source_says_nothing_of_its_log(is_logged: bool) -> None:
     # The replica's own copies are written with commit times of their own.
     disabled = frozenset({"gtid_origin_agreement"})
     result = audit_history(blocks_from_lines(lines, block_size=1, end_heartbeats=True), disabled)
-    assert ("relay_mirrors_source" in {f.invariant for f in result.findings}) is not is_logged
+    assert ("relay_mirrors_source" in {f.rule for f in result.findings}) is not is_logged
     assert not (is_logged and result.findings)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.json_lines import blocks_from_lines
-from tallystick.coordinates.replay import AuditResult, audit_history
-from tallystick.coordinates.verdict import ObservationCode, Verdict
+from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.results import ObservationCode, Verdict
 
 HERE = Path(__file__).parent
 HEALTHY = (
@@ -66,13 +66,13 @@ def audited(lines: list[str], block_size: int = 4096) -> AuditResult:
 
 
 def broken(result: AuditResult) -> set[tuple[str, str]]:
-    return {(finding.invariant, finding.instance_id) for finding in result.findings}
+    return {(finding.rule, finding.instance_id) for finding in result.findings}
 
 
 @pytest.mark.parametrize("name", HEALTHY)
 @pytest.mark.parametrize("block_size", [1, 61, 4096])
 def test_a_healthy_server_is_accused_of_nothing(name: str, block_size: int) -> None:
-    """Rotations, crashes, resets and mode changes of real servers break no invariant."""
+    """Rotations, crashes, resets and mode changes of real servers break no rule."""
     result = audited(lines_of(name), block_size)
     assert result.findings == []
     assert {Verdict(cut.verdict) for cut in result.cuts if cut.answer == "row"} == {

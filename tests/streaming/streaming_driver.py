@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.results import Verdict
 from tallystick.streaming.errors import StreamingError
 from tallystick.streaming.runner import JobSettings, run_job, stopping_on_signals
 from tallystick.streaming.session import SessionSettings

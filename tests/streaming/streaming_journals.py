@@ -7,8 +7,8 @@ import uuid
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tallystick.coordinates.block_codec import block_headers, encode_block
-from tallystick.coordinates.journal import (
+from tallystick.coordinates.events.block_codec import block_headers, encode_block
+from tallystick.coordinates.events.journal import (
     Block,
     BlockBuilder,
     QueryVerb,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from streaming_journals import history
 
-from tallystick.coordinates.block_codec import block_headers, encode_block
-from tallystick.coordinates.journal import cut_into_blocks
-from tallystick.coordinates.verdict import ObservationCode
+from tallystick.coordinates.events.block_codec import block_headers, encode_block
+from tallystick.coordinates.events.journal import cut_into_blocks
+from tallystick.coordinates.results import ObservationCode
 from tallystick.streaming.auditor import BlockRow, audit_rows
 
 BLOCK = history("a", 4, broken=frozenset({1, 3}))
@@ -35,7 +35,7 @@ WHOLE = audited(rows_of(BLOCK, len(BLOCK)))
 def test_the_broken_rounds_are_found():
     """The history that these tests cut up and shuffle does have findings."""
     assert ["c-001", "c-003"] == [
-        f.collection_id for f in WHOLE.findings if f.invariant == "executed_within_logged"
+        f.collection_id for f in WHOLE.findings if f.rule == "executed_within_logged"
     ]
     assert (1, len(BLOCK), []) == (WHOLE.blocks, WHOLE.records, WHOLE.observations)
 

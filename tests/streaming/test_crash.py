@@ -15,7 +15,7 @@ from typing import final
 import pytest
 from streaming_journals import history, make_topics, produce, read_topic
 
-from tallystick.coordinates.audit import InstanceAudit
+from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.streaming import sinks
 

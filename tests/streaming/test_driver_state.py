@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tallystick.coordinates.block_codec import encode_block
-from tallystick.coordinates.json_lines import blocks_from_lines
+from tallystick.coordinates.events.block_codec import encode_block
+from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.streaming import sinks
 from tallystick.streaming.auditor import BlockRow, _frame, audit_rows
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout

@@ -26,7 +26,7 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
         ),
         ("java.io.IOException: No space left on device", "No space is left on the disk"),
         (
-            "tallystick.coordinates.errors.StateVersionError: expected b'TSIA' of version 1",
+            "tallystick.coordinates.values.errors.StateVersionError: expected b'TSIA' of version 1",
             "state of another version of tallystick (expected b'TSIA' of version 1)",
         ),
         (

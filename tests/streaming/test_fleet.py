@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pytest
 from streaming_journals import history
 
-from tallystick.coordinates.block_codec import encode_block
-from tallystick.coordinates.journal import cut_into_blocks
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.events.block_codec import encode_block
+from tallystick.coordinates.events.journal import cut_into_blocks
+from tallystick.coordinates.results import Verdict
 from tallystick.streaming import sinks
 from tallystick.streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
@@ -116,7 +116,7 @@ def test_each_collection_is_validated_once(undisturbed):
     found = [
         (finding.instance_id, finding.collection_id)
         for finding in sinks.read_findings(undisturbed / "out")
-        if finding.invariant == "executed_within_logged"
+        if finding.rule == "executed_within_logged"
     ]
     assert [("a", "c-002"), ("b", "c-002"), ("a", "c-005"), ("b", "c-005")] == found
     assert len(sinks.read_cuts(undisturbed / "out")) == 12

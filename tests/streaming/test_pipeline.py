@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from streaming_journals import history, make_topics, produce, read_topic, send_raw
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.block_codec import encode_block
-from tallystick.coordinates.journal import cut_into_blocks
-from tallystick.coordinates.verdict import Finding, Verdict
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.block_codec import encode_block
+from tallystick.coordinates.events.journal import cut_into_blocks
+from tallystick.coordinates.results import Finding, Verdict
 from tallystick.streaming import sinks
 from tallystick.streaming.auditor import audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
@@ -69,7 +69,7 @@ def run(spark, settings: JobSettings, stop=None, validate=None) -> dict[str, flo
 def test_the_history_has_findings():
     """What all harnesses are compared with is not empty."""
     assert ["a", "c", "a"] == [
-        f.instance_id for f in EXPECTED if f.invariant == "executed_within_logged"
+        f.instance_id for f in EXPECTED if f.rule == "executed_within_logged"
     ]
 
 

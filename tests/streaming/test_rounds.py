@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.verdict import ObservationCode
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import ObservationCode
 from tallystick.streaming.rounds import Deadline, Rounds
 
 SECOND = 1_000_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.verdict import Finding, Severity
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Finding, Severity
 from tallystick.streaming import sinks
 
 FINDING = Finding(
-    invariant="executed_within_logged", severity=Severity.CRITICAL, instance_id="a", channel=None,
+    rule="executed_within_logged", severity=Severity.CRITICAL, instance_id="a", channel=None,
     at="c1", sentence="s", observed="o", observed_in="oi", expected="e", expected_in="ei",
     witness="w", collection_id="c1", epoch=0, sequence=2**62, ts=5,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.engine import Fleet
 from tallystick.producers.simulator.model import GroupKind, Instance
 from tallystick.producers.simulator.scenario import Scenario

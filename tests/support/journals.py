@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.facts import Fact
-from tallystick.coordinates.json_lines import blocks_from_lines
-from tallystick.coordinates.verdict import Finding, Observation, ObservationCode
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.fleet_events import FleetEvent
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.results import Finding, Observation, ObservationCode
 
 UUID_A = "aaaaaaaa-0000-0000-0000-000000000001"
 UUID_B = "bbbbbbbb-0000-0000-0000-000000000002"
@@ -423,13 +423,13 @@ class Audited:
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
+    fleet_events: list[FleetEvent] = field(default_factory=list)
     audit: InstanceAudit | None = None
 
     @property
     def broken(self) -> list[str]:
         """Names of the broken invariants, each once, in alphabetic order."""
-        return sorted({finding.invariant for finding in self.findings})
+        return sorted({finding.rule for finding in self.findings})
 
     @property
     def codes(self) -> list[ObservationCode]:
@@ -449,7 +449,7 @@ class Audited:
         self.findings += output.findings
         self.observations += output.observations
         self.cuts += output.cuts
-        self.facts += output.facts
+        self.fleet_events += output.fleet_events
 
 
 def audit(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
-from tallystick.coordinates.journal import Block, Stream
+from tallystick.coordinates.events.journal import Block, Stream
 from tallystick.mysql_lab import Lab
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector

@@ -1,6 +1,6 @@
 """For each invariant of one instance's audit: a history just inside its boundary, one just outside.
 
-A case is a function that is named after its invariant, or begins with it and a double underscore;
+A case is a function that is named after its rule, or begins with it and a double underscore;
 told to break it does the one thing more that no server may do.
 """
 

@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.journal import Block, QueryVerb, RecordType, Stream
+from tallystick.coordinates.events.journal import Block, QueryVerb, RecordType, Stream
+from tallystick.coordinates.values.binlog import EventType
 
 
 @dataclass(frozen=True)

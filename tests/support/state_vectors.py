@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.fleet import FleetAudit
-from tallystick.coordinates.journal import RecordType, Stream
-from tallystick.coordinates.json_lines_writer import block_to_lines
-from tallystick.coordinates.packing import pack, unpack
+from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.audit.packing import pack, unpack
+from tallystick.coordinates.events.journal import RecordType, Stream
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.producers.simulator.engine import simulate
 from tallystick.producers.simulator.scenario import Scenario
 from tallystick.streaming.rounds import Rounds
@@ -30,15 +30,15 @@ from tallystick.streaming.rounds import Rounds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tallystick.coordinates.audit import AuditOutput
-    from tallystick.coordinates.journal import Block
-    from tallystick.coordinates.verdict import Finding
+    from tallystick.coordinates.audit.instance import AuditOutput
+    from tallystick.coordinates.events.journal import Block
+    from tallystick.coordinates.results import Finding
 
 STATES = Path(__file__).parents[1] / "coordinates" / "vectors" / "states"
 DRIVER = (b"TSFS", 1)
 """Magic and version of the driver's state: a layout of ``streaming.fleet``."""
 Told = tuple[str, "str | None", str, int]
-"""What a finding says: instance, channel, invariant, sequence of the record."""
+"""What a finding says: instance, channel, rule, sequence of the record."""
 
 FAULTS = tuple(
     replace(
@@ -77,7 +77,7 @@ TRAPS = {
 def told(findings: Iterable[Finding]) -> list[Told]:
     """The findings, each once, in the order of the journal."""
     ordered = sorted({f.finding_id: f for f in findings}.values(), key=lambda f: f.order)
-    return [(f.instance_id, f.channel, f.invariant, f.sequence) for f in ordered]
+    return [(f.instance_id, f.channel, f.rule, f.sequence) for f in ordered]
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Audits:
         return told(self.findings)
 
     def _take(self, outputs: list[AuditOutput]) -> None:
-        facts = [fact for output in outputs for fact in output.facts]
+        facts = [fact for output in outputs for fact in output.fleet_events]
         self.findings += [finding for output in outputs for finding in output.findings]
         self.findings += self.fleet.absorb(facts).findings
         cuts = [cut for output in outputs for cut in output.cuts]

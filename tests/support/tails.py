@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tallystick.coordinates.journal import concatenate
-from tallystick.coordinates.json_lines_writer import block_to_lines
+from tallystick.coordinates.events.journal import concatenate
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.mysql_lab import Lab
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from tallystick.answers import Answer, answers_of
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.verdict import Finding, Observation, ObservationCode, Severity, Verdict
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Finding, Observation, ObservationCode, Severity, Verdict
 from tallystick.expectations.report import Edge, ReportData
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -21,8 +21,8 @@ def data(*collections, **more) -> ReportData:
     return ReportData(generated_at=AT, title="t", collections=collections, **more)
 
 
-def given(found: list[Answer], invariant: str) -> list[tuple[str | None, Verdict]]:
-    return [(each.channel, each.verdict) for each in found if each.invariant == invariant]
+def given(found: list[Answer], rule: str) -> list[tuple[str | None, Verdict]]:
+    return [(each.channel, each.verdict) for each in found if each.rule == rule]
 
 
 def fleet(**more) -> ReportData:
@@ -30,8 +30,8 @@ def fleet(**more) -> ReportData:
                 topology=[Edge("s", "r", "")], **more)  # fmt: skip
 
 
-def finding(invariant: str, instance: str, channel: str | None = None) -> Finding:
-    return Finding(invariant, Severity.ERROR, instance, channel, "at", "s", "o", "oi", "e", "ei",
+def finding(rule: str, instance: str, channel: str | None = None) -> Finding:
+    return Finding(rule, Severity.ERROR, instance, channel, "at", "s", "o", "oi", "e", "ei",
                    "w", None, 0, 0, 1)  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_rows_answer_for_instance_and_channel():
     assert [(None, Verdict.CONSISTENT)] == given(found, "lsn_order")
     assert [(None, Verdict.CONSISTENT)] == given(found, "executed_monotone")
     assert [("c", Verdict.UNDECIDED)] == given(found, "retrieved_matches_relay")
-    assert "still none" == next(a.reason for a in found if a.invariant == "retrieved_matches_relay")
+    assert "still none" == next(a.reason for a in found if a.rule == "retrieved_matches_relay")
 
 
 def test_a_finding_outweighs_a_row_that_held():
@@ -120,7 +120,7 @@ def test_relay_logs_that_were_not_read_leave_the_mirror_undecided():
     """The reason names them."""
     found = answers_of(fleet(), binlogs=["s", "r"], relay_logs=[])["r"]
     assert ["its relay logs were not read"] == [
-        each.reason for each in found if each.invariant == "relay_mirrors_source"
+        each.reason for each in found if each.rule == "relay_mirrors_source"
     ]
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from tallystick import campaign
 from tallystick.campaign import run_campaign, run_seed, scenario_of, simulate_command
-from tallystick.coordinates.replay import AuditResult
-from tallystick.coordinates.verdict import Finding, Severity
+from tallystick.coordinates.audit.replay import AuditResult
+from tallystick.coordinates.results import Finding, Severity
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.scenario import Scenario
 
 _LOUD = Finding(
-    invariant="invented_for_a_test",
+    rule="invented_for_a_test",
     severity=Severity.ERROR,
     instance_id="source-a",
     channel=None,

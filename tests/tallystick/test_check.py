@@ -72,7 +72,7 @@ def test_a_healthy_fleet_under_load_is_consistent(mysqld, tallystick, tmp_path):
         assert server["binlog_events"] > 100
         assert {"CONSISTENT", "UNDECIDED"} >= {each["verdict"] for each in server["answers"]}
     held = {
-        (name, answer["invariant"])
+        (name, answer["rule"])
         for name, server in document["servers"].items()
         for answer in server["answers"]
         if answer["verdict"] == "CONSISTENT"
@@ -98,7 +98,7 @@ def test_an_errant_transaction_is_found_by_check_alone(mysqld, tallystick, tmp_p
     assert gtid in ran.out
     document = json.loads((tmp_path / "c.json").read_text("utf-8"))
     assert [("no_errant_gtids", REPLICA)] == [
-        (found["invariant"], found["instance_id"]) for found in document["findings"]
+        (found["rule"], found["instance_id"]) for found in document["findings"]
     ]
     failures = [
         (case.get("classname"), case.get("name"), case.find("failure").get("message"))
@@ -187,7 +187,7 @@ def test_a_replica_in_an_older_file_of_its_idle_source_is_judged(mysqld, tallyst
     assert "CONSISTENT" in {
         answer["verdict"]
         for answer in document["servers"]["replica-1"]["answers"]
-        if answer["invariant"] == "source_coordinate_valid"
+        if answer["rule"] == "source_coordinate_valid"
     }
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tallystick import demonstrated, results
-from tallystick.coordinates.invariants import INVARIANTS
-from tallystick.coordinates.replay import AuditResult, audit_history
+from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.rules import RULES
 from tallystick.expectations.demonstrated import Demonstrated, verdict_on
 from tallystick.producers.simulator.demonstration import Expected
 from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS, with_options
@@ -46,7 +46,7 @@ def test_every_claim_is_shown_and_nothing_else_is_found(name: str, seed: int) ->
     """Each claim is seen, what the document foretells is found, and no other invariant breaks."""
     said = shown(name, seed)
     assert [] == [claim.requirement for claim in said.claims if not claim.seen]
-    assert [] == [(one.instance, one.invariant) for one in said.foretold if not one.found]
+    assert [] == [(one.instance, one.rule) for one in said.foretold if not one.found]
     assert () == said.others
     assert said.is_shown
 
@@ -62,7 +62,7 @@ def test_a_demonstration_claims_rows_of_its_document(name: str) -> None:
     assert set(requirements) <= labels
     assert len(requirements) == len(set(requirements))
     named = {name for claim in demonstration.claims for name in claim.invariants}
-    assert named | {one.invariant for one in demonstration.expected} <= set(INVARIANTS)
+    assert named | {one.rule for one in demonstration.expected} <= set(RULES)
     assert all(claim.invariants for claim in demonstration.claims)
 
 
@@ -110,7 +110,7 @@ def test_what_is_not_seen_not_found_or_not_foretold_is_told() -> None:
 
 
 def test_the_counts_are_those_of_the_cuts() -> None:
-    """Held counts rows that keep the invariant, broken counts findings."""
+    """Held counts rows that keep the rule, broken counts findings."""
     _, audit = run("log_status", 1)
     held = sum("lsn_monotone" in cut.held.split(",") for cut in audit.cuts)
     assert 0 < held < len(audit.cuts)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tallystick.answers import Answer
-from tallystick.coordinates.verdict import Finding, Severity, Verdict
+from tallystick.coordinates.results import Finding, Severity, Verdict
 from tallystick.junit import Suite, junit_xml
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -17,7 +17,7 @@ HOSTILE = "a<b>&\"'\x00\x1b[31m\n\r\t\x85\ud800\ufffe\uffff\u2028\u202e\U0001f60
 
 def finding(**more) -> Finding:
     values = {
-        "invariant": "no_errant_gtids", "severity": Severity.ERROR, "instance_id": "r",
+        "rule": "no_errant_gtids", "severity": Severity.ERROR, "instance_id": "r",
         "channel": None, "at": "here", "sentence": "One thing.", "observed": "x",
         "observed_in": "the row", "expected": "y", "expected_in": "the log", "witness": "w",
         "collection_id": "c", "epoch": 0, "sequence": 0, "ts": 1,

@@ -7,11 +7,11 @@ import threading
 import numpy as np
 import pytest
 
-from tallystick.coordinates.audit import InstanceAudit
-from tallystick.coordinates.fleet import FleetAudit
-from tallystick.coordinates.journal import RecordType, Stream
-from tallystick.coordinates.replay import audit_history
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.journal import RecordType, Stream
+from tallystick.coordinates.results import Verdict
 from tallystick.demo import demo_fleet, demo_scenario
 from tallystick.live_fleet import LiveFleet, Pace
 from tallystick.producers.collect_requests import CollectRequest
@@ -58,8 +58,8 @@ def audited_live(blocks):
     for block in blocks:
         audit = instances.setdefault(block.instance_id, InstanceAudit(block.instance_id))
         output = audit.absorb(block)
-        findings += [*output.findings, *fleet.absorb(output.facts).findings]
-    return {finding.invariant for finding in findings}
+        findings += [*output.findings, *fleet.absorb(output.fleet_events).findings]
+    return {finding.rule for finding in findings}
 
 
 def test_a_healthy_demonstration_is_consistent():

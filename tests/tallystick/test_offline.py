@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tallystick import campaign as campaigns
-from tallystick.coordinates.invariants import INVARIANTS
+from tallystick.coordinates.rules import RULES
 from tallystick.producers.simulator.faults import FAULTS
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "journal.md").read_text("utf-8")
@@ -50,7 +50,7 @@ def test_replay_gives_the_verdict(tallystick, stdin, text, code, fired):
     stdin(text)
     ran = tallystick("replay", "-", "--json")
     report = json.loads(ran.out)
-    assert (code, fired) == (ran.code, {f["invariant"] for f in report["findings"]})
+    assert (code, fired) == (ran.code, {f["rule"] for f in report["findings"]})
     assert {0: "CONSISTENT", 1: "INCONSISTENT", 3: "UNDECIDED"}[code] == report["verdict"]
     stdin(text)
     ran = tallystick("replay", "-")
@@ -127,7 +127,7 @@ def test_a_finding_about_a_replica_names_its_channel(tallystick):
     )
     ran = tallystick("replay", "j", "--json")
     (finding,) = json.loads(ran.out)["findings"]
-    assert ("no_errant_gtids", "") == (finding["invariant"], finding["channel"])
+    assert ("no_errant_gtids", "") == (finding["rule"], finding["channel"])
     text = tallystick("replay", "j").out
     assert f"  {finding['instance_id']}, channel (default) from source-a, at " in text
 
@@ -156,7 +156,7 @@ def test_an_unreadable_journal_is_misuse(tallystick, content, said):
         (("replay",), "Missing argument"),
         (("report", "nowhere"), "nowhere/tables"),
         (("faults", "errant_writ"), "did you mean 'errant_write'?"),
-        (("invariants", "lsn_ordr"), "did you mean 'lsn_order'?"),
+        (("rules", "lsn_ordr"), "did you mean 'lsn_order'?"),
         (("demo", "--fault", "errant_writ"), "did you mean 'errant_write'?"),
         (("demo", "--trap", "purg"), "did you mean 'purge'?"),
         (("demo", "--trap", "reset_replica", "--trap", "two_paths"), "exclude each other"),
@@ -186,7 +186,7 @@ def test_our_own_mistake_is_no_verdict(tallystick, monkeypatch):
     def broken(*_arguments: object, **_options: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("tallystick.coordinates.replay.audit_history", broken)
+    monkeypatch.setattr("tallystick.coordinates.audit.replay.audit_history", broken)
     ran = tallystick("replay", "-")
     assert (70, "") == (ran.code, ran.out)
     assert "unexpected ZeroDivisionError: oops" in ran.err
@@ -208,7 +208,7 @@ def test_simulate_is_deterministic_and_replays(tallystick):
 
 def test_simulate_takes_the_options_of_every_scenario(tallystick):
     """The command that a campaign prints for a seed gives exactly that seed's journal."""
-    from tallystick.coordinates.json_lines_writer import block_to_lines
+    from tallystick.coordinates.events.json_lines_writer import block_to_lines
     from tallystick.producers.simulator.engine import simulate
 
     for seed in (5, 24):
@@ -246,17 +246,15 @@ def test_campaign_counts_and_exits_by_the_result(tallystick, monkeypatch):
 
 def test_the_reference_is_complete(tallystick):
     """Every invariant and every fault is listed, and each has an entry of its own."""
-    assert list(INVARIANTS) == [
-        d["name"] for d in json.loads(tallystick("invariants", "--json").out)
-    ]
-    listed = tallystick("invariants").out
-    assert all(name in listed for name in INVARIANTS)
-    entry = tallystick("invariants", "lsn_monotone").out
+    assert list(RULES) == [d["name"] for d in json.loads(tallystick("rules", "--json").out)]
+    listed = tallystick("rules").out
+    assert all(name in listed for name in RULES)
+    entry = tallystick("rules", "lsn_monotone").out
     for said in ("claim", "why", "undecided_when", "remedy"):
-        assert getattr(INVARIANTS["lsn_monotone"], said) in entry
+        assert getattr(RULES["lsn_monotone"], said) in entry
     assert "WL#9452 (Log Position Lock), F-1.2.4" in entry
     assert FAULTS["lsn_regressed"].injection in entry
-    documented = json.loads(tallystick("invariants", "lsn_monotone", "--json").out)
+    documented = json.loads(tallystick("rules", "lsn_monotone", "--json").out)
     assert "lsn_regressed" in documented["broken_by"]
     catalogue = json.loads(tallystick("faults", "--json").out)
     assert {n: sorted(f.must_fire) for n, f in FAULTS.items()} == {

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tallystick import results
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.replay import AuditResult
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.replay import AuditResult
+from tallystick.coordinates.results import Verdict
 from tallystick.errors import ExitCode
 from tallystick.expectations.report import Edge
 from tallystick.streaming.sinks import ParquetSink
-from tests.support.fleet_facts import A, C, Journal, audit, fleet_of_two
+from tests.support.fleet_journals import A, C, Journal, audit, fleet_of_two
 
 CONSISTENT, UNDECIDED, INCONSISTENT = (
     Verdict.CONSISTENT,
@@ -82,7 +82,7 @@ def test_the_job_and_replay_tell_a_transaction_once_and_alike(tmp_path):
     pairs = audit(source, replica, third).findings
     assert len(pairs) == 2
     states = [
-        replace(pairs[0], invariant="lsn_order", at=name, collection_id=name, ts=ts)
+        replace(pairs[0], rule="lsn_order", at=name, collection_id=name, ts=ts)
         for ts, name in enumerate(("c1", "c2"), start=pairs[1].ts + 1)
     ]
     found = [*pairs, *states]

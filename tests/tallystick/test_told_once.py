@@ -7,11 +7,11 @@ from itertools import permutations
 
 import pytest
 
-from tallystick.coordinates.cut import Cut
-from tallystick.coordinates.verdict import Finding, Severity
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Finding, Severity
 from tallystick.results import owners
 from tallystick.told_once import ToldOnce, tell_once, tell_states_once
-from tests.support.fleet_facts import A, B, C, Journal, audit, fleet_of_two
+from tests.support.fleet_journals import A, B, C, Journal, audit, fleet_of_two
 
 INVARIANT = "gtid_origin_agreement"
 
@@ -30,7 +30,7 @@ def disagreeing(*gnos: int, is_also_received: bool = False) -> list[Finding]:
         journal.status(f"{A}:{gnos[0]}-{gnos[-1]}")
     source.status(f"{A}:1-9")
     found = audit(source, replica, third).findings
-    assert len([finding for finding in found if finding.invariant == INVARIANT]) > 1
+    assert len([finding for finding in found if finding.rule == INVARIANT]) > 1
     return found
 
 
@@ -44,7 +44,7 @@ def test_pairs_about_one_transaction_are_one_finding_in_any_order():
     outcomes = [told(list(order)) for order in permutations(found)]
     (one,) = outcomes[0].findings
     assert all(outcomes[0] == other for other in outcomes)
-    assert (INVARIANT, "r", f"{A}:2") == (one.invariant, one.instance_id, one.at)
+    assert (INVARIANT, "r", f"{A}:2") == (one.rule, one.instance_id, one.at)
     assert one.sentence == (
         f"{A}:2 is one transaction in the logs of s, and another in the logs of r and t."
     )
@@ -78,7 +78,7 @@ def test_a_pair_alone_is_told_as_it_is():
 def test_a_server_that_holds_both_is_on_both_sides():
     """Its relay log has the source's transaction, its binary log its own."""
     once = told(disagreeing(2, is_also_received=True))
-    (one,) = [finding for finding in once.findings if finding.invariant == INVARIANT]
+    (one,) = [finding for finding in once.findings if finding.rule == INVARIANT]
     assert "in the logs of r and s, and another in the logs of r and t." in one.sentence
     assert ("r", "s", "t") == once.instances[one.finding_id]
 
@@ -105,7 +105,7 @@ def seen(number: int, instance: str = "r", **other: str) -> Finding:
     """What one collection finds of a row."""
     said = {"sentence": "It is wrong.", "observed": "o", "expected": "e", "witness": "w", **other}
     return Finding(
-        invariant=RULE, severity=Severity.CRITICAL, instance_id=instance, channel="",
+        rule=RULE, severity=Severity.CRITICAL, instance_id=instance, channel="",
         at=f"c{number}", observed_in="a", expected_in="b", collection_id=f"c{number}", epoch=1,
         sequence=number, ts=10 * number, **said,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup_safe_binlog import innodb_header
 from tallystick.producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, Request
 from tallystick.producers.simulator.model import GroupKind

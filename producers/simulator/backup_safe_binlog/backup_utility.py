@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup_safe_binlog import (
     backup_locks,
     galera_node,

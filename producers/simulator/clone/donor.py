@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.clone import gtid_persistence, trx_sys, undo_recovery
 from tallystick.producers.simulator.clone.commit_order import CommitOrder
 from tallystick.producers.simulator.model import Innodb

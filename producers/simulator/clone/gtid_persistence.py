@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.clone import gtid_state, purge, transaction_end, undo_recovery
 from tallystick.producers.simulator.clone.gtid_persister import (
     PERIOD_US,

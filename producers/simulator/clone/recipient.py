@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import administration, binary_log, innodb
 from tallystick.producers.simulator.clone import gtid_persistence
 from tallystick.producers.simulator.clone.clone_status import (

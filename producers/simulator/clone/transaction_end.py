@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tallystick.coordinates.binlog import EventType
+from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.simulator.clone.session_gtid import get_gtid_info
 from tallystick.producers.simulator.clone.undo_log import (
     UndoLogHeader,

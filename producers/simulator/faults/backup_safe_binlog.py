@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tallystick.coordinates.binlog import parse_log_file_name
+from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.producers.simulator import administration, commit
 from tallystick.producers.simulator.backup_safe_binlog import backup_locks
 from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (

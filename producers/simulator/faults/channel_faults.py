@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.binlog import EventType, log_pos_field, parse_log_file_name
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import QueryVerb, Stream
+from tallystick.coordinates.events.journal import QueryVerb, Stream
+from tallystick.coordinates.values.binlog import EventType, log_pos_field, parse_log_file_name
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import administration, applier, commit, receiver, relay_log
 from tallystick.producers.simulator.faults.injector import (
     Injector,

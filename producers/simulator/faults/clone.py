@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import administration, binary_log, commit, receiver, workload
 from tallystick.producers.simulator.clone import cloning
 from tallystick.producers.simulator.clone.clone_status import State

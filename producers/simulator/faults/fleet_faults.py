@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import administration, binary_log, receiver
 from tallystick.producers.simulator.faults.channel_faults import queue_phantom
 from tallystick.producers.simulator.faults.injector import (

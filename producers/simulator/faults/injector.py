@@ -10,8 +10,8 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.binlog import EventType, parse_log_file_name
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.hooks import FaultHooks
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import administration, commit, workload
 from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
 from tallystick.producers.simulator.faults.injector import Injector, is_pure_source

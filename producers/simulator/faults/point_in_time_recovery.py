@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import commit
 from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
 from tallystick.producers.simulator.faults.injector import Injector, ends_in_xid, is_pure_source

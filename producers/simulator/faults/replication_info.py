@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import administration
 from tallystick.producers.simulator.faults.channel_faults import channels, coordinate
 from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare

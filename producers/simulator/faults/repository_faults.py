@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import administration, receiver
 from tallystick.producers.simulator.faults.channel_faults import (
     ChannelRowFault,

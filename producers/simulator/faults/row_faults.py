@@ -6,8 +6,8 @@ import copy
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.gtid import GtidSet
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import administration, binary_log
 from tallystick.producers.simulator.faults.injector import (
     Injector,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tallystick.coordinates.binlog import EventType, log_pos_field
-from tallystick.coordinates.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.values.binlog import EventType, log_pos_field
 from tallystick.producers.simulator import administration, binary_log
 from tallystick.producers.simulator.faults.injector import Injector, Row, RowFault, is_pure_source
 from tallystick.producers.simulator.faults.tampered_journal import Event, JournalFault

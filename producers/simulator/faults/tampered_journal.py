@@ -14,7 +14,7 @@ from tallystick.producers.simulator.journal_writer import JournalWriter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tallystick.coordinates.journal import RecordType, Stream
+    from tallystick.coordinates.events.journal import RecordType, Stream
     from tallystick.producers.simulator.clock import Clock
     from tallystick.producers.simulator.engine import Fleet
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.log_position_lock.log_status_query import LogStatusQuery
 from tallystick.producers.simulator.replication_info import master_info, relay_log_info, worker_info
 

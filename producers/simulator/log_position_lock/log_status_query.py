@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.log_position_lock.latches import (
     CHANNEL_MAP,
     LOCK_COLLECT_INSTANCE_LOG,

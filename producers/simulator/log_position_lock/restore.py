@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.binlog import parse_log_file_name
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.producers.simulator import administration, binary_log, innodb
 from tallystick.producers.simulator.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.model import QueuedFraming, QueuedGroup, RelayFile

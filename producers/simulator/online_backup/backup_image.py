@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import applier
 from tallystick.producers.simulator.online_backup import backup_protocol, backup_synchronization
 from tallystick.producers.simulator.online_backup.engine_locking import ENGINES

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import commit
 from tallystick.producers.simulator.model import GroupKind
 from tallystick.producers.simulator.online_backup.engine_locking import (

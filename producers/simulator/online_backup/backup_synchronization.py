@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup_safe_binlog import backup_locks
 from tallystick.producers.simulator.model import GroupKind
 from tallystick.producers.simulator.online_backup.critical_zone import CriticalZone

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import commit
 from tallystick.producers.simulator.demonstration import Claim, Demonstration, Expected
 from tallystick.producers.simulator.model import GroupKind

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.binlog import MAGIC_LENGTH, parse_log_file_name
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, parse_log_file_name
 from tallystick.producers.simulator import administration, binary_log, commit, innodb
 from tallystick.producers.simulator.clone import gtid_persistence
 from tallystick.producers.simulator.gtid_intervals import GtidIntervals

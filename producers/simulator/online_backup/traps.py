@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import administration
 from tallystick.producers.simulator.model import GroupKind
 from tallystick.producers.simulator.online_backup import backup_protocol, backup_synchronization

@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.binlog import parse_log_file_name
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.producers.simulator import applier, receiver, relay_log
 from tallystick.producers.simulator.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.model import QueuedGroup

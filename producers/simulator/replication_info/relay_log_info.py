@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tallystick.coordinates.binlog import MAGIC_LENGTH, format_log_file_name
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, format_log_file_name
 from tallystick.producers.simulator.replication_info.rpl_info_fields import (
     NUMBER_OF_LINES,
     RplInfoFields,

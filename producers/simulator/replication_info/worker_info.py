@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.journal import RecordType
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.model import QueuedGroup
 from tallystick.producers.simulator.replication_info import relay_log_info
 from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields

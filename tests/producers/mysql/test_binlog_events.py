@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import QueryVerb
+from tallystick.coordinates.events.journal import QueryVerb
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.mysql.binlog_events import (
     EventError,
     is_artificial,

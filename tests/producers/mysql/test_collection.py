@@ -10,10 +10,10 @@ from contextlib import closing, contextmanager
 import pytest
 from pydantic import SecretStr
 
-from tallystick.coordinates._record_fields import RECORD_SHAPES
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import RecordType
-from tallystick.coordinates.log_status import read_log_status
+from tallystick.coordinates.events._record_fields import RECORD_SHAPES
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.events.log_status import read_log_status
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.mysql_lab import Lab
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.connection import connect

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.gtid import GtidSet
-from tallystick.coordinates.journal import RecordType, Stream
+from tallystick.coordinates.events.journal import RecordType, Stream
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import binary_log, commit
 from tallystick.producers.simulator.engine import Fleet
 from tallystick.producers.simulator.gtid_intervals import GtidIntervals

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.journal import Block, BlockBuilder, Stream
+from tallystick.coordinates.events.journal import Block, BlockBuilder, Stream
+from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.mysql.binlog_events import read_event
 from tallystick.producers.mysql.event_runs import IS_REGULAR, EventRun, read_run
 from tests.producers.mysql.test_binlog_events import event, microseconds

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.journal import RecordType, concatenate
+from tallystick.coordinates.events.journal import RecordType, concatenate
+from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.tail_journal import TailJournal
 from tallystick.producers.mysql.tail_place import TailPlace

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.replay import audit_history
-from tallystick.coordinates.verdict import Verdict
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import Verdict
 from tallystick.mysql_lab import Lab
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.binlog_dump import HELD_UP_MAX_S, BinlogDump
@@ -312,7 +312,7 @@ def test_an_older_copy_of_the_data_that_was_put_back_is_told_as_lost(mysqld: Lab
     starts = [json.loads(line) for line in tail.records if '"kind":"start"' in line]
     copied = sorted(data.glob("binlog.[0-9]*"))[-2]
     assert starts[-1]["recovered"] == {"file": copied.name, "position": copied.stat().st_size}
-    broken = {finding.invariant for finding in audit_history(tail.sink.blocks).findings}
+    broken = {finding.rule for finding in audit_history(tail.sink.blocks).findings}
     assert {"executed_monotone", "lsn_monotone"} <= broken
     with on(mysqld, HUB) as hub:
         hub.run("START REPLICA FOR CHANNEL 'source_b'")

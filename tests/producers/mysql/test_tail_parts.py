@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from tallystick.coordinates.binlog import EventType
-from tallystick.coordinates.journal import BlockBuilder, Stream
+from tallystick.coordinates.events.journal import BlockBuilder, Stream
+from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.binlog_dump import (
     COM_BINLOG_DUMP,
@@ -22,7 +22,7 @@ from tallystick.producers.mysql.binlog_dump import (
     dump_command,
 )
 from tallystick.producers.mysql.channel_watch import ChannelWatch
-from tallystick.producers.mysql.collection_desk import CollectionDesk
+from tallystick.producers.mysql.collection_desk import CollectionScheduler
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
 from tallystick.producers.mysql.relay_files import RelayFiles, RelayPlace
@@ -100,7 +100,7 @@ def test_a_server_that_is_there_is_asked_again(is_there: bool) -> None:
     history = ServerHistory(
         "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
     )
-    desk = CollectionDesk(journal, history, TailOptions(), None)
+    desk = CollectionScheduler(journal, history, TailOptions(), None)
     watch = Asked()
     desk.ask(CollectRequest("c1", 0))
     for _ in range(2):

@@ -1,0 +1,125 @@
+"""Facts: what one instance's audit hands to the fleet's audit, in journal order.
+
+Checks across instances need less than the journal: where groups and events end, which GTIDs they
+carry and who wrote them first, and what each log_status row said. Facts carry just that, as arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.audit.packing import pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+_MAGIC = b"TSFA"
+_VERSION = 1
+
+
+class FleetEventKind(str, Enum):
+    """What a fact is about; body keys and arrays of each are given beside it."""
+
+    BOOT = "boot"
+    """body: ``server_uuid``, ``server_id``, ``version``, ``variables`` (dict), ``data_lineage``
+    (int, ours: how many data directories the instance has had) and ``binlog_lineage`` (int)."""
+    LOGGED = "logged"
+    """A run of contiguous binary log events of one file. body: ``binlog_lineage``, ``base_name``,
+    ``file_number``, ``start`` (offset of the first event), ``sids`` (list). Arrays: ``event_ends``
+    (int64, ascending), ``group_event`` (int32, index of the event that ends each complete group),
+    ``group_sid`` (int32 into ``sids``; -1 anonymous), ``group_gno``, ``group_server_id``,
+    ``group_commit_ts`` (int64; original_commit_timestamp, -1 unknown)."""
+    PREVIOUS = "previous"
+    """PREVIOUS_GTIDS of a binary log file. body: ``binlog_lineage``, ``base_name``,
+    ``file_number``, ``gtid_set``."""
+    FILE_END = "file_end"
+    """A binary log file is complete. body: ``binlog_lineage``, ``base_name``, ``file_number``,
+    ``end``; after a crash ``end`` is the recovered end, groups and events beyond it never were."""
+    PURGED = "purged"
+    """body: ``binlog_lineage``, ``base_name``, ``file_number`` of the oldest file kept."""
+    LINEAGE = "lineage"
+    """A new binlog lineage began (RESET, clone, restore). body: ``binlog_lineage``, ``reason``."""
+    RECEIVED = "received"
+    """Complete groups queued in a relay log. body: ``channel``, ``channel_lineage``,
+    ``source_base_name``, ``source_file_number``, ``sids``. Arrays: ``group_source_end`` (int64, the
+    source position after the group, -1 unknown), ``group_sid``, ``group_gno``,
+    ``group_server_id``, ``group_commit_ts`` as in LOGGED, ``group_type`` (int32, the event that
+    ends the group)."""
+    CHANNEL = "channel"
+    """Channel administration: body as the journal's ``channel`` record plus
+    ``channel_lineage`` (int) after it."""
+    GTID_PURGED = "gtid_purged"
+    """SET gtid_purged. body: ``added``."""
+    STATUS = "status"
+    """An accepted log_status row. body: ``collection_id``, ``requested_at``, ``server_uuid``,
+    ``server_id`` (None unknown), ``binlog_lineage``, ``binary_log_file``, ``binary_log_position``,
+    ``gtid_executed``, ``gtid_purged`` (None unknown), ``purged_complete`` (bool), ``clone_status``
+    (row or None), ``logs_everything`` (bool: log_bin and log_replica_updates) and ``channels``:
+    list of {``channel``, ``channel_lineage``, ``source_uuid`` (None unknown), ``auto_position``
+    (bool), ``filtered`` (bool), ``retrieved_gtid_set``, ``read_source_log_file``,
+    ``read_source_log_pos``, ``exec_source_log_file``, ``exec_source_log_pos``}; a value that is
+    missing, or that failed a check of tier 0 to 3, is None."""
+    NO_STATUS = "no_status"
+    """A collection that brought no row. body: ``collection_id``, ``reason``."""
+    CLONE = "clone"
+    """body: the journal's ``clone`` record."""
+    BACKUP = "backup"
+    """body: the journal's ``backup`` record plus ``binlog_lineage``."""
+    TIME = "time"
+    """Nothing but ``ts``: the journal of the instance is known up to it (heartbeat)."""
+    GAP = "gap"
+    """Part of the journal is missing before this: what was logged in between is unknown until the
+    next PREVIOUS. body: empty."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetEvent:
+    """One fact at its place in the journal of ``instance_id`` (``ts`` in microseconds)."""
+
+    kind: FleetEventKind
+    instance_id: str
+    epoch: int
+    sequence: int
+    ts: int
+    body: dict[str, Any]
+    arrays: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
+
+
+def encode_fleet_events(fleet_events: Sequence[FleetEvent]) -> bytes:
+    """Facts as bytes, for the row that leaves the stateful operator."""
+    document = [
+        [f.kind.value, f.instance_id, f.epoch, f.sequence, f.ts, f.body, list(f.arrays)]
+        for f in fleet_events
+    ]
+    arrays = {
+        f"{i}.{name}": array
+        for i, event in enumerate(fleet_events)
+        for name, array in event.arrays.items()
+    }
+    return pack(_MAGIC, _VERSION, document, arrays)
+
+
+def decode_fleet_events(data: bytes) -> list[FleetEvent]:
+    """Inverse of ``encode_fleet_events``.
+
+    Raises:
+        StateVersionError: The bytes are no facts of this version.
+    """
+    document, arrays = unpack(_MAGIC, _VERSION, data)
+    return [
+        FleetEvent(
+            kind=FleetEventKind(kind),
+            instance_id=instance_id,
+            epoch=epoch,
+            sequence=sequence,
+            ts=ts,
+            body=body,
+            arrays={name: arrays[f"{i}.{name}"] for name in names},
+        )
+        for i, (kind, instance_id, epoch, sequence, ts, body, names) in enumerate(document)
+    ]

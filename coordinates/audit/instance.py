@@ -1,0 +1,327 @@
+"""The audit of one instance: a pure step from state and block to state, findings, cuts and facts.
+
+`InstanceAudit` reads an instance's journal in order. Events go to the readers of their log; facts
+about the server change what is expected; a log_status row is judged against everything read so
+far, at the place where the journal has reached the row's coordinates. No clock, no I/O: the same
+blocks give the same answers wherever and however they are cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.audit.instance_state import WaitingRow
+from tallystick.coordinates.audit.server_records import ServerRecordReader
+from tallystick.coordinates.events._record_fields import read_server_record
+from tallystick.coordinates.events.journal import RecordType, Stream
+from tallystick.coordinates.events.log_events import EventColumns
+from tallystick.coordinates.logs import log_reader
+from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.judging.status import judge_answer
+from tallystick.coordinates.values.errors import JournalError
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.audit.fleet_events import FleetEvent
+    from tallystick.coordinates.events.journal import Block
+    from tallystick.coordinates.results import Finding, Observation
+
+WAITING_MAX = 32
+_SERVER, _BINLOG = int(Stream.SERVER), int(Stream.BINLOG)
+
+
+@dataclass(slots=True)
+class AuditOutput:
+    """What one step of an instance's audit brought, in journal order."""
+
+    findings: list[Finding] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    fleet_events: list[FleetEvent] = field(default_factory=list)
+
+
+class InstanceAudit(ServerRecordReader):
+    """The audit of one instance: its state, and the step that changes it.
+
+    Args:
+        instance_id: The instance.
+        disabled: Names of invariants that are not judged.
+    """
+
+    def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
+        super().__init__(instance_id, disabled)
+        self.handlers[RecordType.LOG_STATUS] = self._answered
+        self.handlers[RecordType.GAP] = self._gap
+
+    # The step
+
+    def absorb(self, block: Block) -> AuditOutput:
+        """Read the next block of the journal; repeated and missing records are noticed here.
+
+        A fact that cannot be read is told and counts as missing records, unless it is an answer to
+        a collection, which changes nothing that comes behind it.
+
+        Raises:
+            JournalError: The block is of another instance.
+        """
+        if block.instance_id != self.instance_id:
+            raise JournalError(
+                f"expected a block of instance {self.instance_id!r}, got {block.instance_id!r}"
+            )
+        if len(block):
+            fresh = self._admit(block)
+            if fresh is not None:
+                self._read(fresh)
+        return self._output()
+
+    def note_unreadable(self, reason: str, ts: int | None = None) -> AuditOutput:
+        """A block of this instance could not be read: what it held counts as a gap."""
+        self.reporter.look_at(self.epoch, self.next_sequence, self.ts if ts is None else ts)
+        self.reporter.note(
+            ObservationCode.BLOCK_UNREADABLE,
+            f"a block could not be read and went to the dead letters: {reason}",
+            at=f"{self.epoch}:{self.next_sequence}",
+            is_undecided=True,
+        )
+        self._lose_records()
+        return self._output()
+
+    def finish(self) -> AuditOutput:
+        """The end of a finished journal: rows that still wait are undecided."""
+        self._settle_rows(force=True)
+        return self._output()
+
+    def _output(self) -> AuditOutput:
+        facts = self.take_fleet_events()
+        output = AuditOutput(self.reporter.findings, self.reporter.observations, self.cuts, facts)
+        self.reporter.findings = []
+        self.reporter.observations = []
+        self.cuts = []
+        return output
+
+    # Transport
+
+    def _admit(self, block: Block) -> Block | None:
+        """The part of the block that is new; gaps and repeats are told."""
+        self.reporter.look_at(
+            block.epoch, block.first_sequence, max(self.ts, int(block.columns["ts"][0]))
+        )
+        at = f"{block.epoch}:{block.first_sequence}"
+        if block.epoch < self.epoch:
+            self.reporter.note(
+                ObservationCode.JOURNAL_STALE_EPOCH,
+                f"a block of epoch {block.epoch} came after epoch {self.epoch}: dropped",
+                at=at,
+            )
+            return None
+        if block.epoch > self.epoch:
+            is_first = self.epoch < 0
+            self.epoch = block.epoch
+            self.next_sequence = block.first_sequence if is_first else 0
+            if not is_first:
+                self.reporter.note(
+                    ObservationCode.JOURNAL_GAP,
+                    f"the producer began epoch {block.epoch}: what happened in between is unknown",
+                    at=at,
+                    is_undecided=True,
+                )
+                self._lose_records()
+        if block.first_sequence > self.next_sequence:
+            self.reporter.note(
+                ObservationCode.JOURNAL_GAP,
+                f"records {self.next_sequence} to {block.first_sequence - 1} are missing",
+                at=f"{block.epoch}:{self.next_sequence}",
+                is_undecided=True,
+            )
+            self._lose_records()
+        known = max(0, self.next_sequence - block.first_sequence)
+        if known >= len(block):
+            self.reporter.note(
+                ObservationCode.JOURNAL_REPEATED,
+                f"records {block.first_sequence} to {block.next_sequence - 1} came again: dropped",
+                at=at,
+            )
+            return None
+        self.next_sequence = block.next_sequence
+        return block.take(known, len(block)) if known else block
+
+    def _lose_records(self) -> None:
+        """Part of the journal is missing: everything is anchored anew."""
+        # Whether the journal reached the rows that wait is now unknowable: they are undecided.
+        self._settle_rows(force=True)
+        self.learn()
+        self.applied.forget()
+        self.repositories.forget()
+        self.reporter.fleet_event(FleetEventKind.GAP, {})
+        self.binlog.mark_gap()
+        for relay in self.relays.values():
+            relay.mark_gap()
+        # A RESET may have gone unseen: no baseline of before is comparable any more.
+        self.baselines.forget_rows()
+        self.collections.interrupted()
+        self.lose_backups(records_lost=True)
+        self.clones.interrupted(records_lost=True)
+        self.clone_tables.forget()
+        self.persistence.interrupted()
+
+    # Reading
+
+    def _read(self, block: Block) -> None:
+        streams = block.columns["stream"]
+        events = EventColumns(block)
+        places = np.flatnonzero(streams == _SERVER)
+        types = block.columns["type"][places].tolist()
+        times = block.columns["ts"][places].tolist()
+        at = 0
+        for index, record_type, ts in zip(places.tolist(), types, times, strict=True):
+            if index > at:
+                self._read_events(block, at, index, events)
+            self._read_server_record(block, index, record_type, ts)
+            at = index + 1
+        if at < len(block):
+            self._read_events(block, at, len(block), events)
+        self.ts = max(self.ts, int(block.columns["ts"][-1]))
+
+    def _read_events(self, block: Block, first: int, last: int, events: EventColumns) -> None:
+        before = len(self.reporter.findings)
+        if self.backup_locks.is_held:
+            self._read_under_locks(block, first, last)
+        # A waiting row is judged right behind the event that reaches it, so one by one.
+        while self.waiting and first < last:
+            self._read_few(block, first, first + 1, events)
+            self.event_findings += len(self.reporter.findings) - before
+            self.ts = int(block.columns["ts"][first])
+            self._settle_rows()
+            before = len(self.reporter.findings)
+            first += 1
+        if first < last:
+            read = self._read_few if last - first < log_reader.FAST_MIN else self._read_many
+            read(block, first, last, events)
+            self.event_findings += len(self.reporter.findings) - before
+            self.ts = int(block.columns["ts"][last - 1])
+
+    def _read_few(self, block: Block, first: int, last: int, events: EventColumns) -> None:
+        """Read the events between two facts one by one."""
+        streams = block.columns["stream"][first:last].tolist()
+        channels = block.columns["channel"][first:last].tolist()
+        is_first = True
+        for index, stream, channel in zip(range(first, last), streams, channels, strict=True):
+            if stream != _BINLOG:
+                self.relay(_channel_name(block, channel)).read_event(block, index, events)
+                continue
+            if is_first:
+                self._binlog_grows(block, index)
+                is_first = False
+            if self.clones.blocks_xa:
+                self.clones.logged(block, index)
+            self.binlog.read_event(block, index, events)
+
+    def _read_many(self, block: Block, first: int, last: int, events: EventColumns) -> None:
+        """Read the events between two facts log by log, where they are regular in one step."""
+        is_binlog = block.columns["stream"][first:last] == _BINLOG
+        if is_binlog.any():
+            indices = np.flatnonzero(is_binlog) + first
+            if self.clones.blocks_xa:
+                for index in indices.tolist():
+                    self.clones.logged(block, index)
+            self._binlog_grows(block, int(indices[0]))
+            self.binlog.read(block, indices, events)
+        if not is_binlog.all():
+            channels = block.columns["channel"][first:last]
+            for number in np.unique(channels[~is_binlog]).tolist():
+                indices = np.flatnonzero(~is_binlog & (channels == number)) + first
+                self.relay(_channel_name(block, number)).read(block, indices, events)
+
+    def _binlog_grows(self, block: Block, index: int) -> None:
+        """Judge what forbids that; the first event of several is at ``index``."""
+        if not (self.collections.is_open or self.engine_locks.freezes_binlog):
+            return
+        self.reporter.look_at(
+            block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
+        )
+        if self.collections.is_open:
+            self.collections.progress("A binary log event was written")
+        if self.engine_locks.freezes_binlog:
+            file = int(block.columns["file"][index])
+            name = block.files[file] if file >= 0 else ""
+            self.engine_locks.binlog_grew(f"{name}:{int(block.columns['start'][index])}")
+
+    def _read_under_locks(self, block: Block, first: int, last: int) -> None:
+        """Judge events that are written while a backup holds its locks."""
+        streams = block.columns["stream"][first:last].tolist()
+        channels = block.columns["channel"][first:last].tolist()
+        for index, stream, channel in zip(range(first, last), streams, channels, strict=True):
+            if stream == _BINLOG:
+                self.backup_locks.logged(block, index)
+            else:
+                self.backup_locks.received(block, index, _channel_name(block, channel))
+
+    def _read_server_record(self, block: Block, index: int, record_type: int, ts: int) -> None:
+        if record_type == RecordType.GAP:
+            # What was lost came before: rows that wait are not late by its time.
+            self._settle_rows(force=True)
+        self.ts = max(self.ts, ts)
+        if self.waiting:
+            self._settle_rows()
+        self.reporter.look_at(block.epoch, block.first_sequence + index, ts)
+        try:
+            body = read_server_record(block, index)
+            self.handlers[record_type](body, ts)
+        except JournalError as error:
+            self.reporter.note(
+                ObservationCode.BLOCK_UNREADABLE,
+                f"record {block.first_sequence + index} could not be read: {error}",
+                at=f"{block.epoch}:{block.first_sequence + index}",
+                is_undecided=True,
+            )
+            if record_type != RecordType.LOG_STATUS:
+                self._lose_records()
+
+    def _gap(self, body: dict[str, Any], ts: int) -> None:
+        self.reporter.note(
+            ObservationCode.JOURNAL_GAP,
+            "the observer lost records here",
+            at=f"{self.reporter.epoch}:{self.reporter.sequence}",
+            is_undecided=True,
+        )
+        self._lose_records()
+
+    # Rows
+
+    def _answered(self, body: dict[str, Any], ts: int) -> None:
+        self.waiting.append(
+            WaitingRow(
+                body, self.reporter.epoch, self.reporter.sequence, ts, self.server.knows_tags
+            )
+        )
+        self.clone_tables.row(body, ts)
+        row = self.waiting[-1]
+        if self.ts <= row.ts and not self.has_reached(row):
+            self.reporter.note(
+                ObservationCode.LOG_STATUS_EARLY,
+                f"the row of collection {row.body['collection_id']} names coordinates that the "
+                "journal has not reached: it waits for what was written up to its time",
+                at=row.body["collection_id"],
+                collection_id=row.body["collection_id"],
+            )
+        self._settle_rows()
+
+    def _settle_rows(self, *, force: bool = False) -> None:
+        """Judge the rows whose coordinates the journal has reached, or never will."""
+        while self.waiting:
+            row = self.waiting[0]
+            is_ripe = self.ts > row.ts or self.has_reached(row)
+            if not (is_ripe or force or len(self.waiting) > WAITING_MAX):
+                return
+            del self.waiting[0]
+            self.learn()
+            self.cuts += judge_answer(row, self, is_early=not is_ripe)
+            self.event_findings = 0
+
+
+def _channel_name(block: Block, number: int) -> str:
+    return block.channels[number].lower() if 0 <= number < len(block.channels) else ""

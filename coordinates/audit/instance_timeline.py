@@ -1,0 +1,513 @@
+"""What the fleet's audit remembers of one instance's journal: its binary log, and states of before.
+
+Comparisons ask for the state of a journal *as of* a time, because instances are absorbed in any
+interleaving. So at every fact whose place does not depend on how the journal was cut into blocks
+the timeline takes a `Snapshot`; the one that answers a question about time `t` is the first at or
+behind `t`. Where a journal takes something back (a crash, a new lineage) the snapshot is taken
+before, and what was taken back is kept as a `Loss`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallystick.coordinates.audit.timeline_file import BinlogFile, BinlogGroups
+from tallystick.coordinates.audit.timeline_snapshot import Identity, Loss, Snapshot, States
+from tallystick.coordinates.values.growing_set import GrowingGtidSet
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from tallystick.coordinates.audit.fleet_events import FleetEvent
+
+    IntArray = npt.NDArray[np.int64]
+
+EVENTS_MAX = 2**17
+"""Events remembered of one instance; beyond it whole oldest files are forgotten."""
+LOSSES_MAX = 16
+IMAGES_MAX = 32
+"""Backup images and places with checksums remembered of one instance."""
+ADMINISTERED_MAX = 16
+
+
+class InstanceTimeline:
+    """One instance's journal, as the facts have told it so far."""
+
+    def __init__(self, instance_id: str) -> None:
+        self.instance_id = instance_id
+        self.known_ts = -1
+        self.open_ts: int | None = None
+        self.identities: list[Identity] = []
+        self.group_uuid: str | None = None
+        self.server_id: int | None = None
+        self.sids: list[str] = []
+        self._sid_index: dict[str, int] = {}
+        self.files: dict[tuple[int, int], BinlogFile] = {}
+        self.event_count = 0
+        self.lineage = 0
+        self.lineage_ts: int | None = None
+        self.base_name: str | None = None
+        self.file_number = 0
+        self.grouped = GrowingGtidSet()
+        self.previous = GtidSet.EMPTY
+        self.is_complete = False
+        self.declared = GtidSet.EMPTY
+        self.beyond = GtidSet.EMPTY
+        self.assigned = GtidSet.EMPTY
+        self.row_ts: int | None = None
+        self.has_row = False
+        self.purged: GtidSet | None = None
+        self.logs_everything = True
+        self.sources: tuple[str, ...] = ()
+        self.is_told = False
+        self._administered: list[tuple[int, tuple[str, ...]]] = []
+        """When channels were given other sources, and which."""
+        self.losses: list[Loss] = []
+        self.loss_count = 0
+        self.states = States()
+        self.images: dict[str, dict[str, Any]] = {}
+        """Summaries of backup images by their ids, each with its binlog ``lineage``."""
+        self.checksums: list[tuple[int, str, int, list[dict[str, Any]]]] = []
+        """Binlog lineage, file, position, and the tables there."""
+        self._logged_cache: tuple[GtidSet, GtidSet, GtidSet] | None = None
+
+    # Names
+
+    def sid_number(self, sid: str) -> int:
+        """Index of `sid` in the timeline's table, entered if new."""
+        number = self._sid_index.get(sid)
+        if number is None:
+            number = self._sid_index[sid] = len(self.sids)
+            self.sids.append(sid)
+        return number
+
+    def sid_column(self, names: list[str], local: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        """A fact's sid indexes as indexes of the timeline's table; -1 stays -1."""
+        table = np.array([*(self.sid_number(name) for name in names), -1], dtype=np.int32)
+        column: npt.NDArray[np.int32] = table[local]
+        return column
+
+    def identify(self, fact: FleetEvent, server_uuid: str | None, server_id: int | None) -> bool:
+        """Take over what the instance said of itself; True when its `server_uuid` is news."""
+        if isinstance(server_id, int):
+            self.server_id = server_id
+        if not server_uuid:
+            return False
+        last = self.identities[-1] if self.identities else None
+        if last is not None and last.server_uuid == server_uuid:
+            return False
+        self.identities.append(
+            Identity(
+                server_uuid,
+                fact.ts,
+                fact.ts,
+                fact.epoch,
+                fact.sequence,
+                fact.body.get("collection_id"),
+            )
+        )
+        return True
+
+    def reached(self, ts: int) -> None:
+        """A fact of `ts` was absorbed."""
+        if ts > self.known_ts:
+            self.known_ts = ts
+            if self.identities:
+                self.identities[-1] = self.identities[-1]._replace(until=ts)
+
+    def ended(self, ts: int) -> None:
+        """Nothing will follow: all that happened up to `ts` is known."""
+        self.known_ts = max(self.known_ts, ts)
+
+    def uuids_until(self, ts: int) -> list[str]:
+        """Every `server_uuid` reported up to `ts`; the first one if none was yet."""
+        told = [identity.server_uuid for identity in self.identities if identity.ts <= ts]
+        return told or [identity.server_uuid for identity in self.identities[:1]]
+
+    def uuid_at(self, ts: int) -> str | None:
+        """The `server_uuid` at `ts`; before the first report that one."""
+        told = self.uuids_until(ts)
+        return told[-1] if told else None
+
+    # The binary log grows
+
+    def log(self, fact: FleetEvent, columns: BinlogGroups) -> None:
+        """A run of events of one file."""
+        body = fact.body
+        self._enter_lineage(body["binlog_lineage"], fact.ts)
+        file = self._file(body["base_name"], body["file_number"])
+        event_ends = fact.arrays["event_ends"].astype(np.int64, copy=False)
+        self.event_count += file.append(body["start"], event_ends, columns)
+        if self.event_count > EVENTS_MAX:
+            self._forget_oldest()
+
+    def _file(self, base_name: str, number: int) -> BinlogFile:
+        self.base_name = base_name
+        self.file_number = max(self.file_number, number)
+        key = self.lineage, number
+        file = self.files.get(key)
+        if file is None:
+            file = self.files[key] = BinlogFile(self.lineage, number)
+        return file
+
+    def _enter_lineage(self, lineage: int, ts: int) -> None:
+        if lineage == self.lineage:
+            return
+        if self.lineage == 0 and self.base_name is None and self.lineage_ts is None:
+            self.lineage = lineage
+            return
+        self.begin_lineage(lineage, ts)
+
+    def _forget_oldest(self) -> None:
+        for key in sorted(self.files):
+            if self.event_count <= EVENTS_MAX:
+                return
+            if key == (self.lineage, self.file_number):
+                self.event_count -= self.files[key].forget_front(EVENTS_MAX // 2)
+            else:
+                self.event_count -= len(self.files.pop(key).event_ends())
+
+    def head(self, body: Mapping[str, Any], ts: int) -> None:
+        """PREVIOUS_GTIDS of a file."""
+        self._enter_lineage(body["binlog_lineage"], ts)
+        gtids = GtidSet.parse(body["gtid_set"])
+        self._file(body["base_name"], body["file_number"]).previous = gtids
+        if self.is_complete:
+            self.previous = self.previous | gtids
+            return
+        # Anew after a gap: what was known before may be of a lineage that ended unseen.
+        self.beyond = self.beyond | self.logged()
+        self.previous = gtids
+        self.grouped = GrowingGtidSet()
+        self.is_complete = True
+
+    def logged(self) -> GtidSet:
+        """L as far as known."""
+        grouped = self.grouped.freeze()
+        cache = self._logged_cache
+        if cache is None or cache[0] is not grouped or cache[1] is not self.previous:
+            cache = self._logged_cache = (grouped, self.previous, self.previous | grouped)
+        return cache[2]
+
+    # What is taken back
+
+    def end_file(self, body: Mapping[str, Any], ts: int) -> None:
+        """A file is complete; after a crash what was beyond its recovered end never was."""
+        self._enter_lineage(body["binlog_lineage"], ts)
+        number, end = body["file_number"], body["end"]
+        later = [k for k in self.files if k[0] == self.lineage and k[1] > number]
+        file = self.files.get((self.lineage, number))
+        if file is not None and file.end < end:
+            file.skip_to(end)
+        if not later and (file is None or file.end <= end):
+            return
+        self._leave_known(ts)
+        self.loss_count += 1
+        for key in sorted(later):
+            self._lose(self.files[key], 0, ts)
+            del self.files[key]
+        if file is not None and file.end > end:
+            self._lose(file, end, ts)
+        self.file_number = number
+        self.declared = GtidSet.EMPTY
+        self.row_ts = None
+        self.is_told = False
+
+    def _leave_known(self, ts: int, *, of_another_log: bool = False) -> None:
+        """Something is taken back, or missing, or another log begins, as is told at `ts`.
+
+        An observer tells of a start, a RESET, or of what it missed, when it has come back: what
+        happened since it knew the journal, groups of the new boot among it, stands behind that.
+        """
+        known_ts = max(-1 if self.open_ts is None else self.open_ts, self.states.last_ts)
+        self.take_snapshot(known_ts)
+        if ts > known_ts:
+            kept = self.is_complete, self.base_name
+            self.is_complete = False
+            if of_another_log:
+                self.base_name = None
+            self.take_snapshot(ts)
+            self.is_complete, self.base_name = kept
+
+    def _lose(self, file: BinlogFile, end: int, ts: int) -> None:
+        ends, groups = file.truncate(end)
+        self.event_count -= len(ends)
+        self.losses = [
+            *self.losses[1 - LOSSES_MAX :],
+            Loss(ts, self.loss_count, file.lineage, file.file_number, ends, groups),
+        ]
+        named = groups.sid >= 0
+        gtids = GtidSet.from_groups(self.sids, groups.sid[named], groups.gno[named])
+        if gtids:
+            self.beyond = self.beyond | gtids
+            self.grouped = GrowingGtidSet(self.grouped.freeze() - gtids)
+
+    def begin_lineage(self, lineage: int, ts: int, *, is_reset: bool = False) -> None:
+        """RESET, clone or restore: the binary log begins anew.
+
+        A RESET is noticed; a clone or a restore is what the data behind it are said to be.
+        """
+        if is_reset:
+            self._leave_known(max(ts, self.known_ts), of_another_log=True)
+        else:
+            self.take_snapshot(max(ts, self.known_ts))
+        self.loss_count += 1
+        self.beyond = self.beyond | self.logged()
+        self.lineage = lineage
+        self.lineage_ts = ts
+        self.base_name = None
+        self.file_number = 0
+        self.grouped = GrowingGtidSet()
+        self.previous = GtidSet.EMPTY
+        self.is_complete = False
+        self.declared = GtidSet.EMPTY
+        self.row_ts = None
+        self.is_told = False
+        self.purged = None
+
+    def miss(self, ts: int) -> None:
+        """Part of the journal is missing, a RESET maybe."""
+        self._leave_known(ts, of_another_log=True)
+        self.loss_count += 1
+        self.is_complete = False
+        self.has_row = False
+        self.row_ts = None
+        self.is_told = False
+        file = self.files.get((self.lineage, self.file_number))
+        if file is not None:
+            file.is_open_ended = True
+
+    # What is said beside the log
+
+    def assign(self, gtids: GtidSet) -> None:
+        """SET gtid_purged."""
+        self.assigned = self.assigned | gtids
+        self.declared = self.declared | gtids
+        self.beyond = self.beyond | gtids
+
+    def row(
+        self,
+        executed: GtidSet | None,
+        purged: GtidSet | None,
+        logs_everything: bool,
+        sources: tuple[str, ...],
+        ts: int,
+        *,
+        fallen: GtidSet | None = None,
+    ) -> None:
+        """A log_status row; `fallen`: its gtid_executed, not accepted because it has shrunk."""
+        logged = self.logged()
+        for gtids in (executed, purged, fallen):
+            if gtids is not None and not gtids <= logged:
+                extra = gtids - logged
+                self.declared = self.declared | extra
+                self.beyond = self.beyond | extra
+        self.purged = purged
+        self.logs_everything = logs_everything
+        self.sources = sources
+        self.is_told = self.is_told or executed is not None or fallen is not None
+        if executed is not None:
+            self.has_row = True
+            self.row_ts = ts
+
+    def administer_sources(self, sources: tuple[str, ...], ts: int) -> None:
+        """Channels were removed or given another source since the last row."""
+        self.sources = sources
+        self._administered = [*self._administered, (ts, sources)][-ADMINISTERED_MAX:]
+
+    def sources_at(self, ts: int) -> tuple[str, ...]:
+        """Keys of the sources at `ts`, as the last row or what was done since then tells."""
+        state = self.states.until(ts)
+        since, sources = (-1, ()) if state is None else (state.ts, state.sources)
+        done = (then for at, then in reversed(self._administered) if since <= at <= ts)
+        return next(done, sources)
+
+    def image(self, body: Mapping[str, Any]) -> None:
+        """A backup image was taken here."""
+        names = ("binlog_file", "binlog_position", "gtid_executed", "tables")
+        image = {name: body.get(name) for name in names}
+        self.images[str(body["backup_id"])] = {**image, "lineage": body["binlog_lineage"]}
+        while len(self.images) > IMAGES_MAX:
+            del self.images[next(iter(self.images))]
+
+    def check_sums(self, body: Mapping[str, Any]) -> None:
+        """Checksums of the tables were computed here."""
+        place = body["binlog_lineage"], body["binlog_file"], body["binlog_position"]
+        self.checksums = [*self.checksums, (*place, body["tables"])][-IMAGES_MAX:]
+
+    def checksums_at(self, lineage: int, place: tuple[str, int]) -> list[dict[str, Any]] | None:
+        """The tables where the log ends at a place, None not told."""
+        told = (tables for *where, tables in self.checksums if where == [lineage, *place])
+        return next(told, None)
+
+    # States of before
+
+    def take_snapshot(self, ts: int) -> None:
+        """Remember the journal as it stands."""
+        file = self.files.get((self.lineage, self.file_number))
+        self.states.add(
+            Snapshot(
+                ts=ts,
+                losses=self.loss_count,
+                lineage=self.lineage,
+                lineage_ts=self.lineage_ts,
+                base_name=self.base_name,
+                file_number=self.file_number,
+                end=0 if file is None else file.end,
+                logged=self.logged(),
+                is_complete=self.is_complete,
+                declared=self.declared,
+                beyond=self.beyond,
+                row_ts=self.row_ts,
+                has_row=self.has_row,
+                purged=self.purged,
+                logs_everything=self.logs_everything,
+                server_id=self.server_id,
+                sources=self.sources,
+                is_told=self.is_told,
+            )
+        )
+
+    def was_lost_before_answer(self, ts: int) -> bool:
+        """Whether the states since `ts` end at a loss, so that waiting brings nothing."""
+        first = next(self.states.since(ts), None)
+        return first is not None and first.losses != self.loss_count
+
+    def file_at(
+        self, state: Snapshot, number: int, since: int | None = None
+    ) -> tuple[BinlogFile | None, int]:
+        """A file of the lineage of a state, and how many of its groups the state still had.
+
+        Args:
+            state: As of when: what was taken back later is there.
+            number: The file's number.
+            since: With it, what was taken back at this time or later is there, too.
+        """
+        file = self.files.get((state.lineage, number))
+        kept = 0 if file is None else len(file.groups().gno)
+        losses = [
+            loss
+            for loss in self.losses
+            if (loss.lineage, loss.file_number) == (state.lineage, number)
+            and (loss.number > state.losses or (since is not None and loss.ts >= since))
+        ]
+        if losses:
+            file = BinlogFile(state.lineage, number) if file is None else file.copy()
+        for loss in reversed(losses):
+            assert file is not None
+            file.give_back(loss.event_ends, loss.groups)
+            if loss.number > state.losses:
+                kept = len(file.groups().gno)
+        return file, kept
+
+    def logs_anonymous(self, state: Snapshot) -> bool:
+        """Whether the lineage of a state has anonymous groups, as far as remembered."""
+        return any(
+            bool((file.groups().sid < 0).any())
+            for (lineage, _), file in self.files.items()
+            if lineage == state.lineage
+        )
+
+    def groups_until(self, state: Snapshot, place: tuple[int, int]) -> BinlogGroups:
+        """The remembered groups of the lineage of a state up to a file number and position."""
+        columns: list[tuple[Any, Any]] = []
+        for lineage, number in sorted(self.files):
+            if lineage != state.lineage or number > place[0]:
+                continue
+            file, kept = self.file_at(state, number)
+            assert file is not None
+            groups = file.groups()
+            if number == place[0]:
+                kept = min(kept, int(np.searchsorted(file.group_ends(), place[1], side="right")))
+            columns.append((groups.sid[:kept], groups.gno[:kept]))
+        sid = np.concatenate([np.empty(0, np.int32), *(column[0] for column in columns)])
+        gno = np.concatenate([np.empty(0, np.int64), *(column[1] for column in columns)])
+        return BinlogGroups(np.arange(len(gno)), sid, gno)
+
+    def assume_known(self, ts: int) -> None:
+        """Until `assume_unknown`, answer as if the journal were known up to `ts` as it stands."""
+        self.take_snapshot(max(ts, self.known_ts))
+
+    def assume_unknown(self) -> None:
+        """Take back `assume_known`."""
+        self.states.forget_last()
+
+    # State
+
+    def dump(self, name: str, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
+        """Document for the state bytes; adds to `arrays`."""
+        files = []
+        for number, file in enumerate(self.files.values()):
+            document, more = file.dump(f"{name}.{number}")
+            files.append(document)
+            arrays |= more
+        for number, loss in enumerate(self.losses):
+            arrays[f"{name}.loss{number}"] = loss.event_ends
+            for column, values in loss.groups._asdict().items():
+                arrays[f"{name}.loss{number}.{column}"] = values
+        return {
+            "known_ts": self.known_ts,
+            "open_ts": self.open_ts,
+            "identities": self.identities,
+            "sids": self.sids,
+            "files": files,
+            "grouped": str(self.grouped.freeze()),
+            "losses": [[x.ts, x.number, x.lineage, x.file_number] for x in self.losses],
+            "sets": {n: None if (v := getattr(self, n)) is None else str(v) for n in _SETS},
+            "values": {n: getattr(self, n) for n in _VALUES},
+            "sources": self.sources,
+            "images": self.images,
+            "checksums": self.checksums,
+            "administered": self._administered,
+            **self.states.dump(),
+        }
+
+    def load(
+        self, document: Mapping[str, Any], name: str, arrays: dict[str, npt.NDArray[Any]]
+    ) -> None:
+        """Inverse of `dump`."""
+        self.known_ts = document["known_ts"]
+        self.open_ts = document["open_ts"]
+        self.identities = [Identity(*values) for values in document["identities"]]
+        for sid in document["sids"]:
+            self.sid_number(sid)
+        for values in document["files"]:
+            file = BinlogFile.load(values, arrays)
+            self.files[file.lineage, file.file_number] = file
+            self.event_count += len(file.event_ends())
+        self.grouped = GrowingGtidSet(GtidSet.parse(document["grouped"]))
+        for at, (ts, number, lineage, file_number) in enumerate(document["losses"]):
+            key = f"{name}.loss{at}"
+            groups = BinlogGroups(*(arrays[f"{key}.{column}"] for column in BinlogGroups._fields))
+            self.losses.append(Loss(ts, number, lineage, file_number, arrays[key], groups))
+        for key, text in document["sets"].items():
+            setattr(self, key, None if text is None else GtidSet.parse(text))
+        for key, value in document["values"].items():
+            setattr(self, key, value)
+        self.sources = tuple(document["sources"])
+        self.images = dict(document.get("images", {}))
+        self.checksums = [(n, file, at, t) for n, file, at, t in document.get("checksums", ())]
+        self._administered = [(ts, tuple(keys)) for ts, keys in document.get("administered", ())]
+        self.states.load(document)
+
+
+_SETS = ("previous", "declared", "beyond", "assigned", "purged")
+_VALUES = (
+    "group_uuid",
+    "server_id",
+    "lineage",
+    "lineage_ts",
+    "base_name",
+    "file_number",
+    "is_complete",
+    "row_ts",
+    "has_row",
+    "logs_everything",
+    "is_told",
+    "loss_count",
+)

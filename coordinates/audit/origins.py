@@ -1,0 +1,472 @@
+"""Which transaction a GTID names, according to every log of the fleet.
+
+A GTID event carries the server id and the commit time of its origin, and every log copies both
+unchanged. Where logs of one time disagree, two transactions carry one GTID. Logs of different times
+may well disagree: after RESET the numbers begin again. So claims end with their log's lineage, and
+count from the next log_status row of their instance.
+
+All values are kept once, in layers: layer 0 holds the first value seen of each GTID, layer 1 the
+first that differed from it, and so on. What an instance claims is then a GTID set for each layer,
+and a contradiction is what one instance claims in one layer and another in another.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tallystick.coordinates.audit.journal_position import Place
+from tallystick.coordinates.values.growing_set import GrowingGtidSet
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    IntArray = npt.NDArray[np.int64]
+
+ORIGINS_MAX = 2**18
+"""GTIDs whose origin is remembered in the whole fleet; the lowest numbers are forgotten first."""
+STATES_MAX = 128
+
+Claims = tuple[tuple[int, GtidSet], ...]
+"""(layer, GTIDs) of one log."""
+
+
+class Origin(NamedTuple):
+    """Where a transaction was first committed."""
+
+    server_id: int
+    commit_ts: int
+
+    def __str__(self) -> str:
+        return f"server_id {self.server_id}, original_commit_timestamp {self.commit_ts}"
+
+
+class OriginColumns(NamedTuple):
+    """Groups of one sid: GNO and origin of each."""
+
+    gno: IntArray
+    server_id: IntArray
+    commit_ts: IntArray
+
+    def take(self, which: npt.NDArray[Any]) -> OriginColumns:
+        """Some of the groups."""
+        return OriginColumns(self.gno[which], self.server_id[which], self.commit_ts[which])
+
+
+class Contradiction(NamedTuple):
+    """Two instances that claim different origins of `gtids` since `ts`."""
+
+    ts: int
+    first: str
+    second: str
+    gtids: GtidSet
+    place: Place
+    shown_by: str
+    lineages: tuple[int, int]
+
+
+class _Layer:
+    """Origins by ascending GNO, in arrays that grow by doubling."""
+
+    __slots__ = ("commit_ts", "gno", "server_id", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.gno = np.empty(64, dtype=np.int64)
+        self.server_id = np.empty(64, dtype=np.uint32)
+        self.commit_ts = np.empty(64, dtype=np.int64)
+
+    def take(self, groups: OriginColumns) -> npt.NDArray[np.bool_] | None:
+        """Enter ascending, distinct GNOs; returns which ones are known with another origin."""
+        gno, server_id, commit_ts = groups
+        size = self.size
+        if not size or gno[0] > self.gno[size - 1]:
+            self._append(gno, server_id, commit_ts)
+            return None
+        at = np.searchsorted(self.gno[:size], gno)
+        known = self.gno[np.minimum(at, size - 1)] == gno
+        at = at[known] if not known.all() else at
+        if len(at) == len(gno):
+            differs = (self.server_id[at] != server_id) | (self.commit_ts[at] != commit_ts)
+            return differs if differs.any() else None
+        fresh = ~known
+        result = np.zeros(len(gno), dtype=np.bool_)
+        result[known] = (self.server_id[at] != server_id[known]) | (
+            self.commit_ts[at] != commit_ts[known]
+        )
+        self._append(gno[fresh], server_id[fresh], commit_ts[fresh])
+        if self.gno[size] < self.gno[size - 1]:
+            order = np.argsort(self.gno[: self.size], kind="stable")
+            for name in ("gno", "server_id", "commit_ts"):
+                column = getattr(self, name)
+                column[: self.size] = column[: self.size][order]
+        return result if result.any() else None
+
+    def _append(self, gno: IntArray, server_id: IntArray, commit_ts: IntArray) -> None:
+        size = self.size + len(gno)
+        if size > len(self.gno):
+            room = max(2 * len(self.gno), size)
+            for name in ("gno", "server_id", "commit_ts"):
+                setattr(self, name, np.resize(getattr(self, name)[: self.size], room))
+        part = slice(self.size, size)
+        self.gno[part] = gno
+        self.server_id[part] = server_id
+        self.commit_ts[part] = commit_ts
+        self.size = size
+
+    def find(self, gno: int) -> Origin | None:
+        at = int(np.searchsorted(self.gno[: self.size], gno))
+        if at == self.size or self.gno[at] != gno:
+            return None
+        return Origin(int(self.server_id[at]), int(self.commit_ts[at]))
+
+    def forget_lowest(self) -> int:
+        """Forget half; returns how many."""
+        dropped = (self.size + 1) // 2
+        for name in ("gno", "server_id", "commit_ts"):
+            setattr(self, name, getattr(self, name)[dropped : self.size].copy())
+        self.size -= dropped
+        return dropped
+
+
+class _Log:
+    """What one log (a binary log lineage, a channel lineage) claims."""
+
+    __slots__ = ("all", "odd")
+
+    def __init__(self) -> None:
+        self.all = GrowingGtidSet()
+        self.odd: dict[int, GrowingGtidSet] = {}
+
+    def claims(self) -> Claims:
+        odd = tuple((layer, gtids.freeze()) for layer, gtids in sorted(self.odd.items()))
+        first = self.all.freeze()
+        for _, gtids in odd:
+            first = first - gtids
+        return ((0, first), *odd)
+
+
+class _State(NamedTuple):
+    """Claims of all logs of an instance from `ts` on."""
+
+    ts: int
+    place: Place | None
+    lineage: int
+    logs: tuple[Claims, ...]
+
+
+class _Instance:
+    def __init__(self) -> None:
+        self.logs: dict[tuple[str, int], _Log] = {}
+        self.states: list[_State] = []
+        self.lineage = 0
+        self.known_ts = -1
+
+    def remember(self, ts: int, place: Place | None) -> None:
+        """A row makes all claims count; without a row those that counted go on, if they live."""
+        logs = tuple(log.claims() for log in self.logs.values())
+        # A row that had to wait for its place comes with the time at which it was read.
+        ts = max(ts, self.states[-1].ts) if self.states else ts
+        self.states.append(_State(ts, place, self.lineage, logs))
+        if len(self.states) > STATES_MAX:
+            del self.states[: STATES_MAX // 4]
+
+    def state_at(self, ts: int) -> _State | None:
+        at = bisect_right(self.states, ts, key=lambda state: state.ts)
+        return self.states[at - 1] if at else None
+
+    @property
+    def is_odd(self) -> bool:
+        return any(len(claims) > 1 for state in self.states for claims in state.logs)
+
+
+class Origins:
+    """The origins of GTIDs that the fleet's logs claim."""
+
+    def __init__(self) -> None:
+        self.layers: dict[str, list[_Layer]] = {}
+        self.size = 0
+        self.is_contested = False
+        self.instances: dict[str, _Instance] = {}
+        self.scanned: dict[tuple[str, str], int] = {}
+        self.told: set[tuple[str, str, str, int, int]] = set()
+
+    def instance(self, instance_id: str) -> _Instance:
+        """The claims of one instance."""
+        found = self.instances.get(instance_id)
+        if found is None:
+            found = self.instances[instance_id] = _Instance()
+        return found
+
+    def claim(
+        self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns
+    ) -> None:
+        """A log holds groups of one sid; an origin of -1 is not known and claims nothing."""
+        for part in _distinct(groups):
+            self._enter(instance_id, log, sid, part)
+
+    def _enter(
+        self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns
+    ) -> None:
+        logs = self.instance(instance_id).logs
+        holder = logs.get(log)
+        if holder is None:
+            holder = logs[log] = _Log()
+        holder.all.add_gnos(sid, groups.gno)
+        layers = self.layers.get(sid)
+        if layers is None:
+            layers = self.layers[sid] = [_Layer()]
+        number = 0
+        while True:
+            layer = layers[number]
+            before = layer.size
+            differs = layer.take(groups)
+            self.size += layer.size - before
+            if number:
+                odd = holder.odd.setdefault(number, GrowingGtidSet())
+                odd.add_gnos(sid, groups.gno if differs is None else groups.gno[~differs])
+            if differs is None:
+                break
+            self.is_contested = True
+            groups = groups.take(differs)
+            number += 1
+            if number == len(layers):
+                layers.append(_Layer())
+        if self.size > ORIGINS_MAX:
+            largest = max((x for y in self.layers.values() for x in y), key=lambda x: x.size)
+            self.size -= largest.forget_lowest()
+
+    def end_logs(self, instance_id: str, stream: str | None, ts: int) -> None:
+        """The logs of one stream of the instance (all of them for None) begin anew."""
+        instance = self.instance(instance_id)
+        ended = [key for key in instance.logs if stream is None or key[0] == stream]
+        for key in ended:
+            del instance.logs[key]
+        if ended:
+            # Claims since the last row have never counted, and do not begin to count now.
+            last = instance.states[-1].logs if instance.states else ()
+            living = tuple(log.claims() for log in instance.logs.values())
+            kept = tuple(_common(claims, last) for claims in living)
+            if instance.states:
+                ts = max(ts, instance.states[-1].ts)
+            instance.states.append(_State(ts, None, instance.lineage, kept))
+
+    def row(self, instance_id: str, lineage: int, place: Place) -> None:
+        """A log_status row of the instance: its claims so far count from here on."""
+        instance = self.instance(instance_id)
+        instance.lineage = lineage
+        instance.remember(place.ts, place)
+
+    def reached(self, instance_id: str, ts: int) -> None:
+        """Everything of the instance up to `ts` is known."""
+        instance = self.instance(instance_id)
+        instance.known_ts = max(instance.known_ts, ts)
+
+    # Contradictions
+
+    def contradictions(self, moved: Iterable[str]) -> list[Contradiction]:
+        """What pairs of instances contradict each other in, as far as both are known.
+
+        Args:
+            moved: Instances whose journal has grown.
+        """
+        if not self.is_contested:
+            return []
+        found: list[Contradiction] = []
+        names = sorted(self.instances)
+        odd = {name: self.instances[name].is_odd for name in names}
+        for pair in sorted({(min(a, b), max(a, b)) for a in moved for b in names}):
+            if odd[pair[0]] or odd[pair[1]]:
+                found += self._scan(*pair)
+        return found
+
+    def _scan(self, first: str, second: str) -> list[Contradiction]:
+        one, two = self.instances[first], self.instances[second]
+        begin, end = self.scanned.get((first, second), -1), min(one.known_ts, two.known_ts)
+        if end <= begin:
+            return []
+        self.scanned[first, second] = end
+        found = []
+        for ts in sorted({s.ts for s in (*one.states, *two.states) if begin < s.ts <= end}):
+            a, b = one.state_at(ts), two.state_at(ts)
+            if a is None or b is None:
+                continue
+            gtids = _differing(a.logs, b.logs)
+            shown = (second, b) if b.ts == ts and b.place is not None else (first, a)
+            for sid in gtids.sids():
+                key = first, second, sid, a.lineage, b.lineage
+                if key in self.told or shown[1].place is None:
+                    continue
+                self.told.add(key)
+                found.append(
+                    Contradiction(
+                        ts,
+                        first,
+                        second,
+                        gtids.restrict(sid),
+                        shown[1].place,
+                        shown[0],
+                        (a.lineage, b.lineage),
+                    )
+                )
+        return found
+
+    def differing(self, first: str, first_ts: int, second: str, second_ts: int) -> GtidSet:
+        """GTIDs of which two instances share no claim of the origin, each at its own time.
+
+        A replica that hid a group behind an empty one has the source's own claim in its relay log.
+        """
+        if not self.is_contested:
+            return GtidSet.EMPTY
+        one = self.instance(first).state_at(first_ts)
+        two = self.instance(second).state_at(second_ts)
+        if one is None or two is None:
+            return GtidSet.EMPTY
+        return _differing(one.logs, two.logs) - _agreeing(one.logs, two.logs)
+
+    def made_by(self, instance_id: str, gtids: GtidSet, ts: int, server_id: int) -> GtidSet:
+        """Those of some GTIDs that an instance's logs claim for transactions of a server."""
+        state = self.instance(instance_id).state_at(ts)
+        found = GrowingGtidSet()
+        for layer, claimed in _by_layer(state.logs if state is not None else ()).items():
+            for sid in (claimed & gtids).sids():
+                origins = self.layers[sid][layer]
+                gnos = origins.gno[: origins.size][origins.server_id[: origins.size] == server_id]
+                mine = (claimed & gtids).contains_gnos(sid, gnos)
+                found.add_gnos(sid, gnos[mine])
+        return found.freeze()
+
+    def origins_in(self, instance_id: str, sid: str, gno: int, ts: int) -> list[Origin]:
+        """What an instance's logs claim of one GTID at `ts`."""
+        state = self.instance(instance_id).state_at(ts)
+        wanted = np.array([gno], dtype=np.int64)
+        layers = {
+            layer
+            for claims in (state.logs if state is not None else ())
+            for layer, gtids in claims
+            if gtids.contains_gnos(sid, wanted)[0]
+        }
+        found = (self.layers[sid][layer].find(gno) for layer in layers)
+        return sorted(origin for origin in found if origin is not None)
+
+    # State
+
+    def dump(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
+        """Document for the state bytes; adds to `arrays`."""
+        layers = []
+        for number, (sid, of_sid) in enumerate(self.layers.items()):
+            layers.append([sid, len(of_sid)])
+            for depth, layer in enumerate(of_sid):
+                for name in ("gno", "server_id", "commit_ts"):
+                    arrays[f"o{number}.{depth}.{name}"] = getattr(layer, name)[: layer.size]
+        return {
+            "layers": layers,
+            "is_contested": self.is_contested,
+            "scanned": [[*pair, ts] for pair, ts in self.scanned.items()],
+            "told": sorted(self.told),
+            "instances": [
+                [
+                    name,
+                    i.lineage,
+                    i.known_ts,
+                    [
+                        [*key, str(log.all.freeze()), _dump_claims(log.claims()[1:])]
+                        for key, log in i.logs.items()
+                    ],
+                    [
+                        [s.ts, s.place, s.lineage, [_dump_claims(c) for c in s.logs]]
+                        for s in i.states
+                    ],
+                ]
+                for name, i in self.instances.items()
+            ],
+        }
+
+    def load(self, document: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        """Inverse of `dump`."""
+        for number, (sid, count) in enumerate(document["layers"]):
+            of_sid = self.layers[sid] = [_Layer() for _ in range(count)]
+            for depth, layer in enumerate(of_sid):
+                for name in ("gno", "server_id", "commit_ts"):
+                    setattr(layer, name, arrays[f"o{number}.{depth}.{name}"].copy())
+                layer.size = len(layer.gno)
+                self.size += layer.size
+        self.is_contested = document["is_contested"]
+        self.scanned = {(a, b): ts for a, b, ts in document["scanned"]}
+        self.told = {(a, b, sid, i, j) for a, b, sid, i, j in document["told"]}
+        for name, lineage, known_ts, logs, states in document["instances"]:
+            instance = self.instance(name)
+            instance.lineage = lineage
+            instance.known_ts = known_ts
+            for stream, number, text, odd in logs:
+                log = instance.logs[stream, number] = _Log()
+                log.all = GrowingGtidSet(GtidSet.parse(text))
+                log.odd = {layer: GrowingGtidSet(GtidSet.parse(t)) for layer, t in odd}
+            instance.states = [
+                _State(
+                    ts,
+                    None if place is None else Place(*place),
+                    of_lineage,
+                    tuple(tuple((n, GtidSet.parse(t)) for n, t in claims) for claims in of_logs),
+                )
+                for ts, place, of_lineage, of_logs in states
+            ]
+
+
+def _distinct(groups: OriginColumns) -> list[OriginColumns]:
+    """Groups of known origin, in parts with ascending GNOs: a number twice makes two parts."""
+    gno = groups.gno
+    if groups.server_id.min() < 0 or groups.commit_ts.min() < 0:
+        groups = groups.take((groups.server_id >= 0) & (groups.commit_ts >= 0))
+        gno = groups.gno
+        if not len(gno):
+            return []
+    if len(gno) == 1 or (gno[1:] > gno[:-1]).all():
+        return [groups]
+    groups = groups.take(np.argsort(gno, kind="stable"))
+    repeats = np.concatenate(([False], groups.gno[1:] == groups.gno[:-1]))
+    if not repeats.any():
+        return [groups]
+    return [groups.take(~repeats), *_distinct(groups.take(repeats))]
+
+
+def _dump_claims(claims: Claims) -> list[list[Any]]:
+    return [[layer, str(gtids)] for layer, gtids in claims]
+
+
+def _by_layer(logs: tuple[Claims, ...]) -> dict[int, GtidSet]:
+    found: dict[int, GtidSet] = {}
+    for claims in logs:
+        for layer, gtids in claims:
+            found[layer] = found.get(layer, GtidSet.EMPTY) | gtids
+    return found
+
+
+def _differing(first: tuple[Claims, ...], second: tuple[Claims, ...]) -> GtidSet:
+    """GTIDs that one side claims in one layer and the other in another."""
+    result = GtidSet.EMPTY
+    one, two = _by_layer(first), _by_layer(second)
+    for layer, gtids in one.items():
+        for other, theirs in two.items():
+            if layer != other:
+                result = result | (gtids & theirs)
+    return result
+
+
+def _common(claims: Claims, counted: tuple[Claims, ...]) -> Claims:
+    known = _by_layer(counted)
+    return tuple((n, gtids & known.get(n, GtidSet.EMPTY)) for n, gtids in claims)
+
+
+def _agreeing(first: tuple[Claims, ...], second: tuple[Claims, ...]) -> GtidSet:
+    """GTIDs that both sides claim in one layer."""
+    result = GtidSet.EMPTY
+    one, two = _by_layer(first), _by_layer(second)
+    for layer in one.keys() & two.keys():
+        result = result | (one[layer] & two[layer])
+    return result

@@ -1,0 +1,86 @@
+"""The whole audit in memory: every instance's journal and the fleet's, without Kafka and Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.results import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.audit.fleet import Edge, FleetOutput
+    from tallystick.coordinates.audit.instance import AuditOutput
+    from tallystick.coordinates.events.journal import Block
+    from tallystick.coordinates.results import Finding, Observation
+
+
+@dataclass(slots=True)
+class AuditResult:
+    """Everything an audit said, each list in journal order, each finding once."""
+
+    findings: list[Finding] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    topology: list[Edge] = field(default_factory=list)
+    instances: list[str] = field(default_factory=list)
+    events: int = 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """INCONSISTENT with any finding; CONSISTENT when every cut is and nothing is in doubt."""
+        if self.findings:
+            return Verdict.INCONSISTENT
+        doubts = [Verdict.UNDECIDED for o in self.observations if o.is_undecided]
+        return Verdict.merge([Verdict(cut.verdict) for cut in self.cuts] + doubts)
+
+    @property
+    def evaluated(self) -> int:
+        """How many times an invariant was judged on a row."""
+        return sum(cut.evaluated for cut in self.cuts)
+
+
+def audit_history(blocks: Iterable[Block], disabled: frozenset[str] = frozenset()) -> AuditResult:
+    """Audit a finished history; its end closes every journal.
+
+    Args:
+        blocks: Blocks of any number of instances, each instance's in order.
+        disabled: Names of invariants that are not judged.
+
+    Raises:
+        JournalError: A record cannot be read.
+    """
+    result = AuditResult()
+    instances: dict[str, InstanceAudit] = {}
+    fleet = FleetAudit(disabled)
+    findings: dict[str, Finding] = {}
+
+    def take(output: AuditOutput | FleetOutput) -> None:
+        for finding in output.findings:
+            findings.setdefault(finding.finding_id, finding)
+        result.observations += output.observations
+
+    def take_instance(output: AuditOutput) -> None:
+        take(output)
+        result.cuts += output.cuts
+        take(fleet.absorb(output.fleet_events))
+
+    for block in blocks:
+        result.events += len(block)
+        audit = instances.get(block.instance_id)
+        if audit is None:
+            audit = instances[block.instance_id] = InstanceAudit(block.instance_id, disabled)
+        take_instance(audit.absorb(block))
+    for audit in instances.values():
+        take_instance(audit.finish())
+    take(fleet.finish())
+    result.findings = sorted(findings.values(), key=lambda finding: finding.order)
+    result.observations.sort(key=lambda o: (o.ts, o.instance_id, o.epoch, o.sequence))
+    result.cuts.sort(key=lambda c: (c.ts, c.instance_id, c.scope != "instance", c.channel or ""))
+    result.topology = fleet.topology()
+    result.instances = sorted(instances)
+    return result

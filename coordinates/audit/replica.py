@@ -1,0 +1,329 @@
+"""An instance as a replica: its channels, and what they have queued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallystick.coordinates.audit.comparison import GroupsQueued, QueuedRun
+from tallystick.coordinates.audit.journal_position import Place
+from tallystick.coordinates.audit.topology import source_key
+from tallystick.coordinates.rules.comparing.recovery import RunningRecovery
+from tallystick.coordinates.values.growing_set import GrowingGtidSet
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from tallystick.coordinates.audit.fleet_events import FleetEvent
+
+CONNECTS = frozenset({"reconnect", "start_receiver"})
+BEGINS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
+FORGETS_COORDINATES = frozenset({"change_source", "reset", "reset_all"})
+GROUP_REPLICATION = "group_replication_"
+"""Channels of this prefix follow the group, not a source."""
+
+FirstQueued = tuple[str, int, int, str]
+
+
+@dataclass(slots=True)
+class Run:
+    """Groups queued from one file since the last row, in the pieces in which they came."""
+
+    base_name: str | None
+    file_number: int
+    connects: bool
+    begins: bool
+    ends: list[npt.NDArray[Any]] = field(default_factory=list)
+    sid: list[npt.NDArray[Any]] = field(default_factory=list)
+    gno: list[npt.NDArray[Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ReplicaChannel:
+    """One channel.
+
+    Attributes:
+        is_listed: Whether a log_status row has named it.
+        coordinates_ts: Since when its coordinates are of the present source.
+        retrieved_ts: Since when its relay log grows from nothing.
+        queued_ts: Time of the last row: what has not been handed on was queued behind it.
+        queued_count: How many groups have not been handed on.
+        connects, begins: What happened since the last group queued.
+        first_queued: The first group since the instance's data was cloned.
+        received: GTIDs of everything that it has ever queued.
+    """
+
+    name: str
+    lineage: int = 0
+    source_instance: str | None = None
+    source_uuid: str | None = None
+    is_filtered: bool = False
+    is_listed: bool = False
+    coordinates_ts: int | None = None
+    retrieved_ts: int | None = None
+    queued_ts: int = -1
+    queued_count: int = 0
+    connects: bool = True
+    begins: bool = True
+    first_queued: FirstQueued | None = None
+    received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def key(self) -> str | None:
+        """The source, as far as told."""
+        return source_key(self.source_instance, self.source_uuid)
+
+    @property
+    def has_source(self) -> bool:
+        """Whether the channel is of the kind that has one."""
+        return not self.name.startswith(GROUP_REPLICATION)
+
+    def change_source(self, body: Mapping[str, Any]) -> None:
+        """CHANGE REPLICATION SOURCE."""
+        uuid = body.get("source_uuid")
+        instance = body.get("source_instance")
+        self.source_instance = str(instance) if instance else None
+        self.source_uuid = str(uuid).lower() if uuid else None
+        self.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
+
+    def queue(self, body: Mapping[str, Any], arrays: Mapping[str, Any], sid: Any) -> None:
+        """Complete groups were queued; `sid` indexes the instance's table."""
+        base_name, number = body["source_base_name"], body["source_file_number"]
+        ends = arrays["group_source_end"]
+        if not len(ends):
+            return
+        last = self.runs[-1] if self.runs else None
+        is_new = last is None or (last.base_name, last.file_number) != (base_name, number)
+        if last is None or is_new or self.connects or self.begins:
+            last = Run(base_name, number, self.connects, self.begins)
+            self.runs.append(last)
+            self.connects = self.begins = False
+        last.ends.append(ends)
+        last.sid.append(sid)
+        last.gno.append(arrays["group_gno"])
+        self.queued_count += len(ends)
+
+    def hand_on(
+        self,
+        place: Place,
+        sids: list[str],
+        executed: tuple[GtidSet, ...],
+        *,
+        is_row: bool,
+        server_uuid: str | None,
+    ) -> GroupsQueued | None:
+        """What was queued since the last call."""
+        since, self.queued_ts = self.queued_ts, place.ts
+        if not self.runs:
+            return None
+        runs = tuple(
+            QueuedRun(
+                base_name=run.base_name,
+                file_number=run.file_number,
+                ends=_joined(run.ends),
+                sids=tuple(sids),
+                sid=_joined(run.sid),
+                gno=_joined(run.gno),
+                connects=run.connects,
+                begins=run.begins,
+            )
+            for run in self.runs
+        )
+        self.runs = []
+        self.queued_count = 0
+        return GroupsQueued(place, since, runs, executed, is_row, self.is_filtered, server_uuid)
+
+
+def _joined(chunks: list[npt.NDArray[Any]]) -> Any:
+    return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
+
+
+class Replica:
+    """One instance as a replica.
+
+    Attributes:
+        left: GTIDs that came through channels which are gone, while others remained.
+        left_uuids: Those channels' sources.
+        gone: Names of channels removed by RESET REPLICA ALL.
+        assigned: GTIDs that SET gtid_purged has given it.
+        data_lineage: How many data directories it has had.
+        clone_peer, clone_ts: Donor and begin of the last clone that the journal has told of.
+        clone_end_ts: When that clone was told to have completed, None before.
+        recovery: What has happened since its data were restored from an image.
+        keeps_commit_order: replica_preserve_commit_order, as of its last start.
+        place: Place of the last fact that does not depend on how the journal was cut.
+    """
+
+    def __init__(self, instance_id: str) -> None:
+        self.instance_id = instance_id
+        self.channels: dict[str, ReplicaChannel] = {}
+        self.sids: list[str] = []
+        self._sid_index: dict[str, int] = {}
+        self.left = GtidSet.EMPTY
+        self.left_uuids: list[str] = []
+        self.gone: set[str] = set()
+        self.assigned = GtidSet.EMPTY
+        self.data_lineage: int | None = None
+        self.clone_peer: str | None = None
+        self.clone_ts: int | None = None
+        self.clone_end_ts: int | None = None
+        self.judged_clones: set[str] = set()
+        self.recovery: RunningRecovery | None = None
+        self.keeps_commit_order = True
+        self.place: Place | None = None
+
+    def channel(self, name: str) -> ReplicaChannel:
+        """A channel, begun when new."""
+        found = self.channels.get(name)
+        if found is None:
+            found = self.channels[name] = ReplicaChannel(name)
+            self.gone.discard(name)
+        return found
+
+    def is_gone(self, said: Mapping[str, Any]) -> bool:
+        """Whether a row only names a removed channel: info tables may still hold its rows."""
+        return said["channel"] in self.gone and not said["source_uuid"]
+
+    def sid_column(self, names: list[str], local: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        """A fact's sid indexes as indexes of the replica's table; -1 stays -1."""
+        for name in names:
+            if name not in self._sid_index:
+                self._sid_index[name] = len(self.sids)
+                self.sids.append(name)
+        table = np.array([*(self._sid_index[name] for name in names), -1], dtype=np.int32)
+        column: npt.NDArray[np.int32] = table[local]
+        return column
+
+    def receive(self, fact: FleetEvent, sid: npt.NDArray[np.int32]) -> ReplicaChannel:
+        """Groups were queued."""
+        body = fact.body
+        channel = self.channel(body["channel"])
+        if body["channel_lineage"] != channel.lineage:
+            channel.lineage = body["channel_lineage"]
+            channel.begins = True
+        if channel.first_queued is None and self.clone_ts is not None and len(sid):
+            channel.first_queued = self._first(body, fact.arrays, sid)
+        channel.queue(body, fact.arrays, sid)
+        return channel
+
+    def _first(
+        self, body: Mapping[str, Any], arrays: Mapping[str, Any], sid: npt.NDArray[np.int32]
+    ) -> FirstQueued | None:
+        if body["source_base_name"] is None or arrays["group_source_end"][0] < 0:
+            return None
+        gtid = f"{self.sids[sid[0]]}:{arrays['group_gno'][0]}" if sid[0] >= 0 else ""
+        end = int(arrays["group_source_end"][0])
+        return body["source_base_name"], body["source_file_number"], end, gtid
+
+    def begin_data_lineage(self) -> None:
+        """Another data directory: its channels are those of the copy, until told otherwise."""
+        self.channels = {}
+        self.left = GtidSet.EMPTY
+        self.left_uuids = []
+
+    def received(self) -> tuple[GtidSet, ...]:
+        """What its channels have ever queued."""
+        return (self.left, *(channel.received.freeze() for channel in self.channels.values()))
+
+    def leave(self, name: str) -> None:
+        """RESET REPLICA ALL: the channel is gone, and what came through it stays."""
+        channel = self.channels.pop(name)
+        self.gone.add(name)
+        if any(other.has_source and other.is_listed for other in self.channels.values()):
+            self.left = self.left | channel.received.freeze()
+            if channel.source_uuid is not None and channel.source_uuid not in self.left_uuids:
+                self.left_uuids.append(channel.source_uuid)
+
+    def unexplained(self, executed: GtidSet) -> GtidSet:
+        """What was executed, without what an operator assigned or a source of before sent."""
+        rest = executed - self.assigned - self.left
+        for server_uuid in self.left_uuids:
+            rest = rest.without_uuid(server_uuid)
+        return rest
+
+    def cloned(self, body: Mapping[str, Any], ts: int) -> None:
+        """A step of the clone protocol with this instance as the recipient."""
+        if body.get("peer"):
+            self.clone_peer = str(body["peer"])
+        if body.get("step") == "begin" or self.clone_ts is None:
+            for channel in self.channels.values():
+                channel.first_queued = None
+        if body.get("step") == "begin" or self.clone_ts is None:
+            self.clone_ts = ts
+            self.clone_end_ts = None
+        step, is_refused = body.get("step"), body.get("error") is not None
+        if step == "recovered" or (step == "end" and not is_refused):
+            self.clone_end_ts = ts
+
+    # State
+
+    def dump(self, number: int, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
+        """Document for the state bytes; adds to `arrays`."""
+        channels = []
+        for at, channel in enumerate(self.channels.values()):
+            runs = []
+            for of_run, run in enumerate(channel.runs):
+                runs.append([run.base_name, run.file_number, run.connects, run.begins])
+                for name in ("ends", "sid", "gno"):
+                    arrays[f"r{number}.{at}.{of_run}.{name}"] = _joined(getattr(run, name))
+            values = {
+                name: getattr(channel, name)
+                for name in ReplicaChannel.__slots__
+                if name not in ("runs", "received")
+            }
+            channels.append([values, str(channel.received.freeze()), runs])
+        return {
+            "channels": channels,
+            "sids": self.sids,
+            "left": str(self.left),
+            "left_uuids": self.left_uuids,
+            "gone": sorted(self.gone),
+            "assigned": str(self.assigned),
+            "data_lineage": self.data_lineage,
+            "clone_peer": self.clone_peer,
+            "clone_ts": self.clone_ts,
+            "clone_end_ts": self.clone_end_ts,
+            "judged_clones": sorted(self.judged_clones),
+            "place": self.place,
+            "recovery": None if self.recovery is None else self.recovery.dump(),
+            "keeps_commit_order": self.keeps_commit_order,
+        }
+
+    def load(
+        self, document: Mapping[str, Any], number: int, arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> None:
+        """Inverse of `dump`."""
+        for at, (values, received, runs) in enumerate(document["channels"]):
+            channel = self.channel(values["name"])
+            for name, value in values.items():
+                setattr(channel, name, value)
+            channel.received = GrowingGtidSet(GtidSet.parse(received))
+            first = values["first_queued"]
+            channel.first_queued = None if first is None else tuple(first)
+            for of_run, (base_name, file_number, connects, begins) in enumerate(runs):
+                run = Run(base_name, file_number, connects, begins)
+                for name in ("ends", "sid", "gno"):
+                    getattr(run, name).append(arrays[f"r{number}.{at}.{of_run}.{name}"])
+                channel.runs.append(run)
+        self.sids = list(document["sids"])
+        self._sid_index = {sid: index for index, sid in enumerate(self.sids)}
+        self.left = GtidSet.parse(document["left"])
+        self.left_uuids = list(document["left_uuids"])
+        self.gone = set(document["gone"])
+        self.assigned = GtidSet.parse(document["assigned"])
+        self.data_lineage = document["data_lineage"]
+        self.clone_peer = document["clone_peer"]
+        self.clone_ts = document["clone_ts"]
+        self.clone_end_ts = document.get("clone_end_ts")
+        self.judged_clones = set(document["judged_clones"])
+        place = document["place"]
+        self.place = None if place is None else Place(*place)
+        recovery = document.get("recovery")
+        self.recovery = None if recovery is None else RunningRecovery(*recovery)
+        self.keeps_commit_order = document.get("keeps_commit_order", True)

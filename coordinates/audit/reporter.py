@@ -1,0 +1,147 @@
+"""Where the audit of one instance writes down what it sees, and at which journal place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
+from tallystick.coordinates.results import Finding, Observation, ObservationCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from tallystick.coordinates.rules.registry import Rule
+
+TEXT_MAX = 400
+
+
+def shorten(text: str) -> str:
+    """Findings quote values; a set of megabytes is cut with its length."""
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}… ({len(text)} characters)"
+
+
+class Reporter:
+    """Findings, observations and facts of one instance; ``disabled`` invariants stay silent."""
+
+    def __init__(self, instance_id: str, disabled: frozenset[str]) -> None:
+        self.instance_id = instance_id
+        self.disabled = disabled
+        self.findings: list[Finding] = []
+        self.observations: list[Observation] = []
+        self.fleet_events: list[FleetEvent] = []
+        self.epoch = 0
+        self.sequence = 0
+        self.ts = 0
+        self._held: list[Callable[[], None]] = []
+
+    def look_at(self, epoch: int, sequence: int, ts: int) -> None:
+        """The journal place that what follows is about."""
+        self.epoch = epoch
+        self.sequence = sequence
+        self.ts = ts
+
+    def broken(
+        self,
+        rule: Rule,
+        *,
+        at: str,
+        sentence: str,
+        observed: object,
+        observed_in: str,
+        expected: object,
+        expected_in: str,
+        witness: object,
+        channel: str | None = None,
+        collection_id: str | None = None,
+    ) -> None:
+        """Write down a finding."""
+        if rule.name in self.disabled:
+            return
+        self.findings.append(
+            Finding(
+                rule=rule.name,
+                severity=rule.severity,
+                instance_id=self.instance_id,
+                channel=channel,
+                at=at,
+                sentence=sentence,
+                observed=shorten(str(observed)),
+                observed_in=observed_in,
+                expected=shorten(str(expected)),
+                expected_in=expected_in,
+                witness=shorten(str(witness)),
+                collection_id=collection_id,
+                epoch=self.epoch,
+                sequence=self.sequence,
+                ts=self.ts,
+            )
+        )
+
+    def note(
+        self,
+        code: ObservationCode,
+        text: str,
+        *,
+        at: str,
+        is_undecided: bool = False,
+        channel: str | None = None,
+        collection_id: str | None = None,
+    ) -> None:
+        """Write down an observation."""
+        self.observations.append(
+            Observation(
+                code=code,
+                instance_id=self.instance_id,
+                channel=channel,
+                at=at,
+                text=shorten(text),
+                is_undecided=is_undecided,
+                collection_id=collection_id,
+                epoch=self.epoch,
+                sequence=self.sequence,
+                ts=self.ts,
+            )
+        )
+
+    def fleet_event(
+        self,
+        kind: FleetEventKind,
+        body: dict[str, Any],
+        arrays: Mapping[str, npt.NDArray[np.generic]] | None = None,
+        place: tuple[int, int, int] | None = None,
+    ) -> None:
+        """Hand a fact to the fleet, behind what was held until now.
+
+        Args:
+            kind: Of the fact.
+            body: Of the fact.
+            arrays: Of the fact.
+            place: Epoch, sequence and time; None: where the journal is read.
+        """
+        self.release()
+        epoch, sequence, ts = place or (self.epoch, self.sequence, self.ts)
+        self.fleet_events.append(
+            FleetEvent(
+                kind,
+                self.instance_id,
+                epoch,
+                sequence,
+                ts,
+                body,
+                dict(arrays) if arrays else {},
+            )
+        )
+
+    def hold(self, tell: Callable[[], None]) -> None:
+        """Call ``tell`` before the next fact: what it gathers until then is one fact."""
+        self._held.append(tell)
+
+    def release(self) -> None:
+        """Let everything that is held be told."""
+        if self._held:
+            held, self._held = self._held, []
+            for tell in held:
+                tell()

@@ -1,0 +1,170 @@
+"""What an instance said about itself: identity, version, variables; the bounds that follow."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.values._gtid_text import is_uuid
+from tallystick.coordinates.values.errors import JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_OLD_NAMES = {
+    "log_slave_updates": "log_replica_updates",
+    "slave_preserve_commit_order": "replica_preserve_commit_order",
+    "slave_parallel_workers": "replica_parallel_workers",
+    "sync_master_info": "sync_source_info",
+}
+_TRUE = frozenset({"1", "ON", "TRUE", "YES"})
+MAX_CONNECTIONS_DEFAULT = 151
+WORKERS_DEFAULT = 4
+
+
+class Server:
+    """Identity and settings of one instance as of its last ``start`` or ``variables`` record."""
+
+    def __init__(self) -> None:
+        self.server_uuid: str | None = None
+        self.server_id: int | None = None
+        self.version: str | None = None
+        self.profile = "mysql-8.0"
+        self.variables: dict[str, Any] = {}
+
+    def started(self, body: Mapping[str, Any]) -> None:
+        """Take over a ``start`` record.
+
+        Raises:
+            JournalError: A UUID is none; nothing was taken over then.
+        """
+        uuid = _uuid(body, "server_uuid")
+        _check_uuids(body.get("variables", {}))
+        self.server_uuid = uuid or self.server_uuid
+        if isinstance(body.get("server_id"), int):
+            self.server_id = body["server_id"]
+        self.version = body.get("version", self.version)
+        self.profile = body.get("profile", self.profile)
+        self.changed(body.get("variables", {}))
+
+    def changed(self, variables: Mapping[str, Any]) -> None:
+        """Take over variables, by old or new name.
+
+        Raises:
+            JournalError: A UUID is none; nothing was taken over then.
+        """
+        _check_uuids(variables)
+        for name, value in variables.items():
+            self.variables[_OLD_NAMES.get(name, name)] = value
+        if variables.get("server_uuid"):
+            self.server_uuid = str(variables["server_uuid"]).lower()
+        if isinstance(self.variables.get("server_id"), int):
+            self.server_id = self.variables["server_id"]
+
+    def _flag(self, name: str, *, default: bool) -> bool:
+        value = self.variables.get(name)
+        return default if value is None else str(value).upper() in _TRUE
+
+    def number(self, name: str) -> int | None:
+        """An integer variable, None when it is not known."""
+        value = self.variables.get(name)
+        if isinstance(value, bool) or value is None:
+            return None
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            return None
+
+    @property
+    def knows_tags(self) -> bool:
+        """Whether GTIDs may carry tags: from 8.3 on; an unknown version may."""
+        match = re.match(r"(\d+)\.(\d+)", self.version or "")
+        return match is None or (int(match[1]), int(match[2])) >= (8, 3)
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether a log_status row is one instant of all logs, as WL#9452 promises."""
+        return self.profile == "wl9452"
+
+    @property
+    def gtid_mode(self) -> str | None:
+        """OFF, OFF_PERMISSIVE, ON_PERMISSIVE, ON; None when not known."""
+        mode = self.variables.get("gtid_mode")
+        return None if mode is None else str(mode).upper()
+
+    @property
+    def log_bin(self) -> bool:
+        """Whether there is a binary log."""
+        return self._flag("log_bin", default=True)
+
+    @property
+    def logs_everything(self) -> bool:
+        """Whether every executed GTID is also logged."""
+        return self.log_bin and self._flag("log_replica_updates", default=True)
+
+    @property
+    def workers(self) -> int:
+        """Applier workers of a channel; 0: the coordinator applies by itself."""
+        number = self.number("replica_parallel_workers")
+        return WORKERS_DEFAULT if number is None else number
+
+    @property
+    def commits_are_ordered(self) -> bool:
+        """Whether transactions become executed in the order of the binary log."""
+        ordered_appliers = self.workers <= 1 or self._flag(
+            "replica_preserve_commit_order", default=True
+        )
+        return self._flag("binlog_order_commits", default=True) and ordered_appliers
+
+    @property
+    def commit_lag_max(self) -> int:
+        """K: how many groups can be in flight between the binary log and gtid_executed."""
+        bound = self.number("commit_lag_max")
+        if bound is not None:
+            return bound
+        connections = self.number("max_connections")
+        return (MAX_CONNECTIONS_DEFAULT if connections is None else connections) + self.workers
+
+    @property
+    def knows_commit_lag_max(self) -> bool:
+        """Whether K is the server's own, not made of the defaults of a server's settings."""
+        return any(self.number(name) is not None for name in ("commit_lag_max", "max_connections"))
+
+    @property
+    def relay_log_info_is_transactional(self) -> bool:
+        """Whether the relay log info repository commits with the transaction it describes."""
+        return self._flag("relay_log_info_transactional", default=True)
+
+    @property
+    def group_uuid(self) -> str | None:
+        """UUID whose GTIDs Group Replication hands out."""
+        name = self.variables.get("group_replication_group_name")
+        return str(name).lower() if name else None
+
+    @property
+    def is_backup_safe(self) -> bool:
+        """have_backup_safe_binlog_info."""
+        return self._flag("have_backup_safe_binlog_info", default=False)
+
+    def dump(self) -> dict[str, Any]:
+        """For the state bytes."""
+        return {name: getattr(self, name) for name in vars(self)}
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Inverse of ``dump``."""
+        for name, value in document.items():
+            setattr(self, name, value)
+
+
+def _uuid(values: Mapping[str, Any], name: str) -> str | None:
+    value = values.get(name)
+    if value is None or value == "":
+        return None
+    if not is_uuid(value):
+        raise JournalError(f"key {name!r}: expected a UUID, found {repr(value)[:80]}")
+    return str(value).lower()
+
+
+def _check_uuids(variables: Mapping[str, Any]) -> None:
+    for name in ("server_uuid", "group_replication_group_name"):
+        _uuid(variables, name)

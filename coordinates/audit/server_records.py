@@ -1,0 +1,302 @@
+"""The facts of a journal: what each says of the server, and what it changes in what is expected.
+
+Facts that are not events of a log: starts, administration, locks, backups, clones. Whoever judges
+by one of them has a module of its own; here each fact goes to all that want it, in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.audit.instance_state import InstanceState
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.judging.backup_coordinates import judge_backup
+from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError, JournalError
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tallystick.coordinates.audit.fleet_events import FleetEvent
+
+LINEAGE_ACTIONS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
+
+
+class ServerRecordReader(InstanceState):
+    """The state of an instance's audit, and what facts about the server change in it.
+
+    Args:
+        instance_id: The instance.
+        disabled: Names of invariants that are not judged.
+
+    Attributes:
+        handlers: What takes a fact, by its record type: its body, and its time in microseconds.
+    """
+
+    def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
+        super().__init__(instance_id, disabled)
+        self._learned = 0
+        """How many of the facts in hand the account of transactions has taken."""
+        self.handlers: dict[int, Callable[[dict[str, Any], int], None]] = {
+            RecordType.START: self._started,
+            RecordType.STOP: self._stopped,
+            RecordType.VARIABLES: self._variables_changed,
+            RecordType.BINLOG_PURGE: self._purged,
+            RecordType.BINLOG_RESET: self._reset,
+            RecordType.CHANNEL: self._channel_administered,
+            RecordType.GTID_PURGED: self._gtids_assigned,
+            RecordType.COLLECTION: self._collection_stepped,
+            RecordType.INFO_WRITE: self._info_written,
+            RecordType.ZONE: self._zone_stepped,
+            RecordType.BACKUP_LOCK: self._backup_locked,
+            RecordType.ENGINE_LOCK: self.engine_locks.step,
+            RecordType.CLONE: self._clone_stepped,
+            RecordType.GTID_PERSISTER: self.persistence.step,
+            RecordType.HEARTBEAT: self._heartbeat,
+            RecordType.STATEMENT: self._statement_executed,
+            RecordType.BACKUP: self._backed_up,
+        }
+
+    def learn(self) -> None:
+        """Note which transactions the logs have shown since the last call."""
+        self.reporter.release()
+        facts = self.reporter.fleet_events
+        self.applied.learn(facts[self._learned :], self.server.server_id)
+        self._learned = len(facts)
+
+    def take_fleet_events(self) -> list[FleetEvent]:
+        """The facts in hand: whoever takes them tells them to others."""
+        self.learn()
+        facts, self.reporter.fleet_events = self.reporter.fleet_events, []
+        self._learned = 0
+        return facts
+
+    def lose_backups(self, *, records_lost: bool) -> None:
+        """What backups held is gone with the server, or not known any more."""
+        self.zones.interrupted(records_lost=records_lost)
+        self.engine_locks.interrupted()
+        self.metadata_lock.interrupted()
+        self.backup_locks.interrupted()
+        self.images.interrupted()
+
+    def _started(self, body: dict[str, Any], ts: int) -> None:
+        was_known = self.server.server_uuid is not None
+        log_bin = self.server.log_bin
+        self.server.started(body)
+        if was_known and self.server.log_bin != log_bin:
+            self.baselines.log_bin_changed = True
+        if body.get("data_lineage") in ("restored", "cloned"):
+            self._begin_data_lineage(str(body["data_lineage"]))
+        recovered = body.get("recovered")
+        place = None
+        if isinstance(recovered, dict) and recovered.get("file"):
+            place = (str(recovered["file"]), int(recovered.get("position", 0)))
+        crashed = was_known and self._has_crashed(body)
+        if was_known:
+            self.learn()
+            self.applied.started(_file_and_position(place), crashed=crashed)
+            awaits = crashed and self.persistence.awaits_start
+            logged = self.binlog.logged.freeze() if awaits else GtidSet.EMPTY
+            self.binlog.server_started(crashed, place)
+            gone = logged - self.binlog.logged.freeze() if awaits else GtidSet.EMPTY
+            self._judge_found(body, place, ts, gone, crashed=crashed)
+        if crashed:
+            self.baselines.lose_redo()
+        self.has_stopped = False
+        self.collections.interrupted()
+        self.lose_backups(records_lost=False)
+        self.clones.interrupted(records_lost=False)
+        self.clones.started(body.get("data_lineage"))
+        self.clone_tables.started(body.get("data_lineage"), ts)
+        for relay in self.relays.values():
+            relay.reconnected()
+        self._expect_recovered(body, was_known)
+        for repository in body.get("repositories") or ():
+            self.repositories.started(repository, ts, crashed=crashed)
+        self.reporter.fleet_event(
+            FleetEventKind.BOOT,
+            {
+                "server_uuid": self.server.server_uuid,
+                "server_id": self.server.server_id,
+                "version": self.server.version,
+                "variables": dict(self.server.variables),
+                "data_lineage": self.data_lineage,
+                "binlog_lineage": self.binlog.lineage,
+            },
+        )
+
+    def _judge_found(
+        self,
+        body: dict[str, Any],
+        place: tuple[str, int] | None,
+        ts: int,
+        gone: GtidSet,
+        *,
+        crashed: bool,
+    ) -> None:
+        """Judge the GTIDs that InnoDB found, where it is known what a crash took out of the log."""
+        is_known = not (crashed and self.server.log_bin) or place is not None
+        flush = self.server.variables.get("innodb_flush_log_at_trx_commit", 1)
+        if not is_known or str(flush) != "1":
+            self.persistence.interrupted()
+        self.persistence.started(body, ts, crashed=crashed, gone=gone)
+
+    def _has_crashed(self, body: Mapping[str, Any]) -> bool:
+        """Whether the boot before may have ended without a clean stop."""
+        told = body.get("crashed")
+        if told is None:
+            return not (self.has_stopped or self.binlog.is_closed)
+        return bool(told)
+
+    def _expect_recovered(self, body: Mapping[str, Any], was_known: bool) -> None:
+        """What recovery found must be in the first row of the boot."""
+        found = GtidSet.EMPTY
+        if was_known and self.binlog.logged_is_complete:
+            found = self.binlog.logged.freeze()
+        for key in ("gtid_executed_table", "undo_gtids"):
+            if isinstance(body.get(key), str):
+                try:
+                    found = found | GtidSet.parse(body[key], tags=self.server.knows_tags)
+                except GtidSetParseError:
+                    continue
+        self.baselines.must_recover = found
+
+    def _begin_data_lineage(self, reason: str) -> None:
+        self.data_lineage += 1
+        self.baselines.begin_data_lineage()
+        self.binlog.begin_lineage(reason)
+        self.persistence.begin_data_lineage()
+        self.relays.clear()
+        self.learn()
+        self.applied.forget()
+        self.repositories.forget()
+
+    def _stopped(self, body: dict[str, Any], ts: int) -> None:
+        self.has_stopped = bool(body.get("clean", True))
+        self.collections.interrupted()
+        self.lose_backups(records_lost=False)
+
+    def _variables_changed(self, body: dict[str, Any], ts: int) -> None:
+        variables = body.get("variables")
+        self.server.changed(variables if isinstance(variables, dict) else {})
+
+    def _purged(self, body: dict[str, Any], ts: int) -> None:
+        self.binlog.purge(str(body.get("to_file", "")))
+
+    def _reset(self, body: dict[str, Any], ts: int) -> None:
+        self.collections.progress("The binary log was reset")
+        self.backup_locks.log_began_anew()
+        executed = self.baselines.executed
+        if executed:
+            self.reporter.note(
+                ObservationCode.HISTORY_RESET,
+                f"the binary log was reset: {executed.count()} GTIDs ({executed.first(3)}, …) count"
+                " as executed no more unless SET gtid_purged names them; a source sends them"
+                " again, and GTIDs of its own are given out again",
+                at="RESET",
+            )
+        self.baselines.begin_binlog_lineage()
+        self.binlog.begin_lineage("reset")
+        self.persistence.reset()
+        self.learn()
+        self.applied.forget()
+
+    def _gtids_assigned(self, body: dict[str, Any], ts: int) -> None:
+        try:
+            added = GtidSet.parse(body["added"].removeprefix("+"), tags=self.server.knows_tags)
+        except GtidSetParseError as error:
+            raise JournalError(f"key 'added': {error}") from None
+        self.collections.progress("gtid_purged was assigned")
+        self.baselines.assigned = self.baselines.assigned | added
+        self.reporter.fleet_event(FleetEventKind.GTID_PURGED, {"added": str(added)})
+
+    def _channel_administered(self, body: dict[str, Any], ts: int) -> None:
+        name = str(body.get("channel", "")).lower()
+        action = body.get("action")
+        if action not in ("reconnect", "relay_purge"):
+            self.collections.progress(f"Channel {name!r} was administered ({action})")
+        channel = self.baselines.channel(name)
+        relay = self.relay(name)
+        was_unseen = relay.base_name is None or not relay.received_is_complete
+        if action in LINEAGE_ACTIONS:
+            relay.begin_lineage()
+            self.baselines.begin_channel_lineage(name, relay.lineage)
+        if action in ("reset", "reset_all", "change_source"):
+            relay.forget_files()
+            self.learn()
+            self.applied.forget()
+            self.repositories.administered(name, action)
+        if action == "reset_all":
+            if was_unseen:
+                self.baselines.unseen_channel_left = True
+            del self.baselines.channels[name]
+        elif action == "change_source":
+            channel.source_uuid = body.get("source_uuid", channel.source_uuid)
+            channel.source_instance = body.get("source_instance")
+            channel.auto_position = bool(body.get("auto_position", True))
+            channel.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
+        if action in ("reconnect", "start_receiver"):
+            relay.reconnected()
+        if action in ("start_receiver", "stop_receiver", *LINEAGE_ACTIONS):
+            channel.receiver_stopped_at = ts if action == "stop_receiver" else None
+        self.clones.channel_administered(name, str(action), ts)
+        self.reporter.fleet_event(
+            FleetEventKind.CHANNEL, {**body, "channel_lineage": relay.lineage}
+        )
+
+    def _collection_stepped(self, body: dict[str, Any], ts: int) -> None:
+        self.collections.step(body, ts)
+
+    def _info_written(self, body: dict[str, Any], ts: int) -> None:
+        self.repositories.written(body)
+        if body.get("table") == "slave_master_info":
+            self.collections.progress("The receiver flushed its positions")
+        self.backup_locks.info_written(body, ts)
+
+    def _zone_stepped(self, body: dict[str, Any], ts: int) -> None:
+        self.zones.step(body, ts)
+        self.images.zone(body["step"])
+
+    def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
+        self.backup_locks.step(body, ts, self.end_of_binlog(), self.baselines)
+        self.metadata_lock.lock(body)
+
+    def _statement_executed(self, body: dict[str, Any], ts: int) -> None:
+        self.backup_locks.statement(body, ts)
+        self.engine_locks.statement(body, ts)
+        self.metadata_lock.statement(body, ts)
+
+    def _backed_up(self, body: dict[str, Any], ts: int) -> None:
+        """An image made under backup locks tells where its coordinates are from, others do not."""
+        if body["step"] == "image" and "coordinates_from" in body:
+            judge_backup(body, self)
+        elif body["step"] == "end":
+            self.backup_locks.backup_ended(
+                str(body.get("session", "")), body["backup_id"], failed="error" in body
+            )
+        if "coordinates_from" not in body:
+            self.images.step(body)
+            if body["step"] not in ("begin", "end"):
+                told = {**body, "binlog_lineage": self.binlog.lineage}
+                self.reporter.fleet_event(FleetEventKind.BACKUP, told)
+
+    def _clone_stepped(self, body: dict[str, Any], ts: int) -> None:
+        self.clones.clone(body, ts)
+        self.clone_tables.step(body, ts)
+        self.reporter.fleet_event(FleetEventKind.CLONE, dict(body))
+
+    def _heartbeat(self, body: dict[str, Any], ts: int) -> None:
+        self.reporter.fleet_event(FleetEventKind.TIME, {})
+
+
+def _file_and_position(place: tuple[str, int] | None) -> tuple[int, int] | None:
+    """The number of a binary log file, and the position in it; None if it is no file's name."""
+    if place is None:
+        return None
+    try:
+        return parse_log_file_name(place[0])[1], place[1]
+    except CoordinateError:
+        return None

@@ -1,0 +1,262 @@
+"""One binary log file as the fleet's audit remembers it: where events and groups end, which GTIDs.
+
+Other instances name places in this file; it tells what stands there. What it has not seen, or does
+not remember, it calls unknown.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    IntArray = npt.NDArray[np.int64]
+
+FIRST_POSITION = 4
+HEADER_EVENTS = 2
+"""FORMAT_DESCRIPTION and PREVIOUS_GTIDS open a file; they belong to no group."""
+
+
+class BinlogGroups(NamedTuple):
+    """Complete groups in the order of the log: index of the event that ends each, and its GTID."""
+
+    event: npt.NDArray[Any]
+    sid: npt.NDArray[np.int32]
+    gno: IntArray
+
+
+class PlaceKind(Enum):
+    """What stands at a position of a file."""
+
+    GROUP_END = "the end of a group"
+    OUTSIDE = "an event end outside groups"
+    EVENT_END = "an event end inside a group"
+    INSIDE_EVENT = "no event end"
+    BEYOND = "behind the end of the file"
+    UNKNOWN = "not known"
+
+
+class BinlogFile:
+    """Events and groups of one file of one binlog lineage.
+
+    Attributes:
+        end: Where the next event starts.
+        previous: Its Previous_gtids, None not known.
+        holes: Ranges `(from, to]` whose events were not seen or are forgotten.
+        is_doubtful: An offset fell: no position behind `end` means anything.
+        is_open_ended: Part of the journal is missing behind the last event.
+    """
+
+    def __init__(self, lineage: int, file_number: int) -> None:
+        self.lineage = lineage
+        self.file_number = file_number
+        self.end = FIRST_POSITION
+        self.previous: GtidSet | None = None
+        self.holes: list[tuple[int, int]] = []
+        self.is_doubtful = False
+        self.is_open_ended = False
+        self._count = 0
+        self._ends: list[IntArray] = []
+        self._events: list[npt.NDArray[Any]] = []
+        self._sids: list[npt.NDArray[np.int32]] = []
+        self._gnos: list[IntArray] = []
+
+    def append(self, start: int, event_ends: IntArray, groups: BinlogGroups) -> int:
+        """The next run of events, without a gap among themselves; returns how many are kept."""
+        self.is_doubtful = self.is_doubtful or start < self.end
+        if self.is_doubtful:
+            return 0
+        if start > self.end:
+            self.skip_to(start)
+        self.is_open_ended = False
+        self._ends.append(event_ends)
+        if len(groups.gno):
+            self._events.append(groups.event + self._count)
+            self._sids.append(groups.sid)
+            self._gnos.append(groups.gno)
+        self._count += len(event_ends)
+        if len(event_ends):
+            self.end = int(event_ends[-1])
+        return len(event_ends)
+
+    def skip_to(self, position: int) -> None:
+        """The events up to `position` were not seen."""
+        self.holes.append((self.end, position))
+        self.end = position
+
+    def event_ends(self) -> IntArray:
+        """Ends of all remembered events, ascending."""
+        ends: IntArray = _joined(self._ends, np.int64)
+        return ends
+
+    def groups(self) -> BinlogGroups:
+        """All remembered groups; `event` indexes `event_ends()`."""
+        events = _joined(self._events, np.int64)
+        return BinlogGroups(events, _joined(self._sids, np.int32), _joined(self._gnos, np.int64))
+
+    def group_ends(self) -> IntArray:
+        """Where each remembered group ends."""
+        ends: IntArray = self.event_ends()[self.groups().event]
+        return ends
+
+    @property
+    def observed_from(self) -> int:
+        """From where on everything up to the end is remembered."""
+        return self.holes[-1][1] if self.holes else FIRST_POSITION
+
+    def is_known(self, positions: IntArray) -> npt.NDArray[np.bool_]:
+        """Whether all that could stand at a position has been seen and is remembered."""
+        known = np.ones(len(positions), dtype=np.bool_)
+        for first, last in self.holes:
+            known &= (positions <= first) | (positions > last)
+        if self.is_open_ended or self.is_doubtful:
+            known &= positions <= self.end
+        return known
+
+    def place(self, position: int, limit: int) -> PlaceKind:
+        """What stands at `position`, when the file was known up to `limit`."""
+        if position == FIRST_POSITION:
+            return PlaceKind.OUTSIDE
+        if position > limit:
+            return PlaceKind.BEYOND
+        if not self.is_known(np.array([position]))[0]:
+            return PlaceKind.UNKNOWN
+        ends = self.event_ends()
+        index = int(np.searchsorted(ends, position))
+        if index == len(ends) or ends[index] != position:
+            return PlaceKind.BEYOND if position > self.end else PlaceKind.INSIDE_EVENT
+        return self._place_of_event(index, limit)
+
+    def _place_of_event(self, index: int, limit: int) -> PlaceKind:
+        events, ends = self.groups().event, self.event_ends()
+        at = int(np.searchsorted(events, index))
+        if at < len(events) and events[at] == index:
+            return PlaceKind.GROUP_END
+        if index < HEADER_EVENTS and not self._has_hole(0, int(ends[index])):
+            return PlaceKind.OUTSIDE
+        if at == len(events) or ends[events[at]] > limit:
+            # Behind the last group: ROTATE and STOP stand here, or a group begins. The file as it
+            # stood does not tell them apart.
+            return PlaceKind.OUTSIDE
+        before = int(ends[events[at - 1]]) if at else 0
+        if self._has_hole(before, int(ends[events[at]])):
+            return PlaceKind.UNKNOWN
+        return PlaceKind.EVENT_END
+
+    def _has_hole(self, first: int, last: int) -> bool:
+        return any(a < last and b > first for a, b in self.holes)
+
+    def truncate(self, end: int) -> tuple[IntArray, BinlogGroups]:
+        """Take back what ends behind `end`; returns the events' ends and the groups."""
+        ends, groups = self.event_ends(), self.groups()
+        kept = int(np.searchsorted(ends, end, side="right"))
+        split = int(np.searchsorted(groups.event, kept))
+        lost = BinlogGroups(groups.event[split:] - kept, groups.sid[split:], groups.gno[split:])
+        self._set(
+            ends[:kept],
+            BinlogGroups(groups.event[:split], groups.sid[:split], groups.gno[:split]),
+        )
+        self.holes = [(a, min(b, end)) for a, b in self.holes if a < end]
+        self.end = min(self.end, end)
+        return ends[kept:], lost
+
+    def copy(self) -> BinlogFile:
+        """A file of its own with the same content."""
+        copy = BinlogFile(self.lineage, self.file_number)
+        copy._set(self.event_ends(), self.groups())
+        copy.end = self.end
+        copy.previous = self.previous
+        copy.holes = list(self.holes)
+        copy.is_doubtful = self.is_doubtful
+        copy.is_open_ended = self.is_open_ended
+        return copy
+
+    def give_back(self, event_ends: IntArray, groups: BinlogGroups) -> None:
+        """Undo the last `truncate`; a hole at the end of what was taken back stays forgotten."""
+        self._ends.append(event_ends)
+        self._events.append(groups.event + self._count)
+        self._sids.append(groups.sid)
+        self._gnos.append(groups.gno)
+        self._count += len(event_ends)
+        if len(event_ends):
+            self.end = int(event_ends[-1])
+
+    def forget_front(self, how_many: int) -> int:
+        """Forget the first events; returns how many."""
+        ends, groups = self.event_ends(), self.groups()
+        how_many = min(how_many, len(ends))
+        if not how_many:
+            return 0
+        split = int(np.searchsorted(groups.event, how_many))
+        kept = BinlogGroups(groups.event[split:] - how_many, groups.sid[split:], groups.gno[split:])
+        last = int(ends[how_many - 1])
+        self.holes = [(0, last), *((a, b) for a, b in self.holes if b > last)]
+        self._set(ends[how_many:].copy(), kept)
+        return how_many
+
+    def _set(self, ends: IntArray, groups: BinlogGroups) -> None:
+        self._count = len(ends)
+        self._ends = [ends]
+        self._events, self._sids, self._gnos = [groups.event], [groups.sid], [groups.gno]
+
+    # State
+
+    def dump(self, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Document and arrays for the state bytes; lengths need half the room of offsets."""
+        ends, groups = self.event_ends(), self.groups()
+        lengths = np.diff(ends, prepend=0)
+        if not len(lengths) or (lengths.min() >= 0 and lengths.max() < 2**32):
+            lengths = lengths.astype(np.uint32)
+        document = {
+            "name": name,
+            "lineage": self.lineage,
+            "file_number": self.file_number,
+            "end": self.end,
+            "previous": None if self.previous is None else str(self.previous),
+            "holes": self.holes,
+            "is_doubtful": self.is_doubtful,
+            "is_open_ended": self.is_open_ended,
+        }
+        arrays = {
+            f"{name}.lengths": lengths,
+            f"{name}.events": groups.event.astype(np.uint32),
+            f"{name}.sids": groups.sid,
+            f"{name}.gnos": groups.gno,
+        }
+        return document, arrays
+
+    @classmethod
+    def load(cls, document: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> BinlogFile:
+        """Inverse of `dump`."""
+        file = cls(document["lineage"], document["file_number"])
+        name = document["name"]
+        file._set(
+            np.cumsum(arrays[f"{name}.lengths"].astype(np.int64)),
+            BinlogGroups(
+                arrays[f"{name}.events"].astype(np.int64),
+                arrays[f"{name}.sids"],
+                arrays[f"{name}.gnos"],
+            ),
+        )
+        previous = document["previous"]
+        file.end = document["end"]
+        file.previous = None if previous is None else GtidSet.parse(previous)
+        file.holes = [(first, last) for first, last in document["holes"]]
+        file.is_doubtful = document["is_doubtful"]
+        file.is_open_ended = document["is_open_ended"]
+        return file
+
+
+def _joined(chunks: list[npt.NDArray[Any]], dtype: type[np.signedinteger[Any]]) -> Any:
+    """All chunks as one array, which then takes their place."""
+    if not chunks:
+        return np.empty(0, dtype=dtype)
+    if len(chunks) > 1:
+        chunks[:] = [np.concatenate(chunks)]
+    return chunks[0]

@@ -1,0 +1,192 @@
+"""States of before: one instance's journal as it stood at a time, and what it has lost since."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from tallystick.coordinates.audit.timeline_file import BinlogGroups
+
+    IntArray = npt.NDArray[np.int64]
+
+SNAPSHOTS_MAX = 512
+_SETS = ("logged", "declared", "beyond", "purged")
+_ts = attrgetter("ts")
+
+
+class Identity(NamedTuple):
+    """From `ts` the instance reports this `server_uuid`; the last fact under it is of `until`."""
+
+    server_uuid: str
+    ts: int
+    until: int
+    epoch: int
+    sequence: int
+    collection_id: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The journal as it stood at `ts`.
+
+    Attributes:
+        ts: Time of the fact that it was taken at; that fact is part of it.
+        losses: How many times something had been taken back.
+        lineage, lineage_ts: The binlog lineage, and when it began, None if before the journal.
+        base_name, file_number, end: End of the binary log, base name None before its first event.
+        logged: L, the GTIDs that the present lineage has logged.
+        is_complete: Whether `logged` misses nothing.
+        declared: Executed without a group of this lineage, as far as told since the last loss.
+        beyond: Everything else ever known to have been executed, logged or purged.
+        row_ts: Time of the last log_status row since the last loss, None if there was none.
+        has_row: Whether there was ever a row since the last gap.
+        purged: gtid_purged of the last row.
+        logs_everything: What is executed is also logged.
+        server_id: As last reported.
+        sources: Keys of the sources that the last row named.
+        is_told: Whether a row since the last loss says what is executed without having been
+            logged; `row_ts` counts accepted rows only.
+    """
+
+    ts: int
+    losses: int
+    lineage: int
+    lineage_ts: int | None
+    base_name: str | None
+    file_number: int
+    end: int
+    logged: GtidSet
+    is_complete: bool
+    declared: GtidSet
+    beyond: GtidSet
+    row_ts: int | None
+    has_row: bool
+    purged: GtidSet | None
+    logs_everything: bool
+    server_id: int | None
+    sources: tuple[str, ...]
+    is_told: bool = False
+
+    @property
+    def known(self) -> GtidSet:
+        """Everything ever known to have been executed, logged or purged."""
+        return self.logged | self.beyond
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loss:
+    """Events at the end of a file that a crash took back at `ts`.
+
+    Attributes:
+        number: States with as many losses, or more, were taken behind it.
+        event_ends, groups: What was taken back; groups index `event_ends`.
+    """
+
+    ts: int
+    number: int
+    lineage: int
+    file_number: int
+    event_ends: IntArray
+    groups: BinlogGroups
+
+
+class States:
+    """The snapshots of one journal, oldest first; beyond a number the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._snapshots: list[Snapshot] = []
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        return iter(self._snapshots)
+
+    @property
+    def last_ts(self) -> int:
+        """Time of the last one, -1 if there is none."""
+        return self._snapshots[-1].ts if self._snapshots else -1
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Remember one that is no older than the last."""
+        self._snapshots.append(snapshot)
+        if len(self._snapshots) > SNAPSHOTS_MAX:
+            del self._snapshots[: SNAPSHOTS_MAX // 4]
+
+    def forget_last(self) -> None:
+        """Take back the last `add`."""
+        self._snapshots.pop()
+
+    def since(self, ts: int) -> Iterator[Snapshot]:
+        """The first snapshot at or behind `ts`, and those behind it up to the next loss."""
+        at = bisect_left(self._snapshots, ts, key=_ts)
+        if at == len(self._snapshots):
+            return
+        losses = self._snapshots[at].losses
+        for snapshot in self._snapshots[at:]:
+            if snapshot.losses != losses:
+                return
+            yield snapshot
+
+    def knowing(self, ts: int) -> Snapshot | None:
+        """The first state at or behind `ts` that knows everything the instance had executed."""
+        at = bisect_left(self._snapshots, ts, key=_ts)
+        for state in self._snapshots[at:]:
+            is_told = state.logs_everything or (state.row_ts is not None and state.row_ts >= ts)
+            if state.is_complete and state.has_row and is_told:
+                return state
+        return None
+
+    def until(self, ts: int) -> Snapshot | None:
+        """The last snapshot at or before `ts`."""
+        at = bisect_right(self._snapshots, ts, key=_ts)
+        return self._snapshots[at - 1] if at else None
+
+    def dump(self) -> dict[str, Any]:
+        """Part of a document for the state bytes."""
+        texts = _Texts()
+        snapshots = [
+            [texts.index(v) if n in _SETS else v for n, v in _values_of(snapshot)]
+            for snapshot in self._snapshots
+        ]
+        return {"snapshots": snapshots, "texts": texts.texts}
+
+    def load(self, document: Mapping[str, Any]) -> None:
+        """Inverse of `dump`."""
+        sets = [GtidSet.parse(text) for text in document["texts"]]
+        for values in document["snapshots"]:
+            named = dict(zip(Snapshot.__slots__, values, strict=False))
+            for key in _SETS:
+                named[key] = None if named[key] is None else sets[named[key]]
+            named["sources"] = tuple(named["sources"])
+            self._snapshots.append(Snapshot(**named))
+
+
+class _Texts:
+    """Snapshots share most of their sets, so each text is written once."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._index: dict[int, int] = {}
+        self._kept: list[GtidSet] = []
+
+    def index(self, gtids: GtidSet | None) -> int | None:
+        if gtids is None:
+            return None
+        number = self._index.get(id(gtids))
+        if number is None:
+            number = self._index[id(gtids)] = len(self.texts)
+            self.texts.append(str(gtids))
+            self._kept.append(gtids)
+        return number
+
+
+def _values_of(snapshot: Snapshot) -> list[tuple[str, Any]]:
+    return [(name, getattr(snapshot, name)) for name in Snapshot.__slots__]

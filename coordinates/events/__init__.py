@@ -1,0 +1,1 @@
+"""Records of the journal: log events and server records, their schema, bytes and text."""

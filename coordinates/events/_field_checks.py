@@ -1,0 +1,201 @@
+"""Checks of single values of a fact: their types, their ranges, the words of closed lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError
+
+INT64_MAX = 2**63 - 1
+UINT32_MAX = 2**32 - 1
+
+Check = Callable[[Any], Any]
+"""Takes a value of JSON, returns it as it is kept; raises ``FieldError``."""
+
+
+class FieldError(Exception):
+    """A value does not fit. ``path`` grows from the inside out."""
+
+    def __init__(
+        self, expected: str, value: Any = None, path: str = "", *, shown: bool = True
+    ) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.value = value
+        self.path = path
+        self.shown = shown
+
+    def under(self, key: str) -> FieldError:
+        """The same, seen from the object or list around it."""
+        separator = "." if self.path and not self.path.startswith("[") else ""
+        return FieldError(
+            self.expected, self.value, f"{key}{separator}{self.path}", shown=self.shown
+        )
+
+
+def unknown_key(key: str, known: Iterable[str]) -> FieldError:
+    """The error of a key that does not belong there."""
+    return FieldError(
+        f"no such key, only {', '.join(known) or 'those of every record'}",
+        path=key,
+        shown=False,
+    )
+
+
+def text(value: Any) -> str:
+    """Text that can be written as UTF-8."""
+    if type(value) is not str:
+        raise FieldError("text", value)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise FieldError("text without lone surrogates", value) from None
+    return value
+
+
+def name(value: Any) -> str:
+    """Text that is not empty."""
+    if not text(value):
+        raise FieldError("text that is not empty", value)
+    return str(value)
+
+
+def log_file(value: Any) -> str:
+    """The name of a log file without a directory."""
+    try:
+        parse_log_file_name(text(value))
+    except CoordinateError:
+        raise FieldError("a log file name base.NNNNNN without a directory", value) from None
+    return str(value)
+
+
+def channel_name(value: Any) -> str:
+    """The name of a channel; servers keep it in lower case, people write it as they like."""
+    return text(value).lower()
+
+
+def integer(least: int = 0, most: int = INT64_MAX) -> Check:
+    """A check for integers of a range."""
+
+    def check(value: Any) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise FieldError(f"an integer from {least} to {most}", value)
+        return value
+
+    return check
+
+
+def boolean(value: Any) -> bool:
+    """True or false, not 0 or 1 or "ON"."""
+    if type(value) is not bool:
+        raise FieldError("true or false", value)
+    return value
+
+
+_SWITCH = {"ON": True, "OFF": False, "YES": True, "NO": False, "1": True, "0": False}
+
+
+def switch(value: Any) -> bool:
+    """A boolean variable as JSON has it or as servers print it."""
+    if type(value) is bool:
+        return value
+    kept = _SWITCH.get(str(value).upper())
+    if kept is None:
+        raise FieldError("true, false, ON or OFF", value)
+    return kept
+
+
+def one_of(*words: str) -> Check:
+    """A check for the words of a closed list."""
+
+    def check(value: Any) -> str:
+        if type(value) is not str or value not in words:
+            raise FieldError(f"one of {', '.join(words)}", value)
+        return value
+
+    return check
+
+
+def identifier(value: Any) -> str | int:
+    """A session or ticket: servers number them, others name them."""
+    if type(value) is int and 0 <= value <= INT64_MAX:
+        return value
+    if type(value) is str:
+        return name(value)
+    raise FieldError("an integer from 0 or text", value)
+
+
+def anything(value: Any) -> Any:
+    """What a server said: the audit judges it."""
+    return value
+
+
+def list_of(check: Check) -> Check:
+    def check_list(value: Any) -> list[Any]:
+        if type(value) is not list:
+            raise FieldError("a list", value)
+        kept = []
+        for index, item in enumerate(value):
+            try:
+                kept.append(check(item))
+            except FieldError as error:
+                raise error.under(f"[{index}]") from None
+        return kept
+
+    return check_list
+
+
+_PASSWORD_COLUMNS = frozenset({"user_password", "password", "master_password", "source_password"})
+
+
+def table_row(value: Any) -> dict[str, Any]:
+    """Column values of a server's table; its columns differ from server to server."""
+    if type(value) is not dict:
+        raise FieldError("an object of column values", value)
+    for key in value:
+        if key.lower() in _PASSWORD_COLUMNS:
+            raise FieldError("no password: it must not be collected", path=key, shown=False)
+    return value
+
+
+table_rows = list_of(table_row)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An object: its fields, which of them must be there, and whether others may be."""
+
+    fields: Mapping[str, Check]
+    required: tuple[str, ...] = ()
+    is_open: bool = False
+    aliases: Mapping[str, str] | None = None
+
+    def __call__(self, value: Any) -> dict[str, Any]:
+        """Check the object ``value``."""
+        if type(value) is not dict:
+            raise FieldError("an object", value)
+        kept: dict[str, Any] = {}
+        for given, item in value.items():
+            key = self.aliases.get(given, given) if self.aliases else given
+            check = self.fields.get(key)
+            if item is None and check is not None:
+                continue
+            if check is None:
+                if not self.is_open:
+                    raise unknown_key(given, self.fields)
+                kept[given] = item
+                continue
+            if key in kept:
+                raise FieldError(f"{key} only once, under one of its names", item, path=given)
+            try:
+                kept[key] = check(item)
+            except FieldError as error:
+                raise error.under(given) from None
+        for key in self.required:
+            if key not in kept:
+                raise FieldError("this key", path=key, shown=False)
+        return kept

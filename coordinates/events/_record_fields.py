@@ -1,0 +1,476 @@
+"""Which fields each kind of fact may have, and what their values may be (``docs/journal.md``).
+
+Only shape is looked at: names, types, ranges, closed lists. What a server said of itself (the row
+and what was read beside it) is kept as it came, to be judged by the audit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.events._field_checks import (
+    UINT32_MAX,
+    Check,
+    FieldError,
+    Shape,
+    anything,
+    boolean,
+    channel_name,
+    identifier,
+    integer,
+    list_of,
+    log_file,
+    name,
+    one_of,
+    switch,
+    table_row,
+    table_rows,
+    text,
+)
+from tallystick.coordinates.events.journal import RecordType, parse_body
+from tallystick.coordinates.values.errors import JournalError
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.events.journal import Block
+
+
+_COUNT = integer()
+_PORTION = integer(1)
+_SERVER_ID = integer(0, UINT32_MAX)
+_POSITION = integer()
+
+_VARIABLES = Shape(
+    {
+        "gtid_mode": one_of("OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"),
+        "log_bin": switch,
+        "log_replica_updates": switch,
+        "binlog_order_commits": switch,
+        "replica_preserve_commit_order": switch,
+        "replica_parallel_workers": _COUNT,
+        "max_connections": _COUNT,
+        "commit_lag_max": _COUNT,
+        "sync_source_info": _COUNT,
+        "relay_log_info_transactional": switch,
+        "innodb_redo_log_capacity": _PORTION,
+        "group_replication_group_name": text,
+        "have_backup_safe_binlog_info": switch,
+        "server_uuid": name,
+        "server_id": _SERVER_ID,
+    },
+    is_open=True,
+    aliases={
+        "log_slave_updates": "log_replica_updates",
+        "slave_preserve_commit_order": "replica_preserve_commit_order",
+        "slave_parallel_workers": "replica_parallel_workers",
+        "sync_master_info": "sync_source_info",
+    },
+)
+
+_REPOSITORY = Shape(
+    {
+        "channel": channel_name,
+        "repository": one_of("slave_master_info", "slave_relay_log_info"),
+        "file": boolean,
+        "table": boolean,
+        "option": one_of("FILE", "TABLE"),
+        "started": boolean,
+        "engine": name,
+        "row": table_row,
+    }
+)
+
+_BINARY_LOGS = list_of(
+    Shape(
+        {"name": text, "size": _COUNT},
+        ("name",),
+        is_open=True,
+        aliases={"Log_name": "name", "File_size": "size"},
+    )
+)
+
+_LOG_STATUS = Shape(
+    {
+        "collection_id": name,
+        "requested_at": _COUNT,
+        "row": anything,
+        "error": Shape(
+            {
+                "code": _COUNT,
+                "message": text,
+                "column": text,
+                "unreachable": boolean,
+                "timed_out": boolean,
+            }
+        ),
+        "gtid_executed_first": text,
+        "gtid_executed_table": text,
+        "slave_master_info": table_rows,
+        "slave_relay_log_info": table_rows,
+        "slave_worker_info": table_rows,
+        "binary_logs": _BINARY_LOGS,
+        "binary_logs_again": _BINARY_LOGS,
+        "gtid_purged": text,
+        "replica_status": table_rows,
+        "gtid_owned": text,
+        "prepared_xa": text,
+        "innodb": Shape(
+            dict.fromkeys(("current", "written", "flushed", "checkpoint"), anything), is_open=True
+        ),
+        "trx_sys": Shape(
+            dict.fromkeys(("binary_log_file", "binary_log_position"), anything), is_open=True
+        ),
+        "clone_status": table_row,
+        "clone_progress": table_rows,
+        "replication_connection_status": table_rows,
+        "replication_applier_status_by_worker": table_rows,
+        "unread": list_of(
+            Shape({"part": name, "code": _COUNT, "message": text}, ("part",)),
+        ),
+    },
+    ("collection_id",),
+)
+
+_RESOURCES = ("LOCK_collect_instance_log", "channel_map", "LOCK_plugin", "binlog", "gtid_state")
+
+
+def _resource(value: Any) -> str:
+    word = text(value)
+    if word not in _RESOURCES and not word.startswith(("channel:", "engine:")):
+        raise FieldError(f"one of {', '.join(_RESOURCES)}, channel:NAME, engine:NAME", value)
+    return word
+
+
+_CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    "change_source": (
+        {
+            "source_uuid": text,
+            "source_instance": name,
+            "auto_position": boolean,
+            "ignore_server_ids": list_of(_SERVER_ID),
+            "filtered": boolean,
+            "source_log_file": text,
+            "source_log_pos": _POSITION,
+        },
+        (),
+    ),
+    **{
+        action: ({}, ())
+        for action in (
+            "start_receiver",
+            "stop_receiver",
+            "start_applier",
+            "reconnect",
+            "reset",
+            "reset_all",
+            "relay_log_recovery",
+            "flush_relay_logs",
+        )
+    },
+    "stop_applier": ({"errno": _COUNT}, ()),
+    "relay_purge": ({"to_file": log_file}, ("to_file",)),
+}
+
+_COLLECTION_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    **{step: ({}, ()) for step in ("enter", "error", "leave")},
+    **{
+        step: ({"resource": _resource, "lsn": _COUNT}, ("resource",))
+        for step in ("lock", "collect", "unlock")
+    },
+}
+
+_ZONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    "close": ({"zone": name, "tables": list_of(name)}, ()),
+    **{step: ({"zone": name}, ()) for step in ("wait", "validity_point", "open")},
+    **{step: ({"zone": name, "ticket": identifier}, ("ticket",)) for step in ("enter", "drop")},
+    **{
+        step: (
+            {"zone": name, "thread": identifier, "ticket": identifier, "tables": list_of(name)},
+            ("thread",),
+        )
+        for step in ("write_binlog", "commit", "unlock_tables")
+    },
+}
+
+_TABLES = list_of(
+    Shape({"name": name, "engine": name, "rows": _COUNT, "checksum": text}, ("name",))
+)
+
+_REPLICA_POSITIONS = list_of(
+    Shape(
+        {
+            "channel": channel_name,
+            "source_instance": name,
+            "read_source_log_file": text,
+            "read_source_log_pos": _POSITION,
+            "exec_source_log_file": text,
+            "exec_source_log_pos": _POSITION,
+            "relay_log_file": text,
+            "relay_log_pos": _POSITION,
+            "slave_master_info": table_row,
+            "slave_relay_log_info": table_row,
+        },
+        ("channel",),
+    )
+)
+
+_SUMMARY: dict[str, Check] = {
+    "binlog_file": log_file,
+    "binlog_position": _POSITION,
+    "gtid_executed": text,
+    "tables": _TABLES,
+    "channels": _REPLICA_POSITIONS,
+    "session": identifier,
+    "coordinates_from": one_of("innodb_header", "source_status"),
+    "lsn": _COUNT,
+    "binlog_copy": Shape({"file": log_file, "position": _POSITION}, ("file", "position")),
+}
+"""What an image says of itself."""
+
+_BACKUP_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    "begin": (
+        {"backup_id": name, "session": identifier, "tables": list_of(name)},
+        ("backup_id",),
+    ),
+    "image": ({"backup_id": name, **_SUMMARY}, ("backup_id",)),
+    "end": ({"backup_id": name, "session": identifier, "error": text}, ("backup_id",)),
+    "checksum": (
+        {"binlog_file": log_file, "binlog_position": _POSITION, "tables": _TABLES},
+        ("binlog_file", "binlog_position", "tables"),
+    ),
+    "restore": ({"backup_id": name, "peer": name, **_SUMMARY}, ("backup_id", "peer")),
+    "replay": (
+        {
+            "backup_id": name,
+            "peer": name,
+            "from_file": log_file,
+            "from_position": _POSITION,
+            "stop_file": log_file,
+            "stop_position": _POSITION,
+            "stop_time": _COUNT,
+            "stop_gtid": text,
+            "excluded": text,
+        },
+        ("backup_id", "peer", "from_file", "from_position"),
+    ),
+    "replayed": (
+        {
+            "backup_id": name,
+            "peer": name,
+            "to_file": log_file,
+            "to_position": _POSITION,
+            "gtid_executed": text,
+            "tables": _TABLES,
+        },
+        ("backup_id", "peer", "to_file", "to_position"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Cases:
+    """An object whose fields depend on the word under ``key``."""
+
+    key: str
+    cases: Mapping[str, Shape]
+
+    @property
+    def fields(self) -> set[str]:
+        """The fields of any case."""
+        return {name for shape in self.cases.values() for name in shape.fields}
+
+    def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
+        if self.key not in value:
+            raise FieldError("this key", path=self.key, shown=False)
+        word = value[self.key]
+        shape = self.cases.get(word) if type(word) is str else None
+        if shape is None:
+            raise FieldError(f"one of {', '.join(self.cases)}", word, path=self.key)
+        return shape(value)
+
+
+def _cases(
+    key: str,
+    common: dict[str, Check],
+    cases: Mapping[str, tuple[dict[str, Check], tuple[str, ...]]],
+) -> _Cases:
+    return _Cases(
+        key,
+        {
+            word: Shape({key: text, **common, **fields}, (key, *common, *required))
+            for word, (fields, required) in cases.items()
+        },
+    )
+
+
+RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
+    RecordType.START: Shape(
+        {
+            "server_uuid": name,
+            "server_id": _SERVER_ID,
+            "version": text,
+            "profile": one_of("mysql-8.0", "wl9452"),
+            "crashed": boolean,
+            "recovered": Shape({"file": log_file, "position": _POSITION}, ("file", "position")),
+            "data_lineage": one_of("restored", "cloned"),
+            "gtid_executed_table": text,
+            "undo_gtids": text,
+            "repositories": list_of(_REPOSITORY),
+            "variables": _VARIABLES,
+        },
+        ("server_uuid",),
+    ),
+    RecordType.VARIABLES: Shape({"variables": _VARIABLES}, ("variables",)),
+    RecordType.STOP: Shape({"clean": boolean}),
+    RecordType.BINLOG_PURGE: Shape({"to_file": log_file}, ("to_file",)),
+    RecordType.BINLOG_RESET: Shape({}),
+    RecordType.GTID_PURGED: Shape({"added": text}, ("added",)),
+    RecordType.CHANNEL: _cases("action", {"channel": channel_name}, _CHANNEL_ADMINISTRATION),
+    RecordType.LOG_STATUS: _LOG_STATUS,
+    RecordType.COLLECTION: _cases(
+        "step", {"collection_id": name, "session": identifier}, _COLLECTION_STEPS
+    ),
+    RecordType.INFO_WRITE: Shape(
+        {
+            "table": one_of("slave_master_info", "slave_relay_log_info", "slave_worker_info"),
+            "channel": channel_name,
+            "reason": one_of(
+                "relay_rotate",
+                "change_source",
+                "receiver_stop",
+                "sync",
+                "applier_stop",
+                "xid",
+                "query",
+                "statement",
+            ),
+            "row": table_row,
+            "durable": boolean,
+        },
+        ("table", "channel", "reason", "row"),
+    ),
+    RecordType.ZONE: _cases("step", {}, _ZONE_STEPS),
+    RecordType.ENGINE_LOCK: Shape(
+        {
+            "step": one_of(
+                "prelock", "begin", "lock", "timeout", "unlock_all", "retry", "abort", "done"
+            ),
+            "engine": name,
+            "round": _COUNT,
+            "rounds_max": _PORTION,
+            "timeout": _COUNT,
+        },
+        ("step",),
+    ),
+    RecordType.BACKUP_LOCK: Shape(
+        {
+            "step": one_of("lock", "unlock"),
+            "lock": one_of("tables", "binlog", "instance", "global_read"),
+            "session": identifier,
+        },
+        ("step", "lock"),
+    ),
+    RecordType.STATEMENT: Shape(
+        {"engine": name, "type": one_of("dml", "ddl"), "binlogged": boolean}
+    ),
+    RecordType.CLONE: Shape(
+        {
+            "step": one_of(
+                "begin",
+                "refused",
+                "version",
+                "stage",
+                "order_forced",
+                "prepared_awaited",
+                "donor_blocked",
+                "position_read",
+                "commit",
+                "donor_released",
+                "order_released",
+                "end",
+                "recovered",
+            ),
+            "role": one_of("donor", "recipient"),
+            "peer": name,
+            "stage": text,
+            "donor_version": text,
+            "recipient_version": text,
+            "binlog_file": text,
+            "binlog_position": _POSITION,
+            "gtid_executed": text,
+            "error": anything,
+            "message": text,
+            "blocks": one_of("xa"),
+            "destination": text,
+        },
+        ("step",),
+    ),
+    RecordType.GTID_PERSISTER: Shape(
+        {
+            "step": one_of("prepare", "commit", "write", "number", "purge", "recover"),
+            "trx_no": _COUNT,
+            "gtid": text,
+            "gtids": text,
+            "oldest_trx_no": _COUNT,
+            "trx_num_gtid": _COUNT,
+        },
+        ("step",),
+    ),
+    RecordType.BACKUP: _cases("step", {}, _BACKUP_STEPS),
+    RecordType.HEARTBEAT: Shape({}),
+    RecordType.GAP: Shape({}),
+}
+"""The body of each kind of fact."""
+
+KINDS_WITH_CHANNEL = frozenset(
+    record_type for record_type, shape in RECORD_SHAPES.items() if "channel" in shape.fields
+)
+
+
+_RECORD_TYPES = {int(record_type): record_type for record_type in RecordType}
+_FLAT_TEXT = 256
+
+
+def _read_body(record_type: RecordType, text: str, channel: str | None) -> dict[str, Any]:
+    body = parse_body(text)
+    if channel is not None:
+        body.setdefault("channel", channel)
+    if "\\u" in text and "\\ud" in text.lower():
+        json.dumps(body, ensure_ascii=False).encode()
+    return RECORD_SHAPES[record_type](body)
+
+
+# Steps of locks and stages are few texts, which each instance and each collection repeats.
+_read_flat_body = lru_cache(maxsize=2048)(_read_body)
+
+
+def read_server_record(block: Block, index: int) -> dict[str, Any]:
+    """The body of the fact at ``index``, with its channel, as JSON Lines would have it.
+
+    Raises:
+        JournalError: It is no JSON, or its fields do not fit its kind.
+    """
+    code = int(block.columns["type"][index])
+    record_type = _RECORD_TYPES.get(code)
+    if record_type is None:
+        raise JournalError(f"unknown type {code}")
+    channel = None
+    if record_type in KINDS_WITH_CHANNEL:
+        number = int(block.columns["channel"][index])
+        if 0 <= number < len(block.channels):
+            channel = block.channels[number]
+    text = block.texts.get(index, "{}")
+    try:
+        if len(text) <= _FLAT_TEXT and text.rfind("{") <= 0 and "[" not in text:
+            return dict(_read_flat_body(record_type, text, channel))
+        return _read_body(record_type, text, channel)
+    except FieldError as error:
+        found = f", found {repr(error.value)[:80]}" if error.shown else ""
+        raise JournalError(f"key {error.path!r}: expected {error.expected}{found}") from None
+    except UnicodeEncodeError:
+        raise JournalError("expected text without lone surrogates") from None
+    except RecursionError:
+        raise JournalError("expected values less deeply nested") from None

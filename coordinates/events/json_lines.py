@@ -1,0 +1,391 @@
+"""The journal as text, one JSON object a line: read strictly.
+
+Line after line of several instances become blocks of one instance each; ``docs/journal.md`` is the
+contract. Nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.events._field_checks import (
+    INT64_MAX,
+    UINT32_MAX,
+    FieldError,
+    channel_name,
+    log_file,
+    name,
+    text,
+    unknown_key,
+)
+from tallystick.coordinates.events._record_checks import GROUP_TYPES, HEARTBEAT_TYPES
+from tallystick.coordinates.events._record_fields import RECORD_SHAPES
+from tallystick.coordinates.events.journal import (
+    ABSENT,
+    Block,
+    BlockBuilder,
+    QueryVerb,
+    RecordType,
+    Stream,
+)
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.errors import GtidSetParseError, JournalError
+from tallystick.coordinates.values.gtid import Gtid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+BLOCK_SIZE = 4096
+
+_ENVELOPE = ("kind", "instance", "ts", "epoch", "sequence")
+
+
+class JsonLinesError(JournalError):
+    """A line that is no record of the journal.
+
+    Attributes:
+        line_number: From 1.
+        key: The key in question (``variables.log_bin``), or None where it is the whole line.
+    """
+
+    def __init__(self, line_number: int, key: str | None, problem: str) -> None:
+        place = f"line {line_number}" if key is None else f"line {line_number}, key {key!r}"
+        super().__init__(f"{place}: {problem}")
+        self.line_number = line_number
+        self.key = key
+
+
+def blocks_from_lines(
+    lines: Iterable[str], *, block_size: int = BLOCK_SIZE, end_heartbeats: bool = False
+) -> Iterator[Block]:
+    """Read records and give them as blocks.
+
+    Whenever one instance has ``block_size`` records, the pending records of *all* instances leave,
+    in the order of their first lines. So the blocks keep each instance's order, and the order
+    across instances is disturbed by no more than one such window of the file.
+
+    Args:
+        lines: With or without their line ends; blank ones are counted and skipped.
+        block_size: How many records of one instance make a window.
+        end_heartbeats: Whether the end of the lines counts as a heartbeat of every instance, at
+            the largest ``ts``: then what waits for an instance is decided.
+
+    Raises:
+        JsonLinesError: A line is no record of the journal. Blocks of earlier windows were given.
+    """
+    if block_size < 1:
+        raise ValueError(f"expected a block size of at least 1, got {block_size}")
+    reader = _Reader()
+    for line_number, line in enumerate(lines, 1):
+        if not line.isspace() and line and reader.add(line, line_number) >= block_size:
+            yield from reader.take_window()
+    yield from reader.take_window()
+    if end_heartbeats:
+        reader.add_heartbeats()
+        yield from reader.take_window()
+
+
+@dataclass(slots=True)
+class _Journal:
+    """What is known of one instance while its lines are read."""
+
+    builder: BlockBuilder
+    ts: int = 0
+    first_line: int = 0
+    in_window: int = 0
+
+    @property
+    def next_sequence(self) -> int:
+        return self.builder.next_sequence + len(self.builder)
+
+
+@dataclass(slots=True)
+class _Reader:
+    journals: dict[str, _Journal] = field(default_factory=dict)
+    finished: list[tuple[int, Block]] = field(default_factory=list)
+    """Blocks of this window that a gap ended, each with the number of its first line."""
+    ts: int = 0
+    ts_max: int = 0
+
+    def add(self, line: str, line_number: int) -> int:
+        """Take one line; the answer is how many records its instance has in this window."""
+        record = _parse(line, line_number)
+        try:
+            return self._add(record, line_number)
+        except RecursionError:
+            raise JsonLinesError(line_number, None, "expected values less deeply nested") from None
+        except FieldError as error:
+            found = f", found {_shown(error.value)}" if error.shown else ""
+            raise JsonLinesError(
+                line_number, error.path, f"expected {error.expected}{found}"
+            ) from None
+
+    def _add(self, record: dict[str, Any], line_number: int) -> int:
+        kind = record.pop("kind", None)
+        stream = _STREAMS.get(kind) if type(kind) is str else None
+        record_type = _RECORD_TYPES.get(kind) if type(kind) is str else None
+        if stream is None and record_type is None:
+            raise FieldError(f"one of {', '.join((*_STREAMS, *_RECORD_TYPES))}", kind, "kind")
+        instance_id = record.pop("instance", None)
+        journal = self.journals.get(instance_id) if type(instance_id) is str else None
+        if journal is None:
+            journal = self._open(instance_id)
+        ts = record.pop("ts", None)
+        if ts is None:
+            ts = self.ts + 1
+        if type(ts) is not int or not 0 <= ts <= INT64_MAX:
+            raise FieldError(f"an integer from 0 to {INT64_MAX}", ts, "ts")
+        if "sequence" in record or "epoch" in record:
+            self._place(journal, record.pop("sequence", None), record.pop("epoch", None))
+        if ts < journal.ts:
+            raise FieldError(
+                f"at least {journal.ts}, the ts of the record before of instance {instance_id!r}",
+                ts,
+                "ts",
+            )
+        builder = journal.builder
+        if stream is not None:
+            event_type, fields = _read_event(stream, record)
+            builder.log_event(stream, event_type, ts=ts, **fields)
+        elif record_type is not None:
+            body = RECORD_SHAPES[record_type](record)
+            builder.server_record(record_type, body, ts=ts, channel=body.get("channel"))
+        self.ts = ts
+        if record_type is not RecordType.LOG_STATUS:
+            # A row may come before the events that it refers to.
+            journal.ts = ts
+        self.ts_max = max(self.ts_max, ts)
+        if len(builder) == 1:
+            journal.first_line = line_number
+        journal.in_window += 1
+        return journal.in_window
+
+    def _open(self, instance_id: Any) -> _Journal:
+        try:
+            journal = _Journal(BlockBuilder(name(instance_id)))
+        except FieldError as error:
+            raise error.under("instance") from None
+        self.journals[instance_id] = journal
+        return journal
+
+    def _place(self, journal: _Journal, sequence: Any, epoch: Any) -> None:
+        for key, value in (("sequence", sequence), ("epoch", epoch)):
+            if value is not None and (type(value) is not int or not 0 <= value < INT64_MAX):
+                raise FieldError(f"an integer from 0 to {INT64_MAX - 1}", value, key)
+        old = journal.builder
+        if epoch is None:
+            epoch = old.epoch
+        if sequence is None:
+            sequence = journal.next_sequence if epoch == old.epoch else 0
+        if (epoch, sequence) == (old.epoch, journal.next_sequence):
+            return
+        if len(old):
+            self.finished.append((journal.first_line, old.build()))
+        # What was lost, or is told again, says nothing about the clock.
+        journal.ts = 0
+        journal.builder = BlockBuilder(old.instance_id, epoch=epoch, first_sequence=sequence)
+
+    def add_heartbeats(self) -> None:
+        for order, journal in enumerate(self.journals.values()):
+            journal.builder.server_record(RecordType.HEARTBEAT, {}, ts=self.ts_max)
+            journal.first_line = order
+
+    def take_window(self) -> Iterator[Block]:
+        window, self.finished = self.finished, []
+        for journal in self.journals.values():
+            journal.in_window = 0
+            if len(journal.builder):
+                window.append((journal.first_line, journal.builder.build()))
+        window.sort(key=lambda item: item[0])
+        return (block for _, block in window)
+
+
+# One line
+
+
+def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(k for k in keys if keys.count(k) > 1)!r} occurs twice")
+    return made
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+_decode = json.JSONDecoder(
+    object_pairs_hook=_object_without_repeats, parse_constant=_no_constant
+).decode
+
+
+def _parse(line: str, line_number: int) -> dict[str, Any]:
+    try:
+        record = _decode(line)
+    except (ValueError, RecursionError) as error:
+        # The decoder's own message counts lines within this one.
+        reason = f"{error.msg} at {error.pos}" if isinstance(error, json.JSONDecodeError) else error
+        raise JsonLinesError(
+            line_number, None, f"expected a JSON object ({reason}), found {_shown(line.rstrip())}"
+        ) from None
+    if type(record) is not dict:
+        raise JsonLinesError(
+            line_number, None, f"expected a JSON object, found {_shown(line.rstrip())}"
+        )
+    return {key: value for key, value in record.items() if value is not None}
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:80]}…"
+
+
+# Events of logs
+
+_STREAMS = {"binlog": Stream.BINLOG, "relay": Stream.RELAY}
+_RECORD_TYPES = {record_type.name.lower(): record_type for record_type in RecordType}
+_VERBS = {verb.name.replace("_", " "): verb for verb in QueryVerb if verb}
+_TYPE_CODES = {event_type.name: int(event_type) for event_type in EventType}
+
+_read_printed_gtid = re.compile(
+    r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?::[a-z_][a-z0-9_]{0,31})?):([1-9][0-9]{0,17})"
+).fullmatch
+
+
+def _read_gtid(value: Any, fields: dict[str, Any]) -> None:
+    match = _read_printed_gtid(value) if type(value) is str else None
+    if match is not None:
+        fields["sid"], gno = match.groups()
+        fields["gno"] = int(gno)
+        return
+    try:
+        gtid = Gtid.parse(text(value))
+    except GtidSetParseError:
+        # It is what the server's log has; the audit says that it is malformed.
+        fields["text"] = value
+    else:
+        fields["sid"], fields["gno"] = gtid.sid, gtid.gno
+
+
+def _read_query(value: Any, fields: dict[str, Any]) -> None:
+    verb = _VERBS.get(value) if type(value) is str else None
+    if verb is None:
+        raise FieldError(f"one of {', '.join(_VERBS)}", value)
+    fields["query"] = verb
+
+
+# A file has few names and channels, and each of its lines repeats them.
+_known_file = lru_cache(maxsize=1024)(log_file)
+_known_channel = lru_cache(maxsize=1024)(channel_name)
+
+
+def _read_file(value: Any, fields: dict[str, Any]) -> None:
+    fields["file"] = _known_file(value) if type(value) is str else log_file(value)
+
+
+def _read_channel(value: Any, fields: dict[str, Any]) -> None:
+    fields["channel"] = _known_channel(value) if type(value) is str else channel_name(value)
+
+
+def _read_next_file(value: Any, fields: dict[str, Any]) -> None:
+    fields["text"] = log_file(value)
+    fields.setdefault("value", 4)
+
+
+def _read_gtid_set(value: Any, fields: dict[str, Any]) -> None:
+    fields["text"] = text(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _EventShape:
+    """The keys of one event type: integers with column and range, others with their reader."""
+
+    integers: Mapping[str, tuple[str, int, int]]
+    others: Mapping[str, Callable[[Any, dict[str, Any]], None]]
+    required: frozenset[str]
+    absent: Mapping[str, Any]
+    """Arguments of a record that has none of the place's keys."""
+
+
+_COMMON = {
+    "start": ("start", 0, INT64_MAX),
+    "length": ("length", 1, INT64_MAX),
+    "log_pos": ("log_pos", 0, UINT32_MAX),
+    "flags": ("flags", 0, 2**16 - 1),
+    "server_id": ("server_id", 0, UINT32_MAX),
+    "checksum": ("checksum", 0, INT64_MAX),
+}
+_OF_GROUP = {
+    key: (key, 0, INT64_MAX)
+    for key in (
+        "last_committed",
+        "sequence_number",
+        "transaction_length",
+        "original_commit_timestamp",
+    )
+}
+
+
+@lru_cache(maxsize=512)
+def _event_shape(stream: Stream, event_type: int) -> _EventShape:
+    integers = dict(_COMMON)
+    others: dict[str, Callable[[Any, dict[str, Any]], None]] = {"file": _read_file}
+    required = {"file", "start", "length"}
+    absent: dict[str, Any] = {}
+    if event_type in HEARTBEAT_TYPES:
+        required = set()
+        absent = {"file": None, "start": ABSENT, "length": ABSENT}
+    if stream is Stream.RELAY:
+        others["channel"] = _read_channel
+        required.add("channel")
+    if event_type in GROUP_TYPES:
+        integers |= _OF_GROUP
+    of_type = {
+        EventType.GTID: ("gtid", _read_gtid),
+        EventType.GTID_TAGGED: ("gtid", _read_gtid),
+        EventType.QUERY: ("query", _read_query),
+        EventType.PREVIOUS_GTIDS: ("gtid_set", _read_gtid_set),
+        EventType.ROTATE: ("next_file", _read_next_file),
+    }
+    if event_type in of_type:
+        key, read = of_type[EventType(event_type)]
+        others[key] = read
+        required.add(key)
+    if event_type == EventType.ROTATE:
+        integers["next_position"] = ("value", 0, INT64_MAX)
+    return _EventShape(integers, others, frozenset(required), absent)
+
+
+def _read_event(stream: Stream, record: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    given = record.pop("type", None)
+    event_type = _TYPE_CODES.get(given) if type(given) is str else given
+    if type(event_type) is not int or not 0 <= event_type <= 255:
+        raise FieldError("a MySQL event type by name or code (0 to 255)", given, "type")
+    shape = _event_shape(stream, event_type)
+    if not shape.required <= record.keys():
+        raise FieldError("this key", path=min(shape.required - record.keys()), shown=False)
+    fields = dict(shape.absent)
+    integers = shape.integers
+    for key, value in record.items():
+        rule = integers.get(key)
+        if rule is not None:
+            column, least, most = rule
+            if type(value) is not int or not least <= value <= most:
+                raise FieldError(f"an integer from {least} to {most}", value, key)
+            fields[column] = value
+            continue
+        read = shape.others.get(key)
+        if read is None:
+            raise unknown_key(key, (*integers, *shape.others, "type", *_ENVELOPE))
+        try:
+            read(value, fields)
+        except FieldError as error:
+            raise error.under(key) from None
+    if fields["start"] + fields["length"] > INT64_MAX:
+        raise FieldError(f"an event that ends at most at {INT64_MAX}", fields["start"], "start")
+    return event_type, fields

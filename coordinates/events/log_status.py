@@ -1,0 +1,445 @@
+"""One instance's answer to a collection, read into values: the row and what came with it.
+
+Reading is tier 0 of the audit: a datum that cannot be read becomes None and a `Problem`, and no
+other check gets to see it. Unknown keys are ignored, as servers and versions differ.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.rules.readable import (
+    CHANNEL_ROWS_UNIQUE,
+    GTID_TEXT_CANONICAL,
+    GTID_TEXT_WELLFORMED,
+    LOG_STATUS_ROW_COMPLETE,
+)
+from tallystick.coordinates.values._gtid_text import is_uuid
+from tallystick.coordinates.values.binlog import (
+    LogCoordinates,
+    parse_log_file_name,
+    strip_directory,
+)
+from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tallystick.coordinates.rules.registry import Rule
+
+INTEGER_END = 2**63
+LENGTH_UNKNOWN = -1
+COLUMNS = ("server_uuid", "local", "replication", "storage_engines")
+_COLUMN_ALIASES = {"master": "local", "channels": "replication"}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A datum that could not be read."""
+
+    rule: Rule
+    datum: str
+    sentence: str
+    observed: str
+    expected: str
+    channel: str | None = None
+
+
+@dataclass(slots=True)
+class ChannelState:
+    """What the answer says of one channel. None: not told, or not readable."""
+
+    channel: str
+    is_listed: bool = False
+    """Whether log_status lists it."""
+    has_status: bool = False
+    """Whether SHOW REPLICA STATUS tells of it."""
+    relay_is_empty: bool = False
+    """File "" and position 0: the channel has no relay log."""
+    relay: LogCoordinates | None = None
+    """F: relay coordinates of the last flush of the receiver's positions."""
+    applied: LogCoordinates | None = None
+    """A: relay coordinates applied."""
+    read: LogCoordinates | None = None
+    """Rd: source coordinates read."""
+    executed: LogCoordinates | None = None
+    """Ex: source coordinates executed."""
+    retrieved: GtidSet | None = None
+    source_uuid: str | None = None
+    auto_position: bool | None = None
+    receiver_runs: bool | None = None
+    stored_read: LogCoordinates | None = None
+    """Source coordinates in the master info repository."""
+    stored_applied: LogCoordinates | None = None
+    """Relay coordinates in the relay log info repository."""
+    stored_executed: LogCoordinates | None = None
+    """Source coordinates in the relay log info repository."""
+    is_gtid_only: bool = False
+
+
+@dataclass(slots=True)
+class ServerState:
+    """What one answer says of one instance. None: not told, or not readable."""
+
+    server_uuid: str | None = None
+    position: LogCoordinates | None = None
+    """P: binary log coordinates."""
+    has_binlog: bool | None = None
+    executed: GtidSet | None = None
+    fallen: GtidSet | None = None
+    """gtid_executed of a row that lost GTIDs, and is wrong in nothing else."""
+    executed_first: GtidSet | None = None
+    purged: GtidSet | None = None
+    owned: GtidSet | None = None
+    gtid_table: GtidSet | None = None
+    prepared_xa: GtidSet | None = None
+    lsn: int | None = None
+    lsn_checkpoint: int | None = None
+    has_other_engines: bool = False
+    """Whether engines beside InnoDB keep logs: their commits need not write InnoDB's."""
+    innodb: dict[str, int] = field(default_factory=dict)
+    binary_logs: list[tuple[str, int]] | None = None
+    """Name and length of each file, `LENGTH_UNKNOWN` where that is not told."""
+    binary_logs_changed: bool = False
+    binary_logs_confirmed: bool = False
+    """Whether the list was read before and after gtid_purged, and was the same."""
+    trx_sys: LogCoordinates | None = None
+    clone_status: dict[str, Any] | None = None
+    channels: dict[str, ChannelState] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_log_status(body: Mapping[str, Any], *, tags: bool) -> ServerState:
+    """Read a ``log_status`` record that has a row.
+
+    Args:
+        body: The record's body (docs/journal.md).
+        tags: Whether the server's GTIDs may carry tags.
+    """
+    reader = _Reader(tags)
+    reader.read_row(body.get("row"))
+    reader.read_beside(body)
+    return reader.state
+
+
+class _Reader:
+    def __init__(self, tags: bool) -> None:
+        self.tags = tags
+        self.state = ServerState()
+        self._doubled: set[str] = set()
+
+    # The row
+
+    def read_row(self, row: Any) -> None:
+        if not isinstance(row, dict):
+            self._incomplete("row", row, "an object with the four columns")
+            return
+        columns: dict[str, Any] = {}
+        for key, value in row.items():
+            name = str(key).lower()
+            columns[_COLUMN_ALIASES.get(name, name)] = value
+        missing = [name.upper() for name in COLUMNS if columns.get(name) is None]
+        if missing:
+            self._incomplete("row", ", ".join(sorted(columns)), f"column {missing[0]} as well")
+        uuid = columns.get("server_uuid")
+        if is_uuid(uuid):
+            self.state.server_uuid = str(uuid).lower()
+        elif uuid is not None:
+            self._incomplete("SERVER_UUID", uuid, "a UUID")
+        self._read_local(self._document(columns.get("local"), "LOCAL"))
+        self._read_replication(self._document(columns.get("replication"), "REPLICATION"))
+        self._read_engines(self._document(columns.get("storage_engines"), "STORAGE_ENGINES"))
+
+    def _document(self, value: Any, name: str) -> dict[str, Any] | None:
+        if isinstance(value, str):
+            with suppress(ValueError, RecursionError):
+                value = json.loads(value)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self._incomplete(name, value, "a JSON object")
+            return None
+        return value
+
+    def _read_local(self, local: Mapping[str, Any] | None) -> None:
+        if local is None:
+            return
+        if "gtid_executed" not in local:
+            self._incomplete("LOCAL", ", ".join(local), "the key gtid_executed")
+        else:
+            self.state.executed = self._gtid_set(local["gtid_executed"], "gtid_executed")
+        has_file, has_position = "binary_log_file" in local, "binary_log_position" in local
+        if has_file != has_position:
+            absent = "binary_log_position" if has_file else "binary_log_file"
+            self._incomplete("LOCAL", ", ".join(local), f"{absent} as well")
+        elif has_file:
+            self.state.has_binlog = True
+            self.state.position = self._coordinates(
+                local["binary_log_file"], local["binary_log_position"], "binary log coordinates"
+            )
+        else:
+            self.state.has_binlog = False
+
+    def _read_replication(self, replication: Mapping[str, Any] | None) -> None:
+        if replication is None:
+            return
+        rows = replication.get("channels")
+        if rows is None:
+            self._incomplete("REPLICATION", ", ".join(replication), "the key channels")
+            return
+        if not isinstance(rows, list):
+            self._incomplete("REPLICATION", rows, "a list of channels")
+            return
+        self._find_doubled([r.get("channel_name") for r in rows if isinstance(r, dict)], "channels")
+        for row in rows:
+            if not isinstance(row, dict) or not isinstance(row.get("channel_name"), str):
+                self._incomplete("REPLICATION", row, "an object with channel_name")
+                continue
+            name = row["channel_name"].lower()
+            if name in self._doubled:
+                continue
+            channel = self._channel(name)
+            channel.is_listed = True
+            position = row.get("relay_log_position", row.get("relay_log_pos"))
+            file = row.get("relay_log_file")
+            if file == "" and position == 0:
+                channel.relay_is_empty = True
+            elif file is None or position is None:
+                self._incomplete(
+                    "REPLICATION", ", ".join(row), "relay_log_file and relay_log_position", name
+                )
+            else:
+                channel.relay = self._coordinates(file, position, "relay log coordinates", name)
+
+    def _read_engines(self, engines: Mapping[str, Any] | None) -> None:
+        if engines is None:
+            return
+        self.state.has_other_engines = any(name != "InnoDB" for name in engines)
+        innodb = engines.get("InnoDB")
+        if innodb is None:
+            return
+        if not isinstance(innodb, dict):
+            self._incomplete("STORAGE_ENGINES", innodb, "an object for InnoDB")
+            return
+        self.state.lsn = self._integer(innodb.get("LSN"), "LSN")
+        if "LSN_checkpoint" in innodb:
+            self.state.lsn_checkpoint = self._integer(innodb["LSN_checkpoint"], "LSN_checkpoint")
+
+    # What was read beside it
+
+    def read_beside(self, body: Mapping[str, Any]) -> None:
+        state = self.state
+        state.executed_first = self._optional_set(body, "gtid_executed_first")
+        state.gtid_table = self._optional_set(body, "gtid_executed_table", canonical=False)
+        state.purged = self._optional_set(body, "gtid_purged")
+        state.prepared_xa = self._optional_set(body, "prepared_xa", canonical=False)
+        owned = body.get("gtid_owned")
+        if isinstance(owned, str):
+            try:
+                state.owned = GtidSet.parse_owned(owned, tags=self.tags)
+            except GtidSetParseError as error:
+                self._unreadable_gtids("gtid_owned", owned, str(error))
+        self._read_innodb(body.get("innodb"))
+        state.binary_logs = self._binary_logs(body.get("binary_logs"))
+        again = self._binary_logs(body.get("binary_logs_again"))
+        if again is not None and state.binary_logs is not None:
+            names = [name for name, _ in state.binary_logs]
+            state.binary_logs_confirmed = names == [name for name, _ in again]
+            state.binary_logs_changed = not state.binary_logs_confirmed
+        trx_sys = body.get("trx_sys")
+        if isinstance(trx_sys, dict) and trx_sys.get("binary_log_file"):
+            state.trx_sys = self._coordinates(
+                trx_sys["binary_log_file"],
+                trx_sys.get("binary_log_position"),
+                "TRX_SYS coordinates",
+            )
+        if isinstance(body.get("clone_status"), dict):
+            state.clone_status = {k.lower(): v for k, v in body["clone_status"].items()}
+        for row in self._rows(body, "replica_status"):
+            self._read_replica_status(row)
+        for row in self._rows(body, "slave_master_info"):
+            channel = self._channel(str(row.get("channel_name", "")).lower())
+            channel.is_gtid_only = _is_true(row.get("gtid_only"))
+            channel.stored_read = self._stored(row, "source_log_name", "source_log_pos")
+        for row in self._rows(body, "slave_relay_log_info"):
+            channel = self._channel(str(row.get("channel_name", "")).lower())
+            channel.stored_applied = self._stored(row, "relay_log_name", "relay_log_pos")
+            channel.stored_executed = self._stored(row, "source_log_name", "source_log_pos")
+        for name in self._doubled:
+            # The channel is there, but nothing that the row says of it can be believed.
+            state.channels[name] = ChannelState(name, is_listed=True)
+
+    def _read_innodb(self, innodb: Any) -> None:
+        if not isinstance(innodb, dict):
+            return
+        for key in ("current", "written", "flushed", "checkpoint"):
+            if innodb.get(key) is not None:
+                value = self._integer(innodb[key], f"innodb {key}")
+                if value is not None:
+                    self.state.innodb[key] = value
+
+    def _rows(self, body: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+        """Rows of a table with lower-case keys in today's words."""
+        rows = body.get(key)
+        if not isinstance(rows, list):
+            return []
+        renamed = [
+            {str(k).lower().replace("master", "source"): v for k, v in row.items()}
+            for row in rows
+            if isinstance(row, dict)
+        ]
+        self._find_doubled([row.get("channel_name", "") for row in renamed], key)
+        return renamed
+
+    def _read_replica_status(self, row: Mapping[str, Any]) -> None:
+        name = str(row.get("channel_name") or "").lower()
+        channel = self._channel(name)
+        channel.has_status = True
+        channel.applied = self._stored(row, "relay_log_file", "relay_log_pos")
+        channel.read = self._stored(row, "source_log_file", "read_source_log_pos")
+        channel.executed = self._stored(row, "relay_source_log_file", "exec_source_log_pos")
+        if isinstance(row.get("retrieved_gtid_set"), str):
+            channel.retrieved = self._gtid_set(
+                row["retrieved_gtid_set"], "Retrieved_Gtid_Set", name
+            )
+        uuid = row.get("source_uuid")
+        channel.source_uuid = str(uuid).lower() if uuid else None
+        if row.get("auto_position") is not None:
+            channel.auto_position = _is_true(row["auto_position"])
+        runs = row.get("replica_io_running", row.get("slave_io_running"))
+        channel.receiver_runs = None if runs is None else str(runs).upper() == "YES"
+
+    def _stored(self, row: Mapping[str, Any], file: str, position: str) -> LogCoordinates | None:
+        name, offset = row.get(file), row.get(position)
+        if not isinstance(name, str) or not name or isinstance(offset, bool):
+            return None
+        if not isinstance(offset, int) or not 0 <= offset < INTEGER_END:
+            return None
+        try:
+            return LogCoordinates.of_file(strip_directory(name), offset)
+        except CoordinateError:
+            return None
+
+    def _binary_logs(self, rows: Any) -> list[tuple[str, int]] | None:
+        if not isinstance(rows, list):
+            return None
+        logs = []
+        for row in rows:
+            lower = {str(k).lower(): v for k, v in row.items()} if isinstance(row, dict) else {}
+            name = lower.get("name", lower.get("log_name"))
+            size = lower.get("size", lower.get("file_size"))
+            try:
+                parse_log_file_name(str(name))
+            except CoordinateError:
+                self._incomplete("binary_logs", name, "base.NNNNNN")
+                return None
+            logs.append((str(name), size if isinstance(size, int) else LENGTH_UNKNOWN))
+        return logs
+
+    # Values
+
+    def _channel(self, name: str) -> ChannelState:
+        return self.state.channels.setdefault(name, ChannelState(name))
+
+    def _find_doubled(self, names: Sequence[Any], where: str) -> None:
+        seen: set[str] = set()
+        for name in names:
+            lower = str(name).lower()
+            if lower in seen and lower not in self._doubled:
+                self._doubled.add(lower)
+                self.state.problems.append(
+                    Problem(
+                        CHANNEL_ROWS_UNIQUE,
+                        f"{where}:{lower}",
+                        f"The channel {lower!r} occurs more than once in {where}.",
+                        ", ".join(repr(str(n)) for n in names),
+                        "each channel name once, whatever its case",
+                        lower,
+                    )
+                )
+            seen.add(lower)
+
+    def _optional_set(
+        self, body: Mapping[str, Any], key: str, *, canonical: bool = True
+    ) -> GtidSet | None:
+        value = body.get(key)
+        return self._gtid_set(value, key, canonical=canonical) if isinstance(value, str) else None
+
+    def _gtid_set(
+        self, text: Any, datum: str, channel: str | None = None, *, canonical: bool = True
+    ) -> GtidSet | None:
+        if not isinstance(text, str):
+            self._incomplete(datum, text, "a GTID set as text", channel)
+            return None
+        try:
+            gtids = GtidSet.parse(text, tags=self.tags)
+        except GtidSetParseError as error:
+            self._unreadable_gtids(datum, text, str(error), channel)
+            return None
+        if canonical and not is_canonical_server_text(text):
+            self.state.problems.append(
+                Problem(
+                    GTID_TEXT_CANONICAL,
+                    datum,
+                    f"{datum} is not printed in canonical form.",
+                    text,
+                    str(gtids),
+                    channel,
+                )
+            )
+            return None
+        return gtids
+
+    def _unreadable_gtids(
+        self, datum: str, text: str, reason: str, channel: str | None = None
+    ) -> None:
+        self.state.problems.append(
+            Problem(
+                GTID_TEXT_WELLFORMED,
+                datum,
+                f"{datum} cannot be read: {reason}",
+                repr(text),
+                "a GTID set",
+                channel,
+            )
+        )
+
+    def _coordinates(
+        self, file: Any, position: Any, datum: str, channel: str | None = None
+    ) -> LogCoordinates | None:
+        number = self._integer(position, datum, channel)
+        if number is None:
+            return None
+        try:
+            return LogCoordinates.of_file(file if isinstance(file, str) else repr(file), number)
+        except CoordinateError:
+            self._incomplete(datum, file, "a file name base.NNNNNN without a directory", channel)
+            return None
+
+    def _integer(self, value: Any, datum: str, channel: str | None = None) -> int | None:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < INTEGER_END:
+            return value
+        self._incomplete(datum, value, "an integer from 0 to 2^63-1", channel)
+        return None
+
+    def _incomplete(
+        self, datum: str, observed: Any, expected: str, channel: str | None = None
+    ) -> None:
+        self.state.problems.append(
+            Problem(
+                LOG_STATUS_ROW_COMPLETE,
+                datum,
+                f"{datum} of the log_status row is incomplete or malformed: expected {expected}.",
+                repr(observed),
+                expected,
+                channel,
+            )
+        )
+
+
+def _is_true(value: Any) -> bool:
+    return str(value).upper() in {"1", "TRUE", "YES", "ON"}

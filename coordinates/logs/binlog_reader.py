@@ -1,0 +1,578 @@
+"""Reading an instance's binary log: framing, positions, GTIDs, and the set L that it has logged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.events.journal import ABSENT
+from tallystick.coordinates.events.log_events import EventClass
+from tallystick.coordinates.logs.binlog_framing import (
+    FIELD_MASK,
+    FILE_HEAD,
+    FIRST_POSITION,
+    BinlogFileReader,
+)
+from tallystick.coordinates.logs.event_window import END, FILE, GNO, MARK, SID, Mark
+from tallystick.coordinates.logs.log_groups import GroupState
+from tallystick.coordinates.logs.own_gnos import OwnGnos
+from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.history import BINLOG_FILES_FORM_RANGE
+from tallystick.coordinates.rules.log_stream import (
+    GTID_LOGGED_ONCE,
+    PREVIOUS_GTIDS_CONTINUITY,
+)
+from tallystick.coordinates.rules.readable import GTID_TEXT_WELLFORMED
+from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.values.growing_set import GrowingGtidSet
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.audit.server import Server
+    from tallystick.coordinates.events.log_events import Event
+    from tallystick.coordinates.logs.log_groups import GroupScan
+
+    Array = npt.NDArray[Any]
+
+FIRST_NUMBER = 1
+XID_GROUPS_REMEMBERED = 64
+# Names of members are looked up by a function each time; these are read for every event.
+_XID, _PREVIOUS_GTIDS = EventType.XID, EventType.PREVIOUS_GTIDS
+_FRAMING_CLASS, _OPENER = EventClass.FRAMING, EventClass.OPENER
+_FRAMING, _GROUP = Mark.FRAMING, Mark.GROUP
+
+
+class BinlogReader(BinlogFileReader):
+    """The binary log.
+
+    Attributes:
+        lineage: How many times the binary log began anew; 0 for the first.
+        logged: L so far: Previous_gtids of all files and the GTIDs of all complete groups.
+        logged_is_complete: False while part of the log was missed and no PREVIOUS_GTIDS has closed
+            the gap; then `logged` is a lower bound.
+        grouped: GTIDs of the groups alone, without what only a PREVIOUS_GTIDS told.
+        local: GTIDs of other servers' UUIDs that this server logged under its own server id.
+        previous: Previous_gtids of each file seen and still kept, by file number.
+        oldest_file: Number of the oldest file kept as far as the journal told, None unknown.
+        table_only: GTIDs that a PREVIOUS_GTIDS added without a group: they must be purged ones.
+        xid_groups: The first groups that ended in XID since the last log_status row.
+    """
+
+    window_limit = 1024
+
+    def __init__(self, reporter: Reporter, server: Server) -> None:
+        super().__init__(reporter, server)
+        self.lineage = 0
+        self.logged = GrowingGtidSet()
+        self.logged_is_complete = True
+        self.grouped = GrowingGtidSet()
+        self.file_set = GrowingGtidSet()
+        self.local = GrowingGtidSet()
+        self.previous: dict[int, GtidSet] = {}
+        self.oldest_file: int | None = None
+        self.table_only = GtidSet.EMPTY
+        self.xid_groups: list[tuple[int, int]] = []
+        self.own_gnos = OwnGnos(reporter)
+        self.base_has_past = False
+        self._untold_start = 0
+        self._untold_ends: list[int] = []
+        self._untold_groups: list[tuple[int, ...]] = []
+
+    # Files
+
+    def _switch_file(self, event: Event, base_name: str, file_number: int) -> bool:
+        is_known = self.base_name == base_name and self.end >= 0
+        if self.base_name == base_name and file_number < self.file_number:
+            if self.end >= 0:
+                self._judge_old_file(event, file_number)
+                return False
+            # Behind a gap: a RESET went unseen, or the observer began anew further back.
+            self.begin_lineage("unseen")
+        if is_known:
+            self._judge_next_number(base_name, file_number)
+            self._file_ended(self.file_number, self.end)
+        self.tell()
+        if self.group_state in (GroupState.OPENED, GroupState.BODY):
+            if is_known and not self.must_open_file:
+                self._malformed_group(event, f"it goes on in file number {file_number}")
+            else:
+                self.group_state = GroupState.IDLE
+        if self.base_name is None and self.oldest_file is None and file_number == FIRST_NUMBER:
+            # Of another first file nobody knows how many are older.
+            self.oldest_file = file_number
+        self.base_name = base_name
+        self.file_number = file_number
+        self.is_closed = False
+        self.must_open_file = False
+        self.offsets_doubtful = False
+        if event.start == FIRST_POSITION or is_known:
+            self.end = FIRST_POSITION
+            self.file_events = 0
+            self.last_sequence_number = 0
+        else:
+            self.end = event.start
+            self.file_events = len(FILE_HEAD)
+            self.last_sequence_number = ABSENT
+            self.logged_is_complete = False
+            self.group_state = GroupState.RESYNC
+        return True
+
+    def _judge_old_file(self, event: Event, file_number: int) -> None:
+        """An event of a file before the present one can only be a second delivery."""
+        present, self.file_number = self.file_number, file_number
+        if not self._is_redelivery(event) and not self._redelivering:
+            self.reporter.note(
+                ObservationCode.EVENT_REDELIVERED,
+                f"events of the older file {self.file_name} came late; they were dropped",
+                at=f"{self.file_name}:{event.start}",
+                is_undecided=True,
+            )
+        self._redelivering = True
+        self.file_number = present
+
+    def _file_ended(self, file_number: int, end: int) -> None:
+        self.tell()
+        self.reporter.fleet_event(
+            FleetEventKind.FILE_END,
+            {
+                "binlog_lineage": self.lineage,
+                "base_name": self.base_name,
+                "file_number": file_number,
+                "end": end,
+            },
+        )
+
+    # One event in its file
+
+    def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
+        if self.must_open_file:
+            self._judge_appended(event)
+        if self.is_closed or self.file_events < len(FILE_HEAD):
+            self._judge_framing(event)
+        if event.log_pos != end & FIELD_MASK:
+            self._judge_log_pos(event, end)
+        self.file_events += 1
+        mark = _FRAMING
+        if event_class == _FRAMING_CLASS:
+            mark = self._read_framing(event, text or "")
+        # Another type where FORMAT_DESCRIPTION belongs was judged by its framing alone.
+        elif self.file_events > 1:
+            if event_class == _OPENER:
+                self._judge_gtid_text(event, text)
+                self._judge_sequence_number(event)
+                self._judge_gtid_mode(event)
+            mark = self._read_group_event(event, event_class, end)
+        ends = self._untold_ends
+        self._hold(bool(ends))
+        if not ends:
+            self._untold_start = event.start
+        ends.append(end)
+        if mark is _GROUP:
+            group = self.group
+            self._untold_groups.append(
+                (len(ends) - 1, group.sid, group.gno, group.server_id, group.commit_ts)
+            )
+        return mark
+
+    def _read_framing(self, event: Event, text: str) -> Mark:
+        is_inside = self.group_state in (GroupState.OPENED, GroupState.BODY)
+        if event.type == _PREVIOUS_GTIDS:
+            self._read_previous_gtids(event, text)
+            return Mark.HEADER
+        if event.type in (EventType.ROTATE, EventType.STOP):
+            if is_inside:
+                self._malformed_group(event, "the file ends inside the group")
+            if event.type == EventType.ROTATE:
+                self._judge_rotate(event, text)
+            self.is_closed = True
+            return Mark.FILE
+        if is_inside:
+            self._malformed_group(event, "a format description stands inside the group")
+        return _FRAMING
+
+    def tell(self) -> None:
+        """Hand what the event-by-event path has gathered to the fleet."""
+        if not self._untold_ends:
+            return
+        groups = np.array(self._untold_groups, dtype=np.int64).reshape(-1, 5)
+        ends = np.array(self._untold_ends, dtype=np.int64)
+        self._untold_ends = []
+        self._untold_groups = []
+        self._tell_logged(self._untold_start, ends, groups, self._untold_place)
+
+    def _read_previous_gtids(self, event: Event, text: str) -> None:
+        at = f"{self.file_name}:{event.start}"
+        try:
+            previous = GtidSet.parse(text, tags=self.server.knows_tags)
+        except GtidSetParseError as error:
+            self.reporter.broken(
+                GTID_TEXT_WELLFORMED,
+                at=at,
+                sentence=f"The Previous_gtids of {self.file_name} cannot be read: {error}",
+                observed=repr(text),
+                observed_in=f"PREVIOUS_GTIDS at {at}",
+                expected="a GTID set",
+                expected_in="MySQL manual: GTID sets",
+                witness=repr(text[:60]),
+            )
+            self.logged_is_complete = False
+            return
+        if self.logged_is_complete and self.base_has_past:
+            before = self.file_set.freeze()
+            missing = before - previous
+            if missing:
+                self._report_discontinuity(at, missing, before, previous)
+            extra = previous - before - self.logged.freeze()
+            if extra:
+                self.table_only = self.table_only | extra
+        self.base_has_past = True
+        self.logged.add_set(previous)
+        self.logged_is_complete = True
+        self.file_set = GrowingGtidSet(previous)
+        self.previous[self.file_number] = previous
+        self.tell()
+        self.reporter.fleet_event(
+            FleetEventKind.PREVIOUS,
+            {
+                "binlog_lineage": self.lineage,
+                "base_name": self.base_name,
+                "file_number": self.file_number,
+                "gtid_set": str(previous),
+            },
+        )
+
+    def _report_discontinuity(
+        self, at: str, missing: GtidSet, before: GtidSet, previous: GtidSet
+    ) -> None:
+        self.reporter.broken(
+            PREVIOUS_GTIDS_CONTINUITY,
+            at=at,
+            sentence=f"Previous_gtids of {self.file_name} lacks {missing.first(3)}, which the "
+            "file before holds.",
+            observed=previous,
+            observed_in=f"PREVIOUS_GTIDS at {at}",
+            expected=before,
+            expected_in="Previous_gtids and groups of the file before",
+            witness=missing.first(10),
+        )
+
+    # Groups
+
+    def _group_complete(self, event: Event, end: int) -> None:
+        group = self.group
+        if event.type == _XID and len(self.xid_groups) < XID_GROUPS_REMEMBERED:
+            self.xid_groups.append((group.sid, group.gno))
+        if group.sid < 0:
+            return
+        sid = self.sids[group.sid]
+        if self.logged.contains(sid, group.gno):
+            at = f"{self.file_name}:{group.start}"
+            self.reporter.broken(
+                GTID_LOGGED_ONCE,
+                at=at,
+                sentence=f"The group at {at} has the GTID {sid}:{group.gno}, which the binary log "
+                "holds already.",
+                observed=f"{sid}:{group.gno}",
+                observed_in=f"group at {at}",
+                expected="a GTID not logged before",
+                expected_in="binary log before this group",
+                witness=f"{sid}:{group.gno}",
+            )
+        if self.own_gnos:
+            at = f"{self.file_name}:{group.start}"
+            self.own_gnos.judge(sid, group.gno, self.logged, at)
+        self._follow_own_gnos(sid, np.array([group.gno], dtype=np.int64))
+        for gtids in (self.logged, self.grouped, self.file_set):
+            gtids.add(sid, group.gno)
+        if self._is_local(sid, group.server_id):
+            self.local.add(sid, group.gno)
+
+    def _follow_own_gnos(self, sid: str, gnos: npt.NDArray[np.int64]) -> None:
+        own = self.server.server_uuid
+        if own is not None and sid.startswith(own) and self.logged_is_complete:
+            self.own_gnos.follow(sid, gnos, self.logged)
+
+    def _is_local(self, sid: str, server_id: int) -> bool:
+        own = self.server.server_uuid
+        return (
+            server_id == self.server.server_id
+            and server_id != ABSENT
+            and own is not None
+            and not sid.startswith(own)
+        )
+
+    def _tell_logged(
+        self,
+        start: int,
+        event_ends: Array,
+        groups: Array,
+        place: tuple[int, int, int] | None = None,
+    ) -> None:
+        """Hand a run of events to the fleet; ``groups`` has LOGGED's ``group_…`` as columns."""
+        event, sid, gno, server_id, commit_ts = groups.T
+        used = np.unique(sid[sid >= 0])
+        local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
+        local[used] = np.arange(len(used), dtype=np.int32)
+        self.reporter.fleet_event(
+            FleetEventKind.LOGGED,
+            {
+                "binlog_lineage": self.lineage,
+                "base_name": self.base_name,
+                "file_number": self.file_number,
+                "start": start,
+                "sids": [self.sids[i] for i in used.tolist()],
+            },
+            {
+                "event_ends": event_ends,
+                "group_event": event.astype(np.int32),
+                "group_sid": local[sid],
+                "group_gno": gno,
+                "group_server_id": server_id,
+                "group_commit_ts": commit_ts,
+            },
+            place,
+        )
+
+    # Whole columns
+
+    def _run_is_regular(self, run: dict[str, Array], scan: GroupScan) -> bool:
+        if self.own_gnos or not self._fits_the_file(run, scan.openers):
+            return False
+        for number, gnos in _by_sid(scan):
+            if self.logged.contains_any(self.sids[number], gnos):
+                return False
+            is_ascending = (gnos[1:] > gnos[:-1]).all()
+            if not is_ascending and len(np.unique(gnos)) < len(gnos):
+                return False
+        return True
+
+    def _take_run(self, run: dict[str, Array], scan: GroupScan, mapping: Array) -> None:
+        self.tell()
+        self._count_in_file(run, scan.openers)
+        for number, gnos in _by_sid(scan):
+            sid = self.sids[number]
+            self._follow_own_gnos(sid, gnos)
+            for gtids in (self.logged, self.grouped, self.file_set):
+                gtids.add_gnos(sid, gnos)
+            own = self.server.server_uuid
+            if own is not None and not sid.startswith(own) and self.server.server_id is not None:
+                mine = (scan.sid == number) & (scan.server_id == self.server.server_id)
+                if mine.any():
+                    self.local.add_gnos(sid, scan.gno[mine])
+        if len(self.xid_groups) < XID_GROUPS_REMEMBERED:
+            xids = np.flatnonzero(run["type"][scan.ends] == EventType.XID)
+            xids = xids[: XID_GROUPS_REMEMBERED - len(self.xid_groups)]
+            self.xid_groups += zip(scan.sid[xids].tolist(), scan.gno[xids].tolist(), strict=True)
+        self._remember_run(run, scan, mapping, None)
+        self._tell_logged(
+            int(run["start"][0]),
+            run["end"],
+            np.column_stack((scan.ends, scan.sid, scan.gno, scan.server_id, scan.commit_ts)),
+        )
+
+    # What happens to the log as a whole
+
+    def server_started(self, crashed: bool, recovered: tuple[str, int] | None) -> None:
+        """A boot: the next event opens a file; after a crash what was torn or lost leaves L."""
+        self.tell()
+        self.must_open_file = self.base_name is not None
+        self.own_gnos.forget()
+        self.group_state = GroupState.IDLE
+        if not crashed or self.base_name is None:
+            return
+        if recovered is None:
+            self.forget_logged()
+            return
+        try:
+            base_name, file_number = parse_log_file_name(recovered[0])
+        except CoordinateError:
+            base_name, file_number = recovered[0], -1
+        if base_name != self.base_name or not self.window.covers(file_number, recovered[1]):
+            self.forget_logged()
+            return
+        gone = self.window.truncate(file_number, recovered[1])
+        lost = gone[(gone[:, MARK] == Mark.GROUP) & (gone[:, SID] >= 0)]
+        if len(lost):
+            gtids = GtidSet.from_groups(self.sids, lost[:, SID], lost[:, GNO])
+            self.logged = GrowingGtidSet(self.logged.freeze() - gtids)
+            self.grouped = GrowingGtidSet(self.grouped.freeze() - gtids)
+            self.file_set = GrowingGtidSet(self.file_set.freeze() - gtids)
+            self.local = GrowingGtidSet(self.local.freeze() - gtids)
+        if file_number == self.file_number:
+            self.end = min(self.end, recovered[1])
+        elif len(gone) and (gone[:, FILE] > file_number).any():
+            self.file_number = file_number
+            self.end = recovered[1]
+
+    def forget_logged(self) -> None:
+        """What was logged is uncertain until the next PREVIOUS_GTIDS."""
+        self.logged_is_complete = False
+        self.logged = GrowingGtidSet()
+        self.grouped = GrowingGtidSet()
+        self.file_set = GrowingGtidSet()
+        self.window.clear()
+
+    def lose_continuity(self) -> None:
+        """Part of the file is missing: L is a lower bound until the next PREVIOUS_GTIDS."""
+        super().lose_continuity()
+        self.file_events = max(self.file_events, len(FILE_HEAD))
+        self.logged_is_complete = False
+        self.last_sequence_number = ABSENT
+        self.own_gnos.forget()
+        self.tell()
+        self.reporter.fleet_event(FleetEventKind.GAP, {})
+
+    def mark_gap(self) -> None:
+        """Records are missing, maybe a RESET among them: nothing of before bounds what comes."""
+        super().mark_gap()
+        self.forget_logged()
+        self.oldest_file = None
+        self.is_closed = False
+        self.must_open_file = False
+
+    def begin_lineage(self, reason: str) -> None:
+        """The binary log begins anew: RESET, clone, restore, or unseen behind a gap."""
+        self.tell()
+        self.lineage += 1
+        self.base_name = None
+        self.end = -1
+        self.group_state = GroupState.IDLE
+        self.logged = GrowingGtidSet()
+        self.grouped = GrowingGtidSet()
+        self.file_set = GrowingGtidSet()
+        self.local = GrowingGtidSet()
+        self.logged_is_complete = True
+        self.base_has_past = False
+        self.previous = {}
+        self.oldest_file = None
+        self.table_only = GtidSet.EMPTY
+        self.xid_groups = []
+        self.own_gnos.forget()
+        self.is_closed = False
+        self.must_open_file = False
+        self.window.clear()
+        self.window.has_forgotten = False
+        self.reporter.fleet_event(
+            FleetEventKind.LINEAGE, {"binlog_lineage": self.lineage, "reason": reason}
+        )
+
+    def purge(self, to_file: str) -> None:
+        """PURGE: `to_file` is the oldest file now."""
+        try:
+            base_name, number = parse_log_file_name(to_file)
+        except CoordinateError:
+            self.oldest_file = None
+            return
+        at = f"purge to {to_file}"
+        if base_name == self.base_name and number > self.file_number and self.end >= 0:
+            self.reporter.broken(
+                BINLOG_FILES_FORM_RANGE,
+                at=at,
+                sentence=f"The purge to {to_file} removed the active file {self.file_name}.",
+                observed=to_file,
+                observed_in="oldest file after the purge",
+                expected=f"at most {self.file_name}",
+                expected_in="file being written",
+                witness=to_file,
+            )
+        self.oldest_file = number
+        self.previous = {n: gtids for n, gtids in self.previous.items() if n >= number}
+        self.reporter.fleet_event(
+            FleetEventKind.PURGED,
+            {"binlog_lineage": self.lineage, "base_name": base_name, "file_number": number},
+        )
+
+    # State
+
+    def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Document and arrays for the state bytes."""
+        document, arrays = super().dump(prefix)
+        document |= {
+            "lineage": self.lineage,
+            "logged": str(self.logged.freeze()),
+            "logged_is_complete": self.logged_is_complete,
+            "grouped": str(self.grouped.freeze()),
+            "file_set": str(self.file_set.freeze()),
+            "local": str(self.local.freeze()),
+            "previous": [[number, str(gtids)] for number, gtids in self.previous.items()],
+            "oldest_file": self.oldest_file,
+            "table_only": str(self.table_only),
+            "xid_groups": self.xid_groups,
+            "dense_watch": self.own_gnos.dump(),
+            "dense": self.own_gnos.dump_dense(),
+            "left_out": self.own_gnos.dump_left_out(),
+            "base_has_past": self.base_has_past,
+        }
+        return document, arrays
+
+    def load(self, document: dict[str, Any], arrays: dict[str, Array], prefix: str) -> None:
+        """Inverse of ``dump``."""
+        super().load(document, arrays, prefix)
+        for name in ("logged", "grouped", "file_set", "local"):
+            setattr(self, name, GrowingGtidSet(GtidSet.parse(document[name])))
+        self.lineage = document["lineage"]
+        self.logged_is_complete = document["logged_is_complete"]
+        self.previous = {number: GtidSet.parse(text) for number, text in document["previous"]}
+        self.oldest_file = document["oldest_file"]
+        self.table_only = GtidSet.parse(document["table_only"])
+        self.xid_groups = [(sid, gno) for sid, gno in document["xid_groups"]]
+        # States of 0.1.0 lack the latter parts: the next row begins them.
+        self.own_gnos.load(
+            document["dense_watch"], document.get("dense", {}), document.get("left_out", {})
+        )
+        self.base_has_past = document["base_has_past"]
+
+    # Questions of the judges
+
+    def watch_own_gnos(self, used: GtidSet, owned: GtidSet) -> None:
+        """At a row: see which GNOs of the own UUID are free; as of ``OwnGnos.watch``."""
+        own = self.server.server_uuid
+        if own is not None and self.logged_is_complete:
+            sids = {own, *(sid for sid in self.sids if sid.startswith(own))}
+            self.own_gnos.watch(sorted(sids), used, self.logged, owned)
+
+    def logged_at(self, file_number: int, position: int) -> GtidSet | None:
+        """L(P), None when the place is older than what is remembered or L is incomplete."""
+        if not self.logged_is_complete:
+            return None
+        logged = self.logged.freeze()
+        if (file_number, position) >= (self.file_number, self.end):
+            return logged
+        if not self.window.covers(file_number, position):
+            return None
+        later = self.groups_after(file_number, position)
+        if not len(later):
+            return logged
+        return logged - GtidSet.from_groups(self.sids, later[:, SID], later[:, GNO])
+
+    def groups_after(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
+        """Remembered groups with a GTID that end beyond the place."""
+        rows = self.window.after(file_number, position)
+        groups: npt.NDArray[np.int64] = rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0)]
+        return groups
+
+    def groups_up_to(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
+        """Remembered groups with a GTID that end at or before the place, oldest first."""
+        rows = self.window.rows()
+        rows = rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0)]
+        earlier = (rows[:, FILE] < file_number) | (
+            (rows[:, FILE] == file_number) & (rows[:, END] <= position)
+        )
+        found: npt.NDArray[np.int64] = rows[earlier]
+        return found
+
+
+def _by_sid(scan: GroupScan) -> list[tuple[int, Array]]:
+    """(index of a sid, its GNOs in log order) for each sid of the run."""
+    sid, gno = scan.sid, scan.gno
+    if not len(sid):
+        return []
+    if sid[0] == sid[-1] and (sid == sid[0]).all():
+        return [] if sid[0] < 0 else [(int(sid[0]), gno)]
+    return [(int(n), gno[sid == n]) for n in np.unique(sid) if n >= 0]

@@ -1,0 +1,148 @@
+"""The last few events of one log: where they end, what they end, and what they carried.
+
+A log_status row may name a place a little behind the journal's end, and delivery may repeat events;
+both need the recent past at event granularity, and only that.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+COLUMN_COUNT = 10
+FILE, START, END, MARK, TYPE, CHECKSUM, SID, GNO, SOURCE_FILE, SOURCE_END = range(COLUMN_COUNT)
+
+
+class Mark(IntEnum):
+    """What ends where an event ends."""
+
+    NOTHING = 0
+    GROUP = 1
+    HEADER = 2
+    """PREVIOUS_GTIDS: the file's own head is complete."""
+    FILE = 3
+    """ROTATE or STOP."""
+    FRAMING = 4
+    """FORMAT_DESCRIPTION, or an event that only switches the source file of a relay log."""
+    UNKNOWN = 5
+    """Behind a break, before the next group opens: it may end a group or not."""
+
+
+class EventWindow:
+    """The last ``limit`` events, oldest first, as rows of int64 (columns above)."""
+
+    __slots__ = ("_fresh", "_rows", "has_forgotten", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._rows: npt.NDArray[np.int64] = np.empty((0, COLUMN_COUNT), dtype=np.int64)
+        self._fresh: list[tuple[int, ...]] = []
+        self.has_forgotten = False
+
+    def append(self, row: tuple[int, ...]) -> None:
+        """Remember one event."""
+        self._fresh.append(row)
+        if len(self._fresh) >= 4 * self.limit:
+            self.rows()
+
+    def extend(self, rows: npt.NDArray[np.int64]) -> None:
+        """Remember many events in order."""
+        kept = self.rows()
+        self.has_forgotten |= len(kept) + len(rows) > self.limit
+        self._rows = (
+            rows[-self.limit :].copy()
+            if len(rows) >= self.limit
+            else np.concatenate((kept[len(rows) - self.limit :], rows))
+            if len(kept) + len(rows) > self.limit
+            else np.concatenate((kept, rows))
+        )
+
+    def rows(self) -> npt.NDArray[np.int64]:
+        """All that is remembered."""
+        if self._fresh:
+            fresh = np.array(self._fresh, dtype=np.int64)
+            self._fresh = []
+            self.extend(fresh)
+        return self._rows
+
+    def clear(self) -> None:
+        """Forget everything; what was before is not known any more."""
+        self._fresh = []
+        self._rows = self._rows[:0]
+        self.has_forgotten = True
+
+    def truncate(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
+        """Take away, and return, the events of ``file_number`` that end beyond ``position``."""
+        rows = self.rows()
+        is_gone = (rows[:, FILE] > file_number) | (
+            (rows[:, FILE] == file_number) & (rows[:, END] > position)
+        )
+        self._rows = rows[~is_gone]
+        gone: npt.NDArray[np.int64] = rows[is_gone]
+        return gone
+
+    def find_end(self, file_number: int, position: int) -> int | None:
+        """Index of the event that ends exactly there, None when none is remembered."""
+        rows = self.rows()
+        hits = np.flatnonzero((rows[:, FILE] == file_number) & (rows[:, END] == position))
+        return int(hits[-1]) if len(hits) else None
+
+    def covers(self, file_number: int, position: int) -> bool:
+        """Whether every event that ends beyond the place is remembered."""
+        rows = self.rows()
+        if not self.has_forgotten:
+            return True
+        if not len(rows):
+            return False
+        return (int(rows[0, FILE]), int(rows[0, START])) <= (file_number, position)
+
+    def begins_at(self, file_number: int, position: int) -> bool:
+        """Whether the oldest remembered event starts there: what ends there is not remembered."""
+        rows = self.rows()
+        return len(rows) > 0 and (int(rows[0, FILE]), int(rows[0, START])) == (
+            file_number,
+            position,
+        )
+
+    def after(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
+        """The remembered events that end beyond the place."""
+        rows = self.rows()
+        is_later = (rows[:, FILE] > file_number) | (
+            (rows[:, FILE] == file_number) & (rows[:, END] > position)
+        )
+        later: npt.NDArray[np.int64] = rows[is_later]
+        return later
+
+    def find_event(self, file_number: int, start: int) -> npt.NDArray[np.int64] | None:
+        """The newest remembered event that starts there."""
+        rows = self.rows()
+        hits = np.flatnonzero((rows[:, FILE] == file_number) & (rows[:, START] == start))
+        return rows[hits[-1]] if len(hits) else None
+
+    def last_end_at_or_before(self, file_number: int, position: int) -> tuple[int, int] | None:
+        """(file number, end) of the last event that ends at or before the place."""
+        rows = self.rows()
+        earlier = (rows[:, FILE] < file_number) | (
+            (rows[:, FILE] == file_number) & (rows[:, END] <= position)
+        )
+        hits = np.flatnonzero(earlier)
+        if not len(hits):
+            return None
+        row = rows[hits[-1]]
+        return int(row[FILE]), int(row[END])
+
+    def to_arrays(self, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.int64]]]:
+        """Document and array for ``coordinates.audit.packing``."""
+        rows = self.rows().reshape(-1)
+        return {"forgotten": self.has_forgotten}, {name: rows}
+
+    def load(self, document: dict[str, Any], flat: npt.NDArray[np.int64]) -> None:
+        """Inverse of ``to_arrays``."""
+        self._rows = flat.reshape(-1, COLUMN_COUNT).copy()
+        self._fresh = []
+        self.has_forgotten = bool(document["forgotten"])

@@ -1,0 +1,162 @@
+"""Groups of a log: where a reader stands among them, and how a whole run of events forms them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallystick.coordinates.events.log_events import CLASS, EventClass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+
+_ENDS_AFTER_OPENER = np.zeros(10, dtype=bool)
+_ENDS_AFTER_OPENER[[EventClass.XA_END_OF_GROUP, EventClass.STATEMENT, EventClass.PAYLOAD]] = True
+_FOLLOWS_OPENER = _ENDS_AFTER_OPENER.copy()
+_FOLLOWS_OPENER[EventClass.BEGIN] = True
+_ENDS_BODY = np.zeros(10, dtype=bool)
+_ENDS_BODY[[EventClass.TERMINATOR, EventClass.XA_END_OF_GROUP]] = True
+_BODY = np.ones(10, dtype=bool)
+_BODY[[EventClass.OPENER, EventClass.BEGIN, EventClass.FRAMING, EventClass.HEARTBEAT]] = False
+IS_END_AFTER_OPENER: tuple[bool, ...] = tuple(_ENDS_AFTER_OPENER.tolist())
+"""By `EventClass`: whether such an event is a whole group together with its opener."""
+IS_END_OF_BODY: tuple[bool, ...] = tuple(_ENDS_BODY.tolist())
+"""By `EventClass`: whether such an event ends the body of a group."""
+
+
+class GroupState(IntEnum):
+    """Where the reader stands between groups."""
+
+    IDLE = 0
+    OPENED = 1
+    BODY = 2
+    RESYNC = 3
+    """After a break: everything up to the next opening event is passed over."""
+
+
+@dataclass(slots=True)
+class OpenGroup:
+    """What the opening event told of the group being read. ``sid`` indexes the reader's table."""
+
+    start: int = -1
+    size: int = 0
+    event_type: int = 0
+    sid: int = -1
+    gno: int = -1
+    transaction_length: int = -1
+    server_id: int = -1
+    commit_ts: int = -1
+
+    def to_list(self) -> list[int]:
+        """For the state bytes."""
+        return [getattr(self, name) for name in self.__slots__]
+
+
+@dataclass(slots=True, eq=False)
+class GroupScan:
+    """The groups of a regular run of events.
+
+    Attributes:
+        openers: Index in the run of each opening event.
+        ends: Index in the run of each event that ends a group.
+        sid, gno, server_id, commit_ts: One value for each end.
+        tail: What the reader must remember of the group that is open behind the run.
+        state: The group state behind the run.
+    """
+
+    openers: Array
+    ends: Array
+    sid: Array
+    gno: Array
+    server_id: Array
+    commit_ts: Array
+    tail: OpenGroup
+    state: GroupState
+
+
+def scan_groups(
+    run: Mapping[str, Array], mapping: Array, state: GroupState, carry: OpenGroup
+) -> GroupScan | None:
+    """The groups of a run of contiguous events; None when any event does not fit its group.
+
+    Args:
+        run: Columns of the run; ``end`` is where each event ends.
+        mapping: From the sids of the block to those of the reader.
+        state: Where the reader stands before the run.
+        carry: The group that is open there.
+    """
+    classes = CLASS[run["type"], run["query"]]
+    is_open = state is not GroupState.IDLE
+    is_opener = classes == EventClass.OPENER
+    after_opener = np.empty(len(classes), dtype=bool)
+    after_opener[0] = state is GroupState.OPENED
+    after_opener[1:] = is_opener[:-1]
+    is_end = np.where(after_opener, _ENDS_AFTER_OPENER[classes], _ENDS_BODY[classes])
+    is_end &= ~is_opener
+    after_end = np.empty(len(classes), dtype=bool)
+    after_end[0] = not is_open
+    after_end[1:] = is_end[:-1]
+    fits = np.where(
+        after_end,
+        is_opener,
+        np.where(after_opener, _FOLLOWS_OPENER[classes], _BODY[classes]),
+    )
+    if not fits.all():
+        return None
+    openers = np.flatnonzero(is_opener)
+    ends = np.flatnonzero(is_end)
+
+    def grouped(column: Array, carried: int) -> Array:
+        values = column[openers]
+        if is_open:
+            values = np.concatenate((np.array([carried], dtype=values.dtype), values))
+        return values
+
+    sid = grouped(mapping[run["sid"]], carry.sid)
+    gno = grouped(run["gno"], carry.gno)
+    server_id = grouped(run["server_id"], carry.server_id)
+    commit_ts = grouped(run["original_commit_timestamp"], carry.commit_ts)
+    lengths = grouped(run["transaction_length"], carry.transaction_length)
+    starts = grouped(run["start"], int(run["start"][0]) - carry.size)
+    count = len(ends)
+    sizes = run["end"][ends] - starts[:count]
+    announced = lengths[:count]
+    if ((announced > 0) & (announced != sizes)).any():
+        return None
+    tail = OpenGroup()
+    state_behind = GroupState.IDLE
+    if len(starts) > count:
+        if len(openers) and (not count or openers[-1] > ends[-1]):
+            event_type = int(run["type"][openers[-1]])
+            start = int(run["start"][openers[-1]])
+            state_behind = GroupState.OPENED if openers[-1] == len(classes) - 1 else GroupState.BODY
+        else:
+            event_type, start = carry.event_type, carry.start
+            state_behind = GroupState.BODY
+        tail = OpenGroup(
+            start=start,
+            size=int(run["end"][-1] - starts[-1]),
+            event_type=event_type,
+            sid=int(sid[-1]),
+            gno=int(gno[-1]),
+            transaction_length=int(lengths[-1]),
+            server_id=int(server_id[-1]),
+            commit_ts=int(commit_ts[-1]),
+        )
+    return GroupScan(
+        openers=openers,
+        ends=ends,
+        sid=sid[:count],
+        gno=gno[:count],
+        server_id=server_id[:count],
+        commit_ts=commit_ts[:count],
+        tail=tail,
+        state=state_behind,
+    )

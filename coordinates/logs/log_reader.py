@@ -1,0 +1,521 @@
+"""Reading one log of one instance event by event, or whole columns at a time when all is regular.
+
+`LogReader` knows what binary logs and relay logs share: files of contiguous events, groups, and
+deliveries that repeat. `binlog_reader` and `relay_reader` add what is theirs. A run of events that
+is regular in every respect is taken in one vectorised step; any doubt sends it through the
+event-by-event path, which alone decides what is wrong. So both paths leave equal state behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallystick.coordinates.events.log_events import (
+    CLASS,
+    CLASS_ROWS,
+    EVENT_COLUMNS,
+    NO_FILE,
+    EventClass,
+)
+from tallystick.coordinates.logs.event_window import (
+    CHECKSUM,
+    END,
+    FILE,
+    GNO,
+    SID,
+    START,
+    TYPE,
+    EventWindow,
+    Mark,
+)
+from tallystick.coordinates.logs.log_groups import (
+    IS_END_AFTER_OPENER,
+    IS_END_OF_BODY,
+    GroupScan,
+    GroupState,
+    OpenGroup,
+    scan_groups,
+)
+from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.log_stream import (
+    BINLOG_GROUP_WELLFORMED,
+    LOG_EVENTS_CONTIGUOUS,
+    LOG_REDELIVERY_IDENTICAL,
+    TRANSACTION_LENGTH_AGREES,
+)
+from tallystick.coordinates.rules.readable import GTID_TEXT_WELLFORMED
+from tallystick.coordinates.values.binlog import (
+    EventType,
+    format_log_file_name,
+    parse_log_file_name,
+)
+from tallystick.coordinates.values.errors import CoordinateError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.events.journal import Block
+    from tallystick.coordinates.events.log_events import Event, EventColumns
+
+    Array = npt.NDArray[Any]
+
+FAST_MIN = 48
+"""Below this many events the event-by-event path is as quick as the vectorised one."""
+
+_SPECIAL = (CLASS[:, 0] == EventClass.FRAMING) | (CLASS[:, 0] == EventClass.HEARTBEAT)
+# Names of members are looked up by a function each time; these are read for every event.
+_HEARTBEAT, _OPENER = EventClass.HEARTBEAT, EventClass.OPENER
+_BEGIN, _PREAMBLE = EventClass.BEGIN, EventClass.PREAMBLE
+_IDLE, _OPENED = GroupState.IDLE, GroupState.OPENED
+_BODY, _RESYNC = GroupState.BODY, GroupState.RESYNC
+_NOTHING, _GROUP = Mark.NOTHING, Mark.GROUP
+
+
+class LogReader:
+    """One log (a binary log, or a channel's relay log) as the journal has shown it so far.
+
+    ``base_name`` is None until the first event. ``end`` is the offset behind the last event, -1
+    after part of the log was missed. ``sids`` is the table that every sid index refers to.
+    """
+
+    window_limit = 1024
+    log_name = "log"
+
+    def __init__(self, reporter: Reporter, channel: str | None) -> None:
+        self.reporter = reporter
+        self.channel = channel
+        self.base_name: str | None = None
+        self.file_number = 0
+        self.end = -1
+        self.offsets_doubtful = False
+        self.group_state = GroupState.IDLE
+        self.group = OpenGroup()
+        self.window = EventWindow(self.window_limit)
+        self.sids: list[str] = []
+        self._sid_index: dict[str, int] = {}
+        self.source_number = -1
+        self.place_end = -1
+        """Source file number and position behind the event just read (relay logs)."""
+        self._redelivering = False
+        self._may_restart = False
+        self._untold_place = (0, 0, 0)
+
+    # Names
+
+    @property
+    def file_name(self) -> str:
+        """Name of the file being read."""
+        if self.base_name is None:
+            return "(no file)"
+        return format_log_file_name(self.base_name, self.file_number)
+
+    def sid_number(self, sid: str) -> int:
+        """Index of ``sid`` in the reader's table, entered if new."""
+        number = self._sid_index.get(sid)
+        if number is None:
+            number = self._sid_index[sid] = len(self.sids)
+            self.sids.append(sid)
+        return number
+
+    def _sid_mapping(self, block: Block, indices: Array) -> npt.NDArray[np.int32]:
+        # A sid that only other logs of the block have is not entered.
+        occurs = np.zeros(len(block.sids) + 1, dtype=bool)
+        occurs[block.columns["sid"][indices]] = True
+        mapping = np.full(len(occurs), -1, dtype=np.int32)
+        for place in np.flatnonzero(occurs[:-1]).tolist():
+            mapping[place] = self.sid_number(block.sids[place])
+        return mapping
+
+    # Reading
+
+    def read(self, block: Block, indices: Array, events: EventColumns) -> None:
+        """Read the events of ``block`` at ``indices``, which belong to this log, in order."""
+        types = block.columns["type"][indices]
+        files = block.columns["file"][indices]
+        special = _SPECIAL[types]
+        special[1:] |= files[1:] != files[:-1]
+        stops = np.flatnonzero(special)
+        mapping = self._sid_mapping(block, indices)
+        at = 0
+        for stop in [*stops.tolist(), len(indices)]:
+            if stop - at >= FAST_MIN and self._read_run(block, indices[at:stop], mapping):
+                at = stop
+            while at < min(stop + 1, len(indices)):
+                self.read_event(block, int(indices[at]), events)
+                at += 1
+
+    def read_event(self, block: Block, index: int, events: EventColumns) -> None:
+        """Read one event on the event-by-event path."""
+        event = events.event(index)
+        event_class = CLASS_ROWS[event.type][event.query]
+        if event_class == _HEARTBEAT:
+            return
+        self.reporter.look_at(block.epoch, block.first_sequence + index, event.ts)
+        base_name, file_number = events.file_names[event.file] if event.file >= 0 else NO_FILE
+        if not base_name:
+            self._unreadable_file_name(block, event)
+            return
+        start = event.start
+        if event.sid >= 0:
+            number = self.sid_number(block.sids[event.sid])
+            if number != event.sid:
+                event = event._replace(sid=number)
+        if file_number != self.file_number or base_name != self.base_name:
+            if not self._switch_file(event, base_name, file_number):
+                return
+        elif 0 <= start < self.end and self._is_redelivery(event):
+            return
+        self._redelivering = False
+        if start != self.end and self.end >= 0:
+            self._judge_contiguity(event)
+        end = start + event.length
+        mark = self._read_in_file(event, event_class, end, block.texts.get(index))
+        self.end = end
+        carried = self.group if mark is _GROUP else event
+        self.window.append(
+            (
+                self.file_number,
+                start,
+                end,
+                mark,
+                event.type,
+                event.checksum,
+                carried.sid,
+                carried.gno,
+                self.source_number,
+                self.place_end,
+            )
+        )
+
+    def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
+        """Judge an event that stands at its place in the file; returns what it ends."""
+        raise NotImplementedError
+
+    def _switch_file(self, event: Event, base_name: str, file_number: int) -> bool:
+        """Begin another file; False when the event is to be dropped."""
+        raise NotImplementedError
+
+    def tell(self) -> None:
+        """Hand what the event-by-event path has gathered to the fleet."""
+        raise NotImplementedError
+
+    def _hold(self, has_held: bool) -> None:
+        """An event was gathered: it is told before any other fact, at its own place."""
+        reporter = self.reporter
+        self._untold_place = (reporter.epoch, reporter.sequence, reporter.ts)
+        if not has_held:
+            reporter.hold(self.tell)
+
+    def _unreadable_file_name(self, block: Block, event: Event) -> None:
+        name = block.files[event.file] if 0 <= event.file < len(block.files) else ""
+        self.reporter.note(
+            ObservationCode.BLOCK_UNREADABLE,
+            f"an event of the {self.log_name} names the file {name!r}: expected base.NNNNNN "
+            "without a directory",
+            at=f"{name}:{event.start}",
+            is_undecided=True,
+            channel=self.channel,
+        )
+        self.mark_gap()
+
+    # Contiguity and delivery
+
+    def _judge_contiguity(self, event: Event) -> None:
+        file_name = self.file_name
+        self.reporter.broken(
+            LOG_EVENTS_CONTIGUOUS,
+            at=f"{file_name}:{event.start}",
+            channel=self.channel,
+            sentence=f"In {self.log_name} file {file_name} the event at {event.start} does not "
+            f"start where the event before it ends, at {self.end}.",
+            observed=event.start,
+            observed_in=f"start of the event in {file_name}",
+            expected=self.end,
+            expected_in="end of the event before",
+            witness=f"{file_name}:{self.end}",
+        )
+        self.offsets_doubtful = self.offsets_doubtful or event.start < self.end
+        self.lose_continuity()
+
+    def lose_continuity(self) -> None:
+        """Part of the present file is missing: resume at the next group (reading rule R2)."""
+        self.group_state = GroupState.RESYNC
+        self.window.clear()
+
+    def mark_gap(self) -> None:
+        """Part of the journal is missing: nothing is known of where the log stands now."""
+        self.lose_continuity()
+        self.end = -1
+
+    def _is_redelivery(self, event: Event) -> bool:
+        """Whether an event behind the log's end is a second delivery; if so it is judged here."""
+        first = self.window.find_event(self.file_number, event.start)
+        at = f"{self.file_name}:{event.start}"
+        if first is None:
+            wrapped = self.end >= 2**32 and event.start == self.end % 2**32
+            rows = self.window.rows()
+            is_remembered = len(rows) > 0 and (
+                (int(rows[0, FILE]), int(rows[0, START])) <= (self.file_number, event.start)
+            )
+            if wrapped or is_remembered:
+                return False
+            if not self._redelivering:
+                self.reporter.note(
+                    ObservationCode.EVENT_REDELIVERED,
+                    f"events of {self.file_name} from {event.start} on came again; they are older "
+                    "than what is remembered, so the two deliveries were not compared",
+                    at=at,
+                    is_undecided=True,
+                    channel=self.channel,
+                )
+            self._redelivering = True
+            return True
+        is_opener = CLASS_ROWS[event.type][event.query] == _OPENER
+        before = (
+            int(first[END]) - event.start,
+            int(first[TYPE]),
+            *((int(first[SID]), int(first[GNO])) if is_opener else (-1, -1)),
+        )
+        again = (event.length, event.type, event.sid, event.gno)
+        sums = (int(first[CHECKSUM]), event.checksum)
+        if before != again or (-1 not in sums and sums[0] != sums[1]):
+            self.reporter.broken(
+                LOG_REDELIVERY_IDENTICAL,
+                at=at,
+                channel=self.channel,
+                sentence=f"The event at {at} was delivered twice with different content.",
+                observed=_content(*again, sums[1]),
+                observed_in="second delivery",
+                expected=_content(*before, sums[0]),
+                expected_in="first delivery",
+                witness=at,
+            )
+        elif not self._redelivering:
+            self.reporter.note(
+                ObservationCode.EVENT_REDELIVERED,
+                f"events of {self.file_name} from {event.start} on came again, unchanged; the "
+                "second delivery was dropped",
+                at=at,
+                channel=self.channel,
+            )
+        self._redelivering = True
+        return True
+
+    # Groups, event by event
+
+    def _read_group_event(self, event: Event, event_class: int, end: int) -> Mark:
+        state = self.group_state
+        if event_class == _OPENER:
+            if state in (_OPENED, _BODY) and not self._may_restart:
+                self._malformed_group(event, "another group opens inside it")
+            self._may_restart = False
+            self._open_group(event)
+            return _NOTHING
+        self._may_restart = False
+        if state is _RESYNC:
+            return Mark.UNKNOWN
+        if state is _IDLE:
+            self._malformed_group(event, "it stands outside any group")
+            return _NOTHING
+        self.group.size += event.length
+        if state is _OPENED:
+            if event_class == _BEGIN:
+                self.group_state = _BODY
+            elif IS_END_AFTER_OPENER[event_class]:
+                return self._close_group(event, end)
+            elif event_class != _PREAMBLE:
+                self._malformed_group(event, "nothing began the group's body")
+        elif IS_END_OF_BODY[event_class]:
+            return self._close_group(event, end)
+        elif event_class == _BEGIN:
+            self._malformed_group(event, "the group's body begins twice")
+        return _NOTHING
+
+    def _open_group(self, event: Event) -> None:
+        has_gtid = event.gno > 0
+        self.group = OpenGroup(
+            event.start,
+            event.length,
+            event.type,
+            event.sid if has_gtid else -1,
+            event.gno if has_gtid else -1,
+            event.transaction_length,
+            event.server_id,
+            event.original_commit_timestamp,
+        )
+        self.group_state = _OPENED
+
+    def _judge_gtid_text(self, event: Event, text: str | None) -> None:
+        if event.type == EventType.ANONYMOUS_GTID or event.gno > 0:
+            return
+        at = f"{self.file_name}:{event.start}"
+        self.reporter.broken(
+            GTID_TEXT_WELLFORMED,
+            at=at,
+            channel=self.channel,
+            sentence=f"The GTID of the group at {at} cannot be read.",
+            observed=repr(text or ""),
+            observed_in=f"GTID event at {at}",
+            expected="UUID:GNO or UUID:TAG:GNO, GNO from 1 to 9223372036854775806",
+            expected_in="MySQL manual: GTID format",
+            witness=repr(text or ""),
+        )
+
+    def _close_group(self, event: Event, end: int) -> Mark:
+        group = self.group
+        if group.transaction_length > 0 and group.size != group.transaction_length:
+            at = f"{self.file_name}:{group.start}"
+            self.reporter.broken(
+                TRANSACTION_LENGTH_AGREES,
+                at=at,
+                channel=self.channel,
+                sentence=f"The group at {at} announces {group.transaction_length} bytes, but its "
+                f"events take {group.size}.",
+                observed=group.size,
+                observed_in="sum of the lengths of the group's events",
+                expected=group.transaction_length,
+                expected_in="transaction_length of its GTID event",
+                witness=at,
+            )
+        self.group_state = _IDLE
+        self._group_complete(event, end)
+        return _GROUP
+
+    def _group_complete(self, event: Event, end: int) -> None:
+        """Take a complete group into account."""
+        raise NotImplementedError
+
+    def _malformed_group(self, event: Event, why: str) -> None:
+        at = f"{self.file_name}:{event.start}"
+        self.reporter.broken(
+            BINLOG_GROUP_WELLFORMED,
+            at=at,
+            channel=self.channel,
+            sentence=f"The event at {at} does not fit its group: {why}.",
+            observed=f"event type {event.type} in state {self.group_state.name.lower()}",
+            observed_in=f"{self.log_name} at {at}",
+            expected="GTID, BEGIN … XID, COMMIT, ROLLBACK or XA PREPARE, or GTID and one statement",
+            expected_in="form of a group",
+            witness=at,
+        )
+        self.group_state = GroupState.RESYNC
+
+    def drop_open_group(self) -> None:
+        """Forget an incomplete group without judging it."""
+        if self.group_state is not GroupState.IDLE:
+            self.group_state = GroupState.RESYNC
+
+    def interrupt_group(self) -> None:
+        """An incomplete group may go on, or come again from its beginning."""
+        self._may_restart = True
+
+    # Groups, whole columns
+
+    def _read_run(self, block: Block, indices: Array, mapping: Array) -> bool:
+        """Take a regular run of events in one step; False (and nothing changed) in any doubt."""
+        columns = block.columns
+        if self.end < 0 or self.group_state is GroupState.RESYNC:
+            return False
+        try:
+            name = block.files[int(columns["file"][indices[0]])]
+            if parse_log_file_name(name) != (self.base_name, self.file_number):
+                return False
+        except (CoordinateError, IndexError):
+            return False
+        first, last = int(indices[0]), int(indices[-1])
+        place: Any = slice(first, last + 1) if last - first + 1 == len(indices) else indices
+        run = {name: columns[name][place] for name in EVENT_COLUMNS}
+        starts = run["start"]
+        ends = starts + run["length"]
+        if int(starts[0]) != self.end or not np.array_equal(starts[1:], ends[:-1]):
+            return False
+        run["end"] = ends
+        scan = scan_groups(run, mapping, self.group_state, self.group)
+        if scan is None or not self._run_is_regular(run, scan):
+            return False
+        self.reporter.look_at(block.epoch, block.first_sequence + last, int(columns["ts"][last]))
+        self._take_run(run, scan, mapping)
+        self.group = scan.tail
+        self.group_state = scan.state
+        self.end = int(ends[-1])
+        self._redelivering = False
+        self._may_restart = False
+        return True
+
+    def _run_is_regular(self, run: dict[str, Array], scan: GroupScan) -> bool:
+        """Whether every rule of this log holds for the run; must change nothing."""
+        raise NotImplementedError
+
+    def _take_run(self, run: dict[str, Array], scan: GroupScan, mapping: Array) -> None:
+        """Take a regular run into account; the common state follows behind."""
+        raise NotImplementedError
+
+    def _remember_run(
+        self, run: dict[str, Array], scan: GroupScan, mapping: Array, source: Array | None
+    ) -> None:
+        """Put the last events of a run into the window; ``source``: source position of each."""
+        count = len(run["start"])
+        kept = min(count, self.window_limit)
+        skipped = count - kept
+        rows = np.empty((kept, 10), dtype=np.int64)
+        rows[:, 0] = self.file_number
+        rows[:, 1] = run["start"][skipped:]
+        rows[:, 2] = run["end"][skipped:]
+        rows[:, 3] = Mark.NOTHING
+        ends = scan.ends[np.searchsorted(scan.ends, skipped) :]
+        rows[ends - skipped, 3] = Mark.GROUP
+        rows[:, 4] = run["type"][skipped:]
+        rows[:, 5] = run["checksum"][skipped:]
+        rows[:, 6] = mapping[run["sid"][skipped:]]
+        rows[:, 7] = run["gno"][skipped:]
+        rows[:, 8] = self.source_number
+        rows[:, 9] = -1 if source is None else source[skipped:]
+        # The event that ends a group carries the group's GTID, as on the event-by-event path.
+        first_group = len(scan.ends) - len(ends)
+        rows[ends - skipped, 6] = scan.sid[first_group:]
+        rows[ends - skipped, 7] = scan.gno[first_group:]
+        if skipped:
+            self.window.has_forgotten = True
+        self.window.extend(rows)
+
+    # State
+
+    def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Document and arrays for the state bytes; arrays are named with ``prefix``."""
+        window, arrays = self.window.to_arrays(f"{prefix}.window")
+        is_inside = self.group_state in (GroupState.OPENED, GroupState.BODY)
+        document = {
+            "base_name": self.base_name,
+            "file_number": self.file_number,
+            "end": self.end,
+            "offsets_doubtful": self.offsets_doubtful,
+            "group_state": int(self.group_state),
+            "group": (self.group if is_inside else OpenGroup()).to_list(),
+            "sids": self.sids,
+            "redelivering": self._redelivering,
+            "may_restart": self._may_restart,
+            "window": window,
+        }
+        return document, dict(arrays)
+
+    def load(self, document: dict[str, Any], arrays: dict[str, Array], prefix: str) -> None:
+        """Inverse of ``dump``."""
+        self.base_name = document["base_name"]
+        self.file_number = document["file_number"]
+        self.end = document["end"]
+        self.offsets_doubtful = document["offsets_doubtful"]
+        self.group_state = GroupState(document["group_state"])
+        self.group = OpenGroup(*document["group"])
+        for sid in document["sids"]:
+            self.sid_number(sid)
+        self._redelivering = document["redelivering"]
+        self._may_restart = document["may_restart"]
+        self.window.load(document["window"], arrays[f"{prefix}.window"])
+
+
+def _content(length: int, event_type: int, sid: int, gno: int, checksum: int) -> str:
+    gtid = f", GNO {gno}" if sid >= 0 else ""
+    return f"type {event_type}, {length} bytes{gtid}, checksum {checksum}"

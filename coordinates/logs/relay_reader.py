@@ -1,0 +1,495 @@
+"""Reading one channel's relay log: source positions, received GTIDs, groups to be applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.events.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG
+from tallystick.coordinates.events.log_events import EventClass
+from tallystick.coordinates.logs.event_window import Mark
+from tallystick.coordinates.logs.log_groups import GroupState
+from tallystick.coordinates.logs.log_reader import LogReader
+from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
+from tallystick.coordinates.rules.readable import GTID_TEXT_WELLFORMED
+from tallystick.coordinates.values.binlog import (
+    EventType,
+    format_log_file_name,
+    parse_log_file_name,
+)
+from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.values.growing_set import GrowingGtidSet
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.audit.server import Server
+    from tallystick.coordinates.events.log_events import Event
+    from tallystick.coordinates.logs.log_groups import GroupScan
+
+    Array = npt.NDArray[Any]
+
+FIRST_POSITION = 4
+ABSENT = -1
+WRAP = 2**32
+WRAP_ZONE = 2**30
+"""An event is at most 1 GiB, so a field can only have wrapped from within 1 GiB below 2^32."""
+
+# Names of members are looked up by a function each time; these are read for every event.
+_FRAMING, _OPENER = EventClass.FRAMING, EventClass.OPENER
+
+QUEUE_COLUMNS = 7
+Q_FILE, Q_END, Q_SOURCE_FILE, Q_SOURCE_END, Q_SID, Q_GNO, Q_TYPE = range(QUEUE_COLUMNS)
+"""`Q_TYPE`: the event that ends the group."""
+QUEUE_MAX = 16384
+QUEUE_KEPT_BEHIND = 64
+
+
+class RelayReader(LogReader):
+    """The relay log of one channel.
+
+    Attributes:
+        lineage: How many times the channel began anew.
+        received: Q, GTIDs of complete groups received; what Retrieved_Gtid_Set should say.
+        received_is_complete: False while part of the relay log was missed.
+        received_ever: The same over all lineages.
+        source_base: Base name of the source's file being copied, None not known.
+        source_number: Its number.
+        source_end: Source position behind the last event, 64 bits, -1 not known.
+        source_high: Highest (file number, position) of the source read in this lineage.
+        steps_back: How often a new connection began at an earlier place of the source's log; the
+            applier then executes the source's ROTATE, and Ex steps back as well.
+        place_end: Source position behind the very last event, even where it fell.
+    """
+
+    window_limit = 512
+    log_name = "relay log"
+
+    def __init__(self, reporter: Reporter, server: Server, channel: str) -> None:
+        super().__init__(reporter, channel)
+        self.server = server
+        self.lineage = 0
+        self.received = GrowingGtidSet()
+        self.received_is_complete = True
+        self.received_ever = GrowingGtidSet()
+        self.forgotten = GtidSet.EMPTY
+        """What the head of the present file does not know, though nobody was seen to begin anew."""
+        self.source_base: str | None = None
+        self.source_number = ABSENT
+        self.source_end = ABSENT
+        self.source_high = (ABSENT, ABSENT)
+        self.place_end = ABSENT
+        self.has_fallen = False
+        self.may_step_back = True
+        self.steps_back = 0
+        self._queue: npt.NDArray[np.int64] = np.empty((0, QUEUE_COLUMNS), dtype=np.int64)
+        self._queue_fresh: list[tuple[int, ...]] = []
+        self.queue_is_full = False
+        self.has_anonymous = False
+        self._untold: list[tuple[int, ...]] = []
+
+    # Files
+
+    def _switch_file(self, event: Event, base_name: str, file_number: int) -> bool:
+        if base_name == self.base_name and file_number < self.file_number and self.end >= 0:
+            present, self.file_number = self.file_number, file_number
+            is_old = self._is_redelivery(event)
+            self.file_number = present
+            if is_old:
+                return False
+            self.begin_lineage()
+        is_known = self.base_name == base_name and self.end >= 0
+        if not is_known and event.start > FIRST_POSITION:
+            self.group_state = GroupState.RESYNC
+            self.received_is_complete = False
+        self.base_name = base_name
+        self.file_number = file_number
+        self.offsets_doubtful = False
+        self.end = FIRST_POSITION if event.start == FIRST_POSITION or is_known else event.start
+        return True
+
+    # One event in its file
+
+    def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
+        is_own = bool(event.flags & FLAG_RELAY_LOG)
+        if event_class == _FRAMING:
+            if event.type == EventType.PREVIOUS_GTIDS:
+                self._read_previous_gtids(event, text or "")
+                return Mark.HEADER
+            if event.type == EventType.FORMAT_DESCRIPTION:
+                if not is_own and event.start > FIRST_POSITION:
+                    self.interrupt_group()
+                return Mark.FRAMING
+            if event.type == EventType.ROTATE:
+                return self._read_rotate(event, text or "")
+            # STOP: a receiver never copies the source's, so it is the replica's own.
+            return Mark.FILE
+        if event_class == _OPENER:
+            self._judge_gtid_text(event, text)
+        if not is_own:
+            self._move_source(event)
+        return self._read_group_event(event, event_class, end)
+
+    def _read_rotate(self, event: Event, next_file: str) -> Mark:
+        try:
+            base_name, number = parse_log_file_name(next_file)
+        except CoordinateError:
+            return Mark.FRAMING
+        is_own = event.flags & FLAG_RELAY_LOG or (
+            base_name == self.base_name and base_name != self.source_base
+        )
+        if is_own:
+            return Mark.FILE
+        position = FIRST_POSITION if event.value == ABSENT else event.value
+        if event.flags & FLAG_ARTIFICIAL or event.log_pos == 0:
+            here = (self.source_base, self.source_number, self.place_end)
+            if here == (base_name, number, position):
+                # By file and position a new connection goes on inside the group.
+                self.interrupt_group()
+            else:
+                self.drop_open_group()
+            self.may_step_back = True
+        self.tell()
+        if base_name != self.source_base or (number, position) < (
+            self.source_number,
+            self.source_end,
+        ):
+            self.steps_back += 1
+        self.source_base = base_name
+        self.source_number = number
+        self.source_end = self.place_end = position
+        self.source_high = max(self.source_high, (self.source_number, self.source_end))
+        return Mark.FRAMING
+
+    def _move_source(self, event: Event) -> None:
+        """Follow the source position; on a fall judge it, unless the receiver connected anew."""
+        if event.log_pos <= 0 or event.flags & FLAG_ARTIFICIAL:
+            return
+        if self.source_base is None:
+            self.source_end = ABSENT
+            self.place_end = ABSENT
+            return
+        position = self._unwrapped(event)
+        self.place_end = position
+        if position < self.source_end and not self.may_step_back:
+            if self.has_fallen:
+                return
+            self.has_fallen = True
+            at = f"{self.file_name}:{event.start}"
+            source = format_log_file_name(self.source_base, self.source_number)
+            self.reporter.broken(
+                RELAY_SOURCE_POS_MONOTONE,
+                at=at,
+                channel=self.channel,
+                sentence=f"In relay log file {self.file_name} the source position falls from "
+                f"{self.source_end} to {position} of {source} without a new connection.",
+                observed=f"{source}:{position}",
+                observed_in=f"relay log at {at}",
+                expected=f"beyond {source}:{self.source_end}",
+                expected_in="relay log event before",
+                witness=f"{source}:{position}",
+            )
+            return
+        self.has_fallen = False
+        self.may_step_back = False
+        self.source_end = position
+        self.source_high = max(self.source_high, (self.source_number, position))
+
+    def _unwrapped(self, event: Event) -> int:
+        """The source position of 64 bits behind a field of 32."""
+        end = self.source_end
+        if end < 0:
+            return event.log_pos
+        if (end + event.length) % WRAP == event.log_pos:
+            return end + event.length
+        position = end - end % WRAP + event.log_pos
+        if position < end and end % WRAP >= WRAP - WRAP_ZONE and event.log_pos < WRAP_ZONE:
+            position += WRAP
+        return position
+
+    def _read_previous_gtids(self, event: Event, text: str) -> None:
+        try:
+            previous = GtidSet.parse(text, tags=self.server.knows_tags)
+        except GtidSetParseError as error:
+            at = f"{self.file_name}:{event.start}"
+            self.reporter.broken(
+                GTID_TEXT_WELLFORMED,
+                at=at,
+                channel=self.channel,
+                sentence=f"The Previous_gtids of relay log {self.file_name} cannot be read: "
+                f"{error}",
+                observed=repr(text),
+                observed_in=f"PREVIOUS_GTIDS at {at}",
+                expected="a GTID set",
+                expected_in="MySQL manual: GTID sets",
+                witness=repr(text[:60]),
+            )
+            self.received_is_complete = False
+            return
+        received = self.received.freeze()
+        if self.received_is_complete and not received <= previous:
+            # Relay logs were given up and begun anew; only then does the head know less.
+            self.begin_lineage()
+            self.forgotten = received - previous
+        elif not self.received_is_complete:
+            self.received = GrowingGtidSet()
+        self.received.add_set(previous)
+        self.received_ever.add_set(previous)
+        self.received_is_complete = True
+
+    # Groups
+
+    def _group_complete(self, event: Event, end: int) -> None:
+        group = self.group
+        if group.sid < 0:
+            self.has_anonymous = True
+        else:
+            sid = self.sids[group.sid]
+            self.received.add(sid, group.gno)
+            self.received_ever.add(sid, group.gno)
+        row = (
+            self.file_number,
+            end,
+            self.source_number,
+            self.place_end,
+            group.sid,
+            group.gno,
+            event.type,
+        )
+        self._queue_fresh.append(row)
+        self._hold(bool(self._untold))
+        self._untold.append(
+            (self.place_end, group.sid, group.gno, group.server_id, group.commit_ts, event.type)
+        )
+
+    def tell(self) -> None:
+        """Hand what the event-by-event path has gathered to the fleet."""
+        if not self._untold:
+            return
+        groups = np.array(self._untold, dtype=np.int64)
+        self._untold = []
+        self._tell_received(groups, self._untold_place)
+
+    def _tell_received(self, groups: Array, place: tuple[int, int, int] | None = None) -> None:
+        """Hand groups to the fleet: columns of RECEIVED's ``group_…``."""
+        source_end, sid, gno, server_id, commit_ts, types = groups.T
+        used = np.unique(sid[sid >= 0])
+        local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
+        local[used] = np.arange(len(used), dtype=np.int32)
+        self.reporter.fleet_event(
+            FleetEventKind.RECEIVED,
+            {
+                "channel": self.channel,
+                "channel_lineage": self.lineage,
+                "source_base_name": self.source_base,
+                "source_file_number": self.source_number,
+                "sids": [self.sids[i] for i in used.tolist()],
+            },
+            {
+                "group_source_end": source_end,
+                "group_sid": local[sid],
+                "group_gno": gno,
+                "group_server_id": server_id,
+                "group_commit_ts": commit_ts,
+                "group_type": types.astype(np.int32),
+            },
+            place,
+        )
+
+    # Whole columns
+
+    def _run_is_regular(self, run: dict[str, Array], scan: GroupScan) -> bool:
+        if self.source_base is None or self.source_end < 0 or self.has_fallen:
+            return False
+        if (run["flags"] & (FLAG_RELAY_LOG | FLAG_ARTIFICIAL)).any():
+            return False
+        fields = run["log_pos"]
+        if int(fields[0]) <= self.source_end or not (fields[1:] > fields[:-1]).all():
+            return False
+        if self.source_end >= WRAP - 2 * WRAP_ZONE:
+            return False
+        openers = scan.openers
+        anonymous = run["type"][openers] == EventType.ANONYMOUS_GTID
+        named = ~anonymous
+        return not (
+            (run["gno"][openers][named] < 1).any() or (run["sid"][openers][named] < 0).any()
+        )
+
+    def _take_run(self, run: dict[str, Array], scan: GroupScan, mapping: Array) -> None:
+        self.tell()
+        fields = run["log_pos"]
+        self.may_step_back = False
+        for number in np.unique(scan.sid).tolist():
+            if number < 0:
+                self.has_anonymous = True
+                continue
+            gnos = scan.gno[scan.sid == number]
+            self.received.add_gnos(self.sids[number], gnos)
+            self.received_ever.add_gnos(self.sids[number], gnos)
+        rows = np.empty((len(scan.ends), QUEUE_COLUMNS), dtype=np.int64)
+        rows[:, Q_FILE] = self.file_number
+        rows[:, Q_END] = run["end"][scan.ends]
+        rows[:, Q_SOURCE_FILE] = self.source_number
+        rows[:, Q_SOURCE_END] = fields[scan.ends]
+        rows[:, Q_SID] = scan.sid
+        rows[:, Q_GNO] = scan.gno
+        rows[:, Q_TYPE] = run["type"][scan.ends]
+        self._enqueue(rows)
+        self.source_end = self.place_end = int(fields[-1])
+        self.has_fallen = False
+        self.source_high = max(self.source_high, (self.source_number, self.source_end))
+        self._remember_run(run, scan, mapping, fields)
+        if len(scan.ends):
+            columns = (
+                fields[scan.ends],
+                scan.sid,
+                scan.gno,
+                scan.server_id,
+                scan.commit_ts,
+                run["type"][scan.ends],
+            )
+            self._tell_received(np.column_stack(columns).astype(np.int64, copy=False))
+
+    # Groups that wait to be applied
+
+    def _enqueue(self, rows: npt.NDArray[np.int64]) -> None:
+        queue = self.queue()
+        room = QUEUE_MAX - len(queue)
+        if len(rows) > room:
+            self.queue_is_full = True
+        if not self.queue_is_full:
+            self._queue = np.concatenate((queue, rows)) if len(queue) else rows
+        elif room > 0:
+            self._queue = np.concatenate((queue, rows[:room]))
+
+    def queue(self) -> npt.NDArray[np.int64]:
+        """Received groups not yet known to be applied, and a few before them, in order."""
+        if self._queue_fresh:
+            rows = np.array(self._queue_fresh, dtype=np.int64)
+            self._queue_fresh = []
+            self._enqueue(rows)
+        return self._queue
+
+    def drop_applied(self, file_number: int, position: int) -> None:
+        """Forget the groups that end at or before the applied place, but for the last few."""
+        queue = self.queue()
+        applied = len(self.applied_groups(file_number, position))
+        self._queue = queue[max(0, applied - QUEUE_KEPT_BEHIND) :].copy()
+        if self.queue_is_full and applied >= len(queue):
+            self.queue_is_full = False
+
+    def applied_groups(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
+        """Queue rows of the groups that end at or before the place."""
+        queue = self.queue()
+        earlier = (queue[:, Q_FILE] < file_number) | (
+            (queue[:, Q_FILE] == file_number) & (queue[:, Q_END] <= position)
+        )
+        applied: npt.NDArray[np.int64] = queue[earlier]
+        return applied
+
+    def arriving(self) -> GtidSet:
+        """The GTID of the group whose end is not read yet."""
+        group = self.group
+        if self.group_state not in (GroupState.OPENED, GroupState.BODY) or group.sid < 0:
+            return GtidSet.EMPTY
+        gnos = np.array([group.gno], dtype=np.int64)
+        return GtidSet.from_gnos(self.sids[group.sid], gnos)
+
+    # What happens to the channel as a whole
+
+    def begin_lineage(self) -> None:
+        """The relay log begins anew: RESET REPLICA, CHANGE SOURCE, relay log recovery."""
+        self.tell()
+        self.lineage += 1
+        self.received = GrowingGtidSet()
+        self.received_is_complete = True
+        self.forgotten = GtidSet.EMPTY
+        self.source_high = (ABSENT, ABSENT)
+        self.may_step_back = True
+        self._queue = self._queue[:0]
+        self._queue_fresh = []
+        self.queue_is_full = False
+        self.drop_open_group()
+
+    def forget_files(self) -> None:
+        """RESET REPLICA: the files are gone, numbers begin again."""
+        self.base_name = None
+        self.end = ABSENT
+        self.window.clear()
+        self.window.has_forgotten = False
+        self.source_base = None
+        self.source_end = self.place_end = ABSENT
+
+    def reconnected(self) -> None:
+        """The receiver connected anew: the source position may step back."""
+        self.may_step_back = True
+        self.interrupt_group()
+
+    def mark_gap(self) -> None:
+        """Records are missing, maybe a ROTATE of the source among them: its file is not known."""
+        super().mark_gap()
+        self.source_base = None
+        self.source_number = self.source_end = self.place_end = ABSENT
+        self.has_fallen = False
+
+    def lose_continuity(self) -> None:
+        """Part of the relay file is missing: Q is a lower bound until the next PREVIOUS_GTIDS."""
+        super().lose_continuity()
+        self.received_is_complete = False
+        self.may_step_back = True
+        self.tell()
+        self._queue = self._queue[:0]
+        self._queue_fresh = []
+
+    # State
+
+    def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Document and arrays for the state bytes."""
+        document, arrays = super().dump(prefix)
+        arrays[f"{prefix}.queue"] = self.queue().reshape(-1)
+        document |= {
+            "channel": self.channel,
+            "lineage": self.lineage,
+            "received": str(self.received.freeze()),
+            "received_is_complete": self.received_is_complete,
+            "received_ever": str(self.received_ever.freeze()),
+            "forgotten": str(self.forgotten),
+            "source_base": self.source_base,
+            "source_number": self.source_number,
+            "source_end": self.source_end,
+            "place_end": self.place_end,
+            "steps_back": self.steps_back,
+            "has_fallen": self.has_fallen,
+            "source_high": self.source_high,
+            "may_step_back": self.may_step_back,
+            "queue_is_full": self.queue_is_full,
+            "has_anonymous": self.has_anonymous,
+        }
+        return document, arrays
+
+    def load(self, document: dict[str, Any], arrays: dict[str, Array], prefix: str) -> None:
+        """Inverse of ``dump``."""
+        super().load(document, arrays, prefix)
+        self._queue = arrays[f"{prefix}.queue"].reshape(-1, QUEUE_COLUMNS).copy()
+        self.received = GrowingGtidSet(GtidSet.parse(document["received"]))
+        self.received_ever = GrowingGtidSet(GtidSet.parse(document["received_ever"]))
+        self.forgotten = GtidSet.parse(document.get("forgotten", ""))
+        for name in (
+            "lineage",
+            "received_is_complete",
+            "source_base",
+            "source_number",
+            "source_end",
+            "place_end",
+            "steps_back",
+            "has_fallen",
+            "may_step_back",
+            "queue_is_full",
+            "has_anonymous",
+        ):
+            setattr(self, name, document[name])
+        self.source_high = (document["source_high"][0], document["source_high"][1])

@@ -1,0 +1,171 @@
+"""What the audit says: verdicts, findings and observations. Values only; rules live elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Verdict(str, Enum):
+    """Three-valued: evidence for, evidence missing, evidence against."""
+
+    CONSISTENT = "CONSISTENT"
+    UNDECIDED = "UNDECIDED"
+    INCONSISTENT = "INCONSISTENT"
+
+    @staticmethod
+    def merge(verdicts: Iterable[Verdict]) -> Verdict:
+        """INCONSISTENT beats UNDECIDED beats CONSISTENT; nothing at all is UNDECIDED."""
+        seen = set(verdicts)
+        for verdict in (Verdict.INCONSISTENT, Verdict.UNDECIDED, Verdict.CONSISTENT):
+            if verdict in seen:
+                return verdict
+        return Verdict.UNDECIDED
+
+
+class Severity(str, Enum):
+    """How grave a broken invariant is (domain catalogue, column severity)."""
+
+    CRITICAL = "critical"
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One broken invariant with the smallest witness a person can check.
+
+    Attributes:
+        rule: Name in the registry.
+        severity: From the registry.
+        instance_id: The instance whose account is wrong, or that shows it.
+        channel: Replication channel, None when none is concerned.
+        at: Coordinates of the contradiction (``binlog.000003:4711``, ``c-000012``): with
+            rule, instance and channel they identify the finding.
+        sentence: The contradiction in one sentence.
+        observed: One half of the contradiction, as text.
+        observed_in: Which account says so.
+        expected: The other half.
+        expected_in: Which account says so.
+        witness: The smallest thing that shows it: a GTID set, a coordinate, a number.
+        collection_id: The collection that showed it, None for a finding of the journal itself.
+        epoch: Journal place of the evidence.
+        sequence: Journal place of the evidence.
+        ts: Time of the evidence, microseconds of the observer's clock.
+    """
+
+    rule: str
+    severity: Severity
+    instance_id: str
+    channel: str | None
+    at: str
+    sentence: str
+    observed: str
+    observed_in: str
+    expected: str
+    expected_in: str
+    witness: str
+    collection_id: str | None
+    epoch: int
+    sequence: int
+    ts: int
+
+    @property
+    def finding_id(self) -> str:
+        """Equal for the same contradiction however often, and in whatever blocks, it is seen."""
+        key = "\x1f".join(
+            (self.instance_id, self.rule, "" if self.channel is None else f"={self.channel}",
+             self.at)
+        )  # fmt: skip
+        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form, with the ``finding_id``."""
+        return {
+            "finding_id": self.finding_id,
+            **asdict(self),
+            "severity": self.severity.value,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Finding:
+        """Inverse of ``to_dict``; unknown keys are ignored."""
+        known = {field.name: values[field.name] for field in fields(cls)}
+        known["severity"] = Severity(known["severity"])
+        return cls(**known)
+
+    @property
+    def order(self) -> tuple[int, str, int, int, str, str, str]:
+        """Sort key that does not depend on how the journal was cut into blocks."""
+        return (
+            self.ts,
+            self.instance_id,
+            self.epoch,
+            self.sequence,
+            self.rule,
+            self.channel or "",
+            self.at,
+        )
+
+
+class ObservationCode(str, Enum):
+    """What the audit saw that is no inconsistency of the server's logs."""
+
+    JOURNAL_GAP = "JOURNAL_GAP"
+    JOURNAL_REPEATED = "JOURNAL_REPEATED"
+    JOURNAL_STALE_EPOCH = "JOURNAL_STALE_EPOCH"
+    BLOCK_UNREADABLE = "BLOCK_UNREADABLE"
+    EVENT_REDELIVERED = "EVENT_REDELIVERED"
+    HISTORY_RESET = "HISTORY_RESET"
+    LOG_STATUS_TEAR = "LOG_STATUS_TEAR"
+    LOG_STATUS_REFUSED = "LOG_STATUS_REFUSED"
+    LOG_STATUS_FAILED = "LOG_STATUS_FAILED"
+    LOG_STATUS_MISSING = "LOG_STATUS_MISSING"
+    LOG_STATUS_EARLY = "LOG_STATUS_EARLY"
+    COMPARISON_UNDECIDED = "COMPARISON_UNDECIDED"
+    BACKUP_UNDECIDED = "BACKUP_UNDECIDED"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One thing worth telling that breaks no rule.
+
+    Attributes:
+        code: From the closed list.
+        instance_id: The instance concerned.
+        channel: Replication channel, None when none is concerned.
+        at: Coordinates, as in ``Finding.at``.
+        text: One sentence.
+        is_undecided: True when a check has to answer UNDECIDED because of it.
+        collection_id: The collection concerned, if any.
+        epoch: Journal place.
+        sequence: Journal place.
+        ts: Microseconds of the observer's clock.
+    """
+
+    code: ObservationCode
+    instance_id: str
+    channel: str | None
+    at: str
+    text: str
+    is_undecided: bool
+    collection_id: str | None
+    epoch: int
+    sequence: int
+    ts: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {**asdict(self), "code": self.code.value}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Observation:
+        """Inverse of ``to_dict``; unknown keys are ignored."""
+        known = {field.name: values[field.name] for field in fields(cls)}
+        known["code"] = ObservationCode(known["code"])
+        return cls(**known)

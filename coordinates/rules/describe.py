@@ -1,0 +1,108 @@
+"""Invariants in words: an entry of the registry as text that is also Markdown, and the page of all.
+
+The only place that decides how an entry reads; it knows nothing of how one is judged.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from tallystick.coordinates.rules import RULES
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.rules import Rule, Scope
+
+WIDTH = 96
+
+TIERS: Final = (
+    "readable data",
+    "one log",
+    "one log_status row",
+    "one instance over time",
+    "the fleet",
+)
+"""What each tier is about, by its number."""
+
+SCOPES: Final[dict[Scope, str]] = {
+    "E": "an event",
+    "S": "a log_status row",
+    "T": "one instance over time",
+    "X": "several instances",
+}
+
+DESIGNS: Final = {
+    "WL#9452": "Log Position Lock",
+    "WL#2775": "System tables for master.info and relay_log.info",
+    "WL#3576": "Online backup: point in time recovery",
+    "WL#9211": "Clone replication coordinates",
+}
+"""Titles of the design documents that a source names by number alone."""
+
+_INTRODUCTION = """\
+# Rules
+
+What tallystick checks: {count} rules that healthy servers keep. Findings, expectations and
+options use the names below; a number or a name never comes to mean anything else. `tallystick
+rules NAME` prints one entry.
+
+Tiers run in order. What failed an earlier tier is not used by a later one: a text that cannot be
+read is given to no other check, and a value that broke an invariant is no baseline for the rows
+after it. Each check answers CONSISTENT, INCONSISTENT, or UNDECIDED when the evidence does not
+suffice; each entry says when that is. Whatever is observed only later is decided later.
+
+| tier | about |
+|---|---|
+{tiers}
+
+| no. | invariant | tier | looks at | severity |
+|---|---|---|---|---|
+{index}
+"""
+
+
+def describe(rule: Rule) -> str:
+    """Everything the registry says of an rule, for a terminal and for a page."""
+    paragraphs = (
+        (
+            f"Tier {rule.tier} ({TIERS[rule.tier]});"
+            f" looks at {SCOPES[rule.scope]}; severity {rule.severity.value}."
+        ),
+        f"**Claim:** {rule.claim}",
+        f"**Why it holds:** {rule.why}",
+        f"**Undecided when:** {rule.undecided_when}.",
+        f"**Sources:** {'; '.join(rule.sources)}.",
+        f"**Remedy:** {rule.remedy}",
+    )
+    heading = f"## {rule.number} {rule.name}"
+    return "\n\n".join((heading, *map(_wrap, paragraphs))) + "\n"
+
+
+def written_in(rule: Rule) -> tuple[str, ...]:
+    """Document and section of each source; a design document has its title."""
+    return tuple(map(_with_title, rule.sources))
+
+
+def _with_title(source: str) -> str:
+    document, comma, section = source.partition(",")
+    title = DESIGNS.get(document)
+    return source if title is None else f"{document} ({title}){comma}{section}"
+
+
+def page() -> str:
+    """The page `docs/rules.md`: an index and every entry, in number order."""
+    index = (
+        f"| {one.number} | [{one.name}](#{one.number}-{one.name}) | {one.tier}"
+        f" | {SCOPES[one.scope]} | {one.severity.value} |"
+        for one in RULES.values()
+    )
+    tiers = (f"| {number} | {about} |" for number, about in enumerate(TIERS))
+    introduction = _INTRODUCTION.format(
+        count=len(RULES), tiers="\n".join(tiers), index="\n".join(index)
+    )
+    return "\n".join((introduction, *map(describe, RULES.values())))
+
+
+def _wrap(paragraph: str) -> str:
+    # Names with hyphens stay whole, so that a reader can search for them.
+    return textwrap.fill(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False)

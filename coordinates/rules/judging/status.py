@@ -1,0 +1,375 @@
+"""Judging one instance's answer to a collection: the row becomes cuts, findings and a fact."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.events.log_status import ServerState
+from tallystick.coordinates.results import ObservationCode, Verdict
+from tallystick.coordinates.rules.judging.binlog_row import judge_binlog_row
+from tallystick.coordinates.rules.judging.channel_row import judge_channel_rows
+from tallystick.coordinates.rules.judging.judgement import Judgement
+from tallystick.coordinates.rules.judging.redo_row import judge_redo_row
+from tallystick.coordinates.rules.judging.row import Row
+from tallystick.coordinates.rules.readable import (
+    CHANNEL_ROWS_UNIQUE,
+    GTID_TEXT_CANONICAL,
+    GTID_TEXT_WELLFORMED,
+    LOG_STATUS_ROW_COMPLETE,
+    SNAPSHOT_NEVER_SILENTLY_EMPTY,
+)
+from tallystick.coordinates.rules.snapshot import (
+    EXECUTED_WITHIN_LOGGED,
+    SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.instance_state import InstanceState, WaitingRow
+    from tallystick.coordinates.events.log_status import ChannelState
+    from tallystick.coordinates.logs.relay_reader import RelayReader
+    from tallystick.coordinates.rules.judging.channel_row import RelayView
+    from tallystick.coordinates.values.binlog import LogCoordinates
+
+REFUSED_CODES = frozenset({1142, 1227})
+"""ER_TABLEACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR."""
+FAILED_CODE = 3722
+"""ER_UNABLE_TO_COLLECT_LOG_STATUS."""
+TIER_0 = (
+    GTID_TEXT_WELLFORMED,
+    GTID_TEXT_CANONICAL,
+    LOG_STATUS_ROW_COMPLETE,
+    CHANNEL_ROWS_UNIQUE,
+    SNAPSHOT_NEVER_SILENTLY_EMPTY,
+)
+REQUIRED_FOR_CONSISTENT = (EXECUTED_WITHIN_LOGGED, SNAPSHOT_POSITION_ON_GROUP_BOUNDARY)
+"""Without these two a row cannot be called consistent; others undecided are told beside it."""
+
+
+def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
+    """Judge one answer and return its rows of the cut table.
+
+    Args:
+        waiting: The answer.
+        audit: Everything read so far.
+        is_early: Whether the journal ended before it reached the row's coordinates; then only what
+            the row says by itself is judged.
+    """
+    reporter = audit.reporter
+    reporter.look_at(waiting.epoch, waiting.sequence, waiting.ts)
+    collection_id = str(waiting.body.get("collection_id"))
+    judgement = Judgement(reporter, collection_id)
+    if waiting.state is None:
+        return [_judge_no_row(waiting, audit, judgement, collection_id)]
+    state = waiting.state
+    _judge_readable(state, judgement, waiting.body)
+    audit.server.server_uuid = audit.server.server_uuid or state.server_uuid
+    base = _server_half(waiting, audit, collection_id)
+    if is_early:
+        return [_leave_undecided(audit, judgement, base)]
+    channels = {name: _channel_half(base, state, name) for name in state.channels}
+    row = Row(
+        collection_id=collection_id,
+        ts=waiting.ts,
+        body=waiting.body,
+        state=state,
+        server=audit.server,
+        binlog=audit.binlog,
+        relays=audit.relays,
+        baselines=audit.baselines,
+        judgement=judgement,
+    )
+    previous = _previous_half(audit)
+    view = judge_binlog_row(row)
+    judge_redo_row(row)
+    views = judge_channel_rows(row, audit.applied)
+    is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
+    audit.backup_locks.judge_row(state, is_backup_safe, judgement)
+    audit.backup_locks.judge_positions(state, waiting.body.get("requested_at"), collection_id)
+    audit.persistence.judge_table(row)
+    audit.baselines.has_row = True
+    _tell_status(waiting, audit, collection_id)
+    instance = base | previous
+    instance |= {
+        "scope": "instance",
+        "journal_gtid_set": None if view.logged is None else str(view.logged),
+        "commit_lag": view.lag,
+        "commit_lag_max": audit.server.commit_lag_max,
+        "commits_are_ordered": audit.server.commits_are_ordered,
+        "event_findings": audit.event_findings,
+    }
+    if view.boundary is not None:
+        instance["journal_binary_log_file"], instance["journal_binary_log_position"] = view.boundary
+    cuts = [Cut(**instance, **_answers(judgement, None))]
+    cuts += [
+        Cut(**channels[name], **_journal_half(views.get(name)), **_answers(judgement, name))
+        for name in sorted(channels)
+    ]
+    return cuts
+
+
+# Answers without a row
+
+
+def _judge_no_row(
+    waiting: WaitingRow, audit: InstanceState, judgement: Judgement, collection_id: str
+) -> Cut:
+    reporter, error = audit.reporter, waiting.body.get("error")
+    values: dict[str, Any] = {
+        "collection_id": collection_id,
+        "instance_id": audit.instance_id,
+        "scope": "instance",
+        "ts": waiting.ts,
+        "epoch": waiting.epoch,
+        "sequence": waiting.sequence,
+        "profile": audit.server.profile,
+        "server_uuid": audit.server.server_uuid,
+        "event_findings": audit.event_findings,
+    }
+    if not isinstance(error, dict) or not error:
+        values["answer"] = "empty"
+        judgement.broken(
+            SNAPSHOT_NEVER_SILENTLY_EMPTY,
+            sentence=f"Collection {collection_id} brought no row and no error.",
+            observed="zero rows, no error",
+            observed_in="query of performance_schema.log_status",
+            expected="one row, or error 1142, 1227 or 3722",
+            expected_in="WL#9452, I-2 and I-3",
+            witness=collection_id,
+        )
+    else:
+        values |= _refusal(error)
+        judgement.holds(SNAPSHOT_NEVER_SILENTLY_EMPTY)
+        reporter.note(
+            {
+                "refused": ObservationCode.LOG_STATUS_REFUSED,
+                "failed": ObservationCode.LOG_STATUS_FAILED,
+            }.get(values["answer"], ObservationCode.LOG_STATUS_MISSING),
+            f"collection {collection_id} brought no row: {values['error_text']}",
+            at=collection_id,
+            is_undecided=True,
+            collection_id=collection_id,
+        )
+    reporter.fleet_event(
+        FleetEventKind.NO_STATUS, {"collection_id": collection_id, "reason": values["answer"]}
+    )
+    answers = _answers(judgement, None)
+    if not answers["broken"]:
+        answers["verdict"] = Verdict.UNDECIDED.value
+        answers["undecided"] = f"log_status: {values['answer']}"
+    return Cut(**values, **answers)
+
+
+def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
+    code = error.get("code")
+    code = code if isinstance(code, int) and not isinstance(code, bool) else None
+    if error.get("timed_out"):
+        answer, text = "missing", "the query timed out"
+    elif error.get("unreachable"):
+        answer, text = "missing", "the server was not reachable"
+    elif code in REFUSED_CODES:
+        answer, text = "refused", "access denied"
+    else:
+        answer, text = "failed", f"error {code}"
+    if error.get("message"):
+        text = f"{text}: {error['message']}"
+    if error.get("column"):
+        text = f"{text} (column {error['column']})"
+    return {"answer": answer, "error_code": code, "error_text": text}
+
+
+def _leave_undecided(audit: InstanceState, judgement: Judgement, base: dict[str, Any]) -> Cut:
+    """A row that the journal never reached: no baseline, and nothing for the fleet."""
+    collection_id = judgement.collection_id
+    audit.reporter.note(
+        ObservationCode.LOG_STATUS_EARLY,
+        f"the journal ended before it reached the coordinates of collection {collection_id}",
+        at=collection_id,
+        is_undecided=True,
+        collection_id=collection_id,
+    )
+    audit.reporter.fleet_event(
+        FleetEventKind.NO_STATUS, {"collection_id": collection_id, "reason": "not reached"}
+    )
+    answers = _answers(judgement, None)
+    if not answers["broken"]:
+        answers["verdict"] = Verdict.UNDECIDED.value
+        answers["undecided"] = "log_status: the journal did not reach the row's coordinates"
+    return Cut(**base, scope="instance", event_findings=audit.event_findings, **answers)
+
+
+# Tier 0
+
+
+def _judge_readable(state: ServerState, judgement: Judgement, body: Mapping[str, Any]) -> None:
+    for rule in TIER_0:
+        judgement.holds(rule)
+    seen: set[tuple[str, str]] = set()
+    for problem in state.problems:
+        if (problem.rule.name, problem.datum) in seen:
+            continue
+        seen.add((problem.rule.name, problem.datum))
+        judgement.broken(
+            problem.rule,
+            at=f"{judgement.collection_id} {problem.datum}",
+            sentence=problem.sentence,
+            observed=problem.observed,
+            observed_in=f"{problem.datum} of the answer to {body.get('collection_id')}",
+            expected=problem.expected,
+            expected_in="MySQL manual: performance_schema.log_status",
+            witness=problem.observed,
+        )
+
+
+# Halves of the cut
+
+
+def _server_half(waiting: WaitingRow, audit: InstanceState, collection_id: str) -> dict[str, Any]:
+    state = waiting.state or ServerState()
+    return {
+        "collection_id": collection_id,
+        "instance_id": audit.instance_id,
+        "ts": waiting.ts,
+        "epoch": waiting.epoch,
+        "sequence": waiting.sequence,
+        "server_uuid": state.server_uuid,
+        "profile": audit.server.profile,
+        "gtid_executed": _text(state.executed),
+        "gtid_purged": _text(state.purged),
+        "gtid_owned": _text(state.owned),
+        "lsn": state.lsn,
+        "lsn_checkpoint": state.lsn_checkpoint,
+        **_place("binary_log_file", "binary_log_position", state.position),
+    }
+
+
+def _channel_half(base: Mapping[str, Any], state: ServerState, name: str) -> dict[str, Any]:
+    channel = state.channels[name]
+    kept = ("collection_id", "instance_id", "ts", "epoch", "sequence", "server_uuid", "profile")
+    return {
+        **{key: base[key] for key in kept},
+        "scope": "channel",
+        "channel": name,
+        "source_uuid": channel.source_uuid,
+        "retrieved_gtid_set": _text(channel.retrieved),
+        **(
+            {"relay_log_file": "", "relay_log_position": 0}
+            if channel.relay_is_empty
+            else _place("relay_log_file", "relay_log_position", channel.relay)
+        ),
+        **_place("applied_relay_log_file", "applied_relay_log_position", channel.applied),
+        **_place("read_source_log_file", "read_source_log_pos", channel.read),
+        **_place("exec_source_log_file", "exec_source_log_pos", channel.executed),
+    }
+
+
+def _journal_half(view: RelayView | None) -> dict[str, Any]:
+    if view is None:
+        return {}
+    file, position = view.end if view.end is not None else (None, None)
+    return {
+        "journal_relay_log_file": file,
+        "journal_relay_log_position": position,
+        "journal_retrieved_gtid_set": _text(view.received),
+    }
+
+
+def _previous_half(audit: InstanceState) -> dict[str, Any]:
+    """The baselines that this row is compared with; none where a fall has been told already."""
+    history = audit.baselines
+    fallen = history.fallen
+    executed = None if "executed" in fallen else history.executed
+    purged = None if "purged" in fallen or history.log_bin_changed else history.purged
+    position = None if "position" in fallen else history.position
+    return {
+        "previous_gtid_executed": _text(executed),
+        "previous_gtid_purged": _text(purged),
+        "previous_lsn": None if "lsn.LSN" in fallen else history.numbers.get("LSN"),
+        **_place("previous_binary_log_file", "previous_binary_log_position", position),
+    }
+
+
+def _answers(judgement: Judgement, channel: str | None) -> dict[str, Any]:
+    broken = judgement.broken_names(channel)
+    undecided = judgement.undecided_reasons(channel)
+    evaluated = judgement.evaluated(channel)
+    verdict = Verdict.CONSISTENT
+    if broken:
+        verdict = Verdict.INCONSISTENT
+    elif not evaluated or any(rule.name in undecided for rule in REQUIRED_FOR_CONSISTENT):
+        verdict = Verdict.UNDECIDED
+    return {
+        "verdict": verdict.value,
+        "broken": ",".join(broken),
+        "undecided": "; ".join(f"{name}: {reason}" for name, reason in undecided.items()),
+        "held": ",".join(judgement.held_names(channel)),
+        "evaluated": evaluated,
+    }
+
+
+def _place(file: str, position: str, coordinates: LogCoordinates | None) -> dict[str, Any]:
+    if coordinates is None:
+        return {}
+    return {file: coordinates.file_name, position: coordinates.position}
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+# For the fleet
+
+
+def _retrieved(channel: ChannelState, relay: RelayReader | None) -> str | None:
+    """What the channel has received: the status says so, and without a status the relay log."""
+    if channel.has_status or relay is None or not relay.received_is_complete:
+        return _text(channel.retrieved)
+    return None if relay.base_name is None else str(relay.received.freeze())
+
+
+def _tell_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) -> None:
+    """Hand the accepted values of the row to the fleet; the judges have taken out the others."""
+    state = waiting.state
+    assert state is not None
+    position = state.position
+    channels = []
+    for name, channel in state.channels.items():
+        history = audit.baselines.channel(name)
+        read = channel.read if not channel.is_gtid_only else None
+        executed = channel.executed if not channel.is_gtid_only else None
+        channels.append(
+            {
+                "channel": name,
+                "channel_lineage": history.lineage,
+                "source_uuid": channel.source_uuid or history.source_uuid,
+                "auto_position": bool(history.auto_position),
+                "filtered": history.is_filtered,
+                "retrieved_gtid_set": _retrieved(channel, audit.relays.get(name)),
+                "read_source_log_file": read.file_name if read else None,
+                "read_source_log_pos": read.position if read else None,
+                "exec_source_log_file": executed.file_name if executed else None,
+                "exec_source_log_pos": executed.position if executed else None,
+            }
+        )
+    audit.reporter.fleet_event(
+        FleetEventKind.STATUS,
+        {
+            "collection_id": collection_id,
+            "requested_at": waiting.body.get("requested_at"),
+            "server_uuid": state.server_uuid,
+            "server_id": audit.server.server_id,
+            "binlog_lineage": audit.binlog.lineage,
+            "binary_log_file": position.file_name if position else None,
+            "binary_log_position": position.position if position else None,
+            "gtid_executed": _text(state.executed),
+            "gtid_executed_fallen": _text(state.fallen),
+            "gtid_purged": _text(state.purged),
+            "purged_complete": state.purged is not None,
+            "clone_status": state.clone_status,
+            "logs_everything": audit.server.logs_everything,
+            "channels": channels,
+        },
+    )

@@ -1,0 +1,40 @@
+"""What judges of a server's protocols share: how they tell a finding of the journal's steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.rules.registry import Rule
+
+
+class StepJudge:
+    """Judges a protocol by the steps that the journal shows of it.
+
+    Args:
+        reporter: Where findings go.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def report(
+        self,
+        rule: Rule,
+        at: str,
+        sentence: str,
+        *halves: str,
+    ) -> None:
+        """Tell a finding; ``halves``: observed, expected, and where that is written."""
+        observed, expected, expected_in = halves
+        self._reporter.broken(
+            rule,
+            at=at,
+            sentence=sentence,
+            observed=observed,
+            observed_in="journal",
+            expected=expected,
+            expected_in=expected_in,
+            witness=observed,
+        )

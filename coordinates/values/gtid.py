@@ -1,0 +1,446 @@
+"""GTIDs and GTID sets as values: parse, print, encode, and the algebra of sets.
+
+A *sid* is the text that names one counter: `uuid`, or `uuid:tag` from server 8.3, in lower case.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
+
+import numpy as np
+
+from tallystick.coordinates.values import _gno_bounds as gno_bounds
+from tallystick.coordinates.values import _gtid_binary as gtid_binary
+from tallystick.coordinates.values import _gtid_text as gtid_text
+from tallystick.coordinates.values._gno_bounds import GNO_END, GNO_MIN, Bounds
+from tallystick.coordinates.values._gtid_text import UUID_LENGTH
+from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SHORT_TEXT = 1024
+"""Texts up to this length are worth remembering, longer ones fill the memory."""
+FEW_GROUPS = 16
+"""Up to so many GTIDs a set is built without numpy."""
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class Gtid:
+    """One global transaction identifier: UUID, tag (`""` when untagged) and GNO."""
+
+    uuid: str
+    tag: str
+    gno: int
+
+    def __post_init__(self) -> None:
+        sid = gtid_text.read_sid(f"{self.uuid}:{self.tag}" if self.tag else self.uuid)
+        object.__setattr__(self, "uuid", sid[:UUID_LENGTH])
+        object.__setattr__(self, "tag", sid[UUID_LENGTH + 1 :])
+        object.__setattr__(self, "gno", _require_gno(self.gno))
+
+    @classmethod
+    def parse(cls, text: str, tags: bool = True) -> Gtid:
+        """Read `uuid:gno` or `uuid:tag:gno` as the server does.
+
+        Raises:
+            GtidSetParseError: The text is no GTID, or has a tag where `tags` is false.
+        """
+        return cls(*gtid_text.read_gtid(gtid_text.require_text(text, "a GTID"), tags=tags))
+
+    @property
+    def sid(self) -> str:
+        """The counter that numbered this GTID: `uuid` or `uuid:tag`."""
+        return f"{self.uuid}:{self.tag}" if self.tag else self.uuid
+
+    def __str__(self) -> str:
+        return f"{self.sid}:{self.gno}"
+
+
+@final
+class GtidSet:
+    """An immutable set of GTIDs in the one canonical form, so equal sets are equal values.
+
+    The constructor takes intervals `(sid, first, last)`, both ends included, in any order,
+    overlapping or not; iterating gives them back in canonical order. The size is `count()`: it may
+    exceed what `len()` can return, so there is none.
+    """
+
+    __slots__ = ("_bounds", "_hash", "_text")
+    _bounds: dict[str, Bounds]
+    _hash: int | None
+    _text: str
+    """Only once it was asked for, and is short."""
+
+    EMPTY: ClassVar[GtidSet]
+
+    def __init__(self, intervals: Iterable[tuple[str, int, int]] = ()) -> None:
+        flat: dict[str, list[int]] = {}
+        for sid, first, last in intervals:
+            start, end = _require_gno(first), _require_gno(last) + 1
+            if start >= end:
+                raise CoordinateError(f"reversed interval {first}-{last} of {sid!r}")
+            flat.setdefault(gtid_text.read_sid(sid), []).extend((start, end))
+        object.__setattr__(self, "_bounds", _from_flat(flat))
+        object.__setattr__(self, "_hash", None)
+
+    @classmethod
+    def _of(cls, bounds: dict[str, Bounds]) -> GtidSet:
+        """Wrap what is canonical already: sids ascending, no empty boundaries."""
+        made = cls.__new__(cls)
+        object.__setattr__(made, "_bounds", bounds)
+        object.__setattr__(made, "_hash", None)
+        return made
+
+    # Reading and printing
+
+    @classmethod
+    def parse(cls, text: str, tags: bool = True) -> GtidSet:
+        """Read a GTID set in any spelling that a server accepts.
+
+        Args:
+            text: It ends at its first NUL, if it has one.
+            tags: Whether the server knows tags (8.3 and later).
+
+        Raises:
+            GtidSetParseError: The text breaks the grammar; the message has the place and the piece.
+        """
+        text = gtid_text.require_text(text, "a GTID set")
+        if len(text) <= SHORT_TEXT:
+            return cls._parse_short(text, tags)
+        return cls._of(_from_flat(gtid_text.read_set(text, tags=tags)))
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def _parse_short(text: str, tags: bool) -> GtidSet:
+        # A server prints the same set row after row, and one set stands in several accounts.
+        return GtidSet._of(_from_flat(gtid_text.read_set(text, tags=tags)))
+
+    @classmethod
+    def parse_owned(cls, text: str, tags: bool = True) -> GtidSet:
+        """Read `@@gtid_owned`, where `#thread` follows each GNO; the threads are dropped.
+
+        Raises:
+            GtidSetParseError: The text without owners is no GTID set.
+        """
+        text = gtid_text.blank_owners(gtid_text.require_text(text, "@@gtid_owned"))
+        return cls._of(_from_flat(gtid_text.read_set(text, tags=tags)))
+
+    def __str__(self) -> str:
+        try:
+            return self._text
+        except AttributeError:
+            text = gtid_text.print_set(self._bounds)
+            if len(text) <= SHORT_TEXT:
+                object.__setattr__(self, "_text", text)
+            return text
+
+    def __repr__(self) -> str:
+        return f"GtidSet.parse({str(self)!r})"
+
+    # Construction from columns of numbers
+
+    @classmethod
+    def from_bounds(cls, bounds_by_sid: Mapping[str, Sequence[int]]) -> GtidSet:
+        """Build the set of boundaries `[start, end, start, end, …]`, ends exclusive.
+
+        Args:
+            bounds_by_sid: Each list strictly ascending and not empty, which is not looked at again.
+
+        Raises:
+            CoordinateError: A boundary is none of a GNO.
+        """
+        made: dict[str, Bounds] = {}
+        for sid in sorted(bounds_by_sid):
+            bounds = bounds_by_sid[sid]
+            if bounds[0] < GNO_MIN or bounds[-1] > GNO_END:
+                _require_gno(bounds[0])
+                _require_gno(bounds[-1] - 1)
+            made[gtid_text.read_sid(sid)] = gno_bounds.pack(bounds)
+        return cls._of(made)
+
+    @classmethod
+    def from_gnos(cls, sid: str, gnos: NDArray[np.int64]) -> GtidSet:
+        """Build the set of many GNOs of one sid; they may be unsorted and repeated.
+
+        Raises:
+            CoordinateError: A number is no GNO.
+        """
+        sid = gtid_text.read_sid(sid)
+        gnos = _require_gnos(gnos)
+        if not len(gnos):
+            return cls.EMPTY
+        return cls._of({sid: gno_bounds.from_arrays(*_runs(np.sort(gnos, kind="stable")))})
+
+    @classmethod
+    def from_groups(
+        cls, sids: Sequence[str], sid_index: NDArray[np.integer[Any]], gnos: NDArray[np.int64]
+    ) -> GtidSet:
+        """Build the set of the GTIDs `(sids[sid_index[i]], gnos[i])`, in any order, maybe repeated.
+
+        Raises:
+            CoordinateError: A number is no GNO, an index has no sid, or the lengths differ.
+        """
+        gnos = _require_gnos(gnos)
+        index = np.asarray(sid_index)
+        if index.shape != gnos.shape:
+            raise CoordinateError(f"{index.size} sid indexes for {gnos.size} GNOs")
+        if not len(gnos):
+            return cls.EMPTY
+        if index.min() < 0 or index.max() >= len(sids):
+            raise CoordinateError(
+                f"sid indexes from {index.min()} to {index.max()}, expected 0 to {len(sids) - 1}"
+            )
+        if len(gnos) <= FEW_GROUPS:
+            flat: dict[str, list[int]] = {}
+            for place, gno in zip(index.tolist(), gnos.tolist(), strict=True):
+                flat.setdefault(gtid_text.read_sid(sids[place]), []).extend((gno, gno + 1))
+            return cls._of(_from_flat(flat))
+        order = np.lexsort((gnos, index))
+        index, gnos = index[order], gnos[order]
+        cuts = np.concatenate(([0], np.flatnonzero(index[1:] != index[:-1]) + 1, [len(index)]))
+        found: dict[str, Bounds] = {}
+        for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            sid = gtid_text.read_sid(sids[int(index[begin])])
+            bounds = gno_bounds.from_arrays(*_runs(gnos[begin:end]))
+            found[sid] = gno_bounds.union(found[sid], bounds) if sid in found else bounds
+        return cls._of(dict(sorted(found.items())))
+
+    # Parts
+
+    def __iter__(self) -> Iterator[tuple[str, int, int]]:
+        """Give the intervals `(sid, first, last)`, both ends included, in canonical order."""
+        for sid, bounds in self._bounds.items():
+            numbers = gno_bounds.as_ints(bounds)
+            for start, end in zip(numbers[0::2], numbers[1::2], strict=True):
+                yield sid, start, end - 1
+
+    def sids(self) -> tuple[str, ...]:
+        """Give the counters that occur, in canonical order."""
+        return tuple(self._bounds)
+
+    def restrict(self, sid_or_uuid: str) -> GtidSet:
+        """Keep one `uuid:tag`, or everything of one UUID, tagged or not."""
+        wanted = gtid_text.read_sid(sid_or_uuid)
+        length = len(wanted)
+        if length > UUID_LENGTH:
+            return self._keep(lambda sid: sid == wanted)
+        return self._keep(lambda sid: sid[:length] == wanted)
+
+    def without_uuid(self, uuid: str) -> GtidSet:
+        """Drop everything of one UUID, tagged or not."""
+        unwanted = gtid_text.read_sid(uuid)
+        if len(unwanted) > UUID_LENGTH:
+            raise CoordinateError(f"expected a UUID without a tag, found {uuid!r}")
+        return self._keep(lambda sid: sid[:UUID_LENGTH] != unwanted)
+
+    def first(self, how_many: int) -> GtidSet:
+        """Keep the first GTIDs in canonical order: a witness that a person can check by hand."""
+        kept: dict[str, Bounds] = {}
+        for sid, bounds in self._bounds.items():
+            if how_many <= 0:
+                break
+            kept[sid] = gno_bounds.first(bounds, how_many)
+            how_many -= gno_bounds.count(kept[sid])
+        return GtidSet._of(kept)
+
+    def _keep(self, is_wanted: Callable[[str], bool]) -> GtidSet:
+        return GtidSet._of({sid: b for sid, b in self._bounds.items() if is_wanted(sid)})
+
+    # Membership and size
+
+    def count(self) -> int:
+        """Count the GTIDs."""
+        return sum(gno_bounds.count(bounds) for bounds in self._bounds.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._bounds)
+
+    def __contains__(self, gtid: object) -> bool:
+        """Tell whether a `Gtid`, or the text of one, is in the set.
+
+        Raises:
+            GtidSetParseError: The text is no GTID.
+        """
+        if not isinstance(gtid, Gtid):
+            gtid = Gtid.parse(gtid)  # type: ignore[arg-type]  # anything but text is refused there
+        bounds = self._bounds.get(gtid.sid)
+        return bounds is not None and gno_bounds.contains(bounds, gtid.gno)
+
+    def contains_gnos(self, sid: str, gnos: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell for each GNO of one sid whether it is in the set."""
+        numbers = _require_gnos(gnos)
+        bounds = self._bounds.get(gtid_text.read_sid(sid))
+        if bounds is None:
+            return np.zeros(len(numbers), dtype=np.bool_)
+        place = np.searchsorted(gno_bounds.as_array(bounds), numbers, side="right")
+        return (place & 1).astype(np.bool_)
+
+    # Algebra
+
+    def __or__(self, other: GtidSet) -> GtidSet:
+        if not isinstance(other, GtidSet):
+            return NotImplemented
+        if not other._bounds or self is other:
+            return self
+        if not self._bounds:
+            return other
+        merged = dict(self._bounds)
+        for sid, bounds in other._bounds.items():
+            mine = merged.get(sid)
+            merged[sid] = bounds if mine is None else gno_bounds.union(mine, bounds)
+        if len(merged) > len(self._bounds):
+            merged = dict(sorted(merged.items()))
+        return GtidSet._of(merged)
+
+    def __sub__(self, other: GtidSet) -> GtidSet:
+        if not isinstance(other, GtidSet):
+            return NotImplemented
+        kept: dict[str, Bounds] = {}
+        for sid, bounds in self._bounds.items():
+            theirs = other._bounds.get(sid)
+            rest = bounds if theirs is None else gno_bounds.subtract(bounds, theirs)
+            if len(rest):
+                kept[sid] = rest
+        return GtidSet._of(kept)
+
+    def __and__(self, other: GtidSet) -> GtidSet:
+        if not isinstance(other, GtidSet):
+            return NotImplemented
+        kept: dict[str, Bounds] = {}
+        for sid, bounds in self._bounds.items():
+            theirs = other._bounds.get(sid)
+            if theirs is not None:
+                common = gno_bounds.intersect(bounds, theirs)
+                if len(common):
+                    kept[sid] = common
+        return GtidSet._of(kept)
+
+    def isdisjoint(self, other: GtidSet) -> bool:
+        """Tell whether no GTID is in both sets."""
+        return all(
+            gno_bounds.is_disjoint(bounds, other._bounds[sid])
+            for sid, bounds in self._bounds.items()
+            if sid in other._bounds
+        )
+
+    # Comparison: by inclusion, as with Python's sets
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GtidSet):
+            return NotImplemented
+        mine, theirs = self._bounds, other._bounds
+        return mine.keys() == theirs.keys() and all(
+            gno_bounds.equal(bounds, theirs[sid]) for sid, bounds in mine.items()
+        )
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            parts = tuple(
+                (sid, bounds.tobytes() if isinstance(bounds, np.ndarray) else bounds)
+                for sid, bounds in self._bounds.items()
+            )
+            object.__setattr__(self, "_hash", hash(parts))
+        return self._hash  # type: ignore[return-value]  # just filled
+
+    def __le__(self, other: GtidSet) -> bool:
+        if not isinstance(other, GtidSet):
+            return NotImplemented
+        for sid, bounds in self._bounds.items():
+            theirs = other._bounds.get(sid)
+            if theirs is None or not gno_bounds.is_subset(bounds, theirs):
+                return False
+        return True
+
+    def __lt__(self, other: GtidSet) -> bool:
+        if not isinstance(other, GtidSet):
+            return NotImplemented
+        return self <= other and self != other
+
+    def __ge__(self, other: GtidSet) -> bool:
+        if not isinstance(other, GtidSet):
+            return NotImplemented
+        return other <= self
+
+    def __gt__(self, other: GtidSet) -> bool:
+        if not isinstance(other, GtidSet):
+            return NotImplemented
+        return other < self
+
+    # Bytes
+
+    def encode(self) -> bytes:
+        """Write the binary form of PREVIOUS_GTIDS; the tagged form only if a tag occurs."""
+        return gtid_binary.write_set(self._bounds)
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> GtidSet:
+        """Read the binary form of PREVIOUS_GTIDS, plain or tagged.
+
+        Raises:
+            GtidSetParseError: They are cut short, too long, or hold what no server writes.
+        """
+        return cls._of(gtid_binary.read_set(encoded))
+
+    def __reduce__(self) -> tuple[Callable[[bytes], GtidSet], tuple[bytes]]:
+        return GtidSet.decode, (self.encode(),)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a GtidSet is immutable: cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a GtidSet is immutable: cannot delete {name!r}")
+
+
+def is_canonical_server_text(text: str) -> bool:
+    """Tell whether a text is what a server prints: canonical, but for the newlines after commas.
+
+    Malformed text is not canonical.
+    """
+    try:
+        parsed = GtidSet.parse(text)
+    except GtidSetParseError:
+        return False
+    return text.replace("\n", "") == str(parsed)
+
+
+def _from_flat(flat: Mapping[str, list[int]]) -> dict[str, Bounds]:
+    return {sid: gno_bounds.from_pairs(flat[sid]) for sid in sorted(flat)}
+
+
+def _runs(ascending: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut ascending GNOs, maybe repeated, into runs without a hole; ends exclusive."""
+    cuts = np.flatnonzero(ascending[1:] - ascending[:-1] > 1)
+    starts = ascending[np.concatenate(([0], cuts + 1))]
+    ends = ascending[np.concatenate((cuts, [len(ascending) - 1]))] + 1
+    return starts, ends
+
+
+def _require_gno(gno: int) -> int:
+    # A number of numpy wraps around at its limit, and does not hash and print as a plain one does.
+    number = operator.index(gno)
+    if not GNO_MIN <= number < GNO_END:
+        raise CoordinateError(f"expected a GNO from {GNO_MIN} to {GNO_END - 1}, found {number}")
+    return number
+
+
+def _require_gnos(gnos: NDArray[np.int64]) -> NDArray[np.int64]:
+    numbers = np.asarray(gnos)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise TypeError(f"expected one column of integers, found {numbers.ndim}-d {numbers.dtype}")
+    # Unsigned numbers from 2**63 on become negative here, and so are refused below.
+    numbers = numbers.astype(np.int64, copy=False)
+    if len(numbers) and (numbers.min() < GNO_MIN or numbers.max() >= GNO_END):
+        raise CoordinateError(
+            f"expected GNOs from {GNO_MIN} to {GNO_END - 1},"
+            f" found {numbers.min()} to {numbers.max()}"
+        )
+    return numbers
+
+
+GtidSet.EMPTY = GtidSet()
