@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.deploy.mysql_server import mysqld_problem
-from tallystick.mysql_lab import Lab
 from tallystick.producers.mysql.binlog_dump import BinlogDump
 from tallystick.producers.mysql.connection import connect
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.settings import ServerSettings, load_servers
 from tallystick.producers.mysql_lab.layout import SOURCE_A
 from tallystick.producers.mysql_lab.sessions import session
+from tallystick.servers.lab import Lab
 
 CLIENTS = 4
 COLLECT_INTERVAL_S = 5.0

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from tallystick import __version__, running, terminal
+from tallystick import __version__, process, terminal
 from tallystick.commands import (
     audit,
     broker,
@@ -84,7 +84,7 @@ app.add_typer(lab.app, name="lab")
 
 def main() -> None:
     """Run the command line and end the process."""
-    sys.exit(running.run(lambda: run_command(sys.argv[1:])))
+    sys.exit(process.run(lambda: run_command(sys.argv[1:])))
 
 
 def run_command(arguments: list[str]) -> int:

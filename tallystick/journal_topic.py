@@ -9,7 +9,7 @@ from tallystick import terminal
 from tallystick.producers.collect_requests import CollectRequests
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.publisher import KafkaSettings, open_sink
-from tallystick.reach import require_listener
+from tallystick.require_broker import require_broker
 
 if TYPE_CHECKING:
     from tallystick.producers.publisher import EventSink
@@ -23,7 +23,7 @@ def prepare_topics(settings: Settings) -> None:
         BrokerUnreachableError: None does.
         TopicError: A topic is missing, cannot be made, or would lose records.
     """
-    require_listener(settings.bootstrap_servers)
+    require_broker(settings.bootstrap_servers)
     ensure_topics(
         settings.bootstrap_servers,
         tallystick_topics(settings.journal_partitions, settings.topic_prefix),

@@ -9,7 +9,7 @@ import pytest
 
 from tallystick.deploy.broker import LocalBroker
 from tallystick.deploy.jars import spark_kafka_jars
-from tallystick.mysql_lab import Lab
+from tallystick.servers.lab import Lab
 from tests.support.labs import running_lab
 
 MARKS_OF_FIXTURES = {

@@ -19,7 +19,7 @@ from tallystick.commands.options import (
     TopicPrefix,
 )
 from tallystick.errors import ExitCode, MisuseError
-from tallystick.running import stopping
+from tallystick.process import stopping
 from tallystick.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class _Audit:
         from tallystick.deploy.preflight import check_machine
         from tallystick.expectations.validate import CollectionValidator
         from tallystick.journal_topic import prepare_topics
-        from tallystick.metrics import JobMetrics
+        from tallystick.runs.metrics import JobMetrics
         from tallystick.streaming.progress import COUNTERS
 
         settings = self._settings
@@ -177,7 +177,7 @@ class _Audit:
             self._error = error
 
     def _validate(self, cuts: list[Cut]) -> CollectionValidation:
-        from tallystick import results
+        from tallystick.runs import result as results
 
         validation = self._validator.validate(cuts)
         self._telling = results.most_telling(self._telling, validation)
@@ -200,8 +200,8 @@ class _Audit:
         )
 
     def _report(self) -> ExitCode:
-        from tallystick import results
-        from tallystick.summary import summary
+        from tallystick.outputs.text import summary
+        from tallystick.runs import result as results
 
         self._progress.now("writing Data Docs and the report")
         docs = self._validator.build_data_docs()

@@ -12,15 +12,15 @@ import typer
 from tallystick import terminal
 from tallystick.commands.options import Disable
 from tallystick.errors import ExitCode, MisuseError
-from tallystick.running import stopping
+from tallystick.process import stopping
 from tallystick.settings import load
 
 if TYPE_CHECKING:
-    from tallystick.answers import Answer
-    from tallystick.fleet_check import Checked
-    from tallystick.fleet_look import SeenServer
     from tallystick.producers.mysql.settings import ServerSettings
-    from tallystick.results import Outcome
+    from tallystick.runs.check import Checked
+    from tallystick.runs.result import Outcome
+    from tallystick.runs.rule_results import Answer
+    from tallystick.servers.discovery import DiscoveredServer
 
 STANDARD_OUTPUT = "-"
 _REASONS_MAX = 8
@@ -84,11 +84,11 @@ def _run(
     settings: Sequence[ServerSettings], collections: int, interval_s: float,
     disabled: frozenset[str],
 ) -> Checked:  # fmt: skip
-    from tallystick.fleet_check import FleetCheck
-    from tallystick.fleet_look import look
+    from tallystick.runs.check import FleetCheck
+    from tallystick.servers.discovery import discover
 
     with stopping() as stop, terminal.progress("looking at the servers") as progress:
-        servers = look(settings)
+        servers = discover(settings)
         problems = dict.fromkeys(server.problem for server in servers if server.problem)
         for problem in problems:
             progress.done(problem)
@@ -106,7 +106,7 @@ def _run(
     return checked
 
 
-def _require_rights(servers: Sequence[SeenServer]) -> None:
+def _require_rights(servers: Sequence[DiscoveredServer]) -> None:
     """Refuse to begin where nothing could be audited.
 
     Raises:
@@ -123,8 +123,8 @@ def _require_rights(servers: Sequence[SeenServer]) -> None:
 
 
 def _tell(checked: Checked, *, json: str | None, junit: Path | None, report: Path | None) -> None:
-    from tallystick.answers import answers_of
-    from tallystick.results import outcome_of_replay, write_report
+    from tallystick.runs.result import outcome_of_replay, write_report
+    from tallystick.runs.rule_results import answers_of
 
     outcome = outcome_of_replay(checked.result, ", ".join(each.name for each in checked.servers))
     answers = answers_of(
@@ -160,7 +160,7 @@ def _write(path: Path, text: str) -> None:
 def _show(
     checked: Checked, outcome: Outcome, answers: dict[str, list[Answer]], page: Path | None
 ) -> None:
-    from tallystick.summary import summary
+    from tallystick.outputs.text import summary
 
     terminal.show_table(
         ("server", "version", "address", "rows", "events", "verdict"),
@@ -180,7 +180,7 @@ def _show(
     terminal.show(*_tears(outcome), *_unread(checked), *_undecided(answers))
 
 
-def _verdict_of(server: SeenServer, answers: Sequence[Answer]) -> str:
+def _verdict_of(server: DiscoveredServer, answers: Sequence[Answer]) -> str:
     from tallystick.coordinates.results import Verdict
 
     broken = [answer.rule for answer in answers if answer.verdict is Verdict.INCONSISTENT]
@@ -288,7 +288,7 @@ def _servers_document(
 
 
 def _junit(checked: Checked, outcome: Outcome, answers: dict[str, list[Answer]]) -> str:
-    from tallystick.junit import Suite, junit_xml
+    from tallystick.outputs.junit import Suite, junit_xml
 
     suites = []
     for server in checked.servers:
@@ -316,9 +316,9 @@ def _rights_of_any_server() -> Iterator[str]:
 
 
 def _show_rights(settings: Sequence[ServerSettings]) -> ExitCode:
-    from tallystick.fleet_look import look
+    from tallystick.servers.discovery import discover
 
-    servers = look(settings)
+    servers = discover(settings)
     states = {True: "has", False: "lacks", None: "?"}
     terminal.show_table(
         ("server", "", "right", "for"),

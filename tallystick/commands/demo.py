@@ -8,7 +8,7 @@ import typer
 
 from tallystick import terminal
 from tallystick.errors import ExitCode
-from tallystick.running import stopping
+from tallystick.process import stopping
 from tallystick.settings import load
 
 
@@ -40,8 +40,8 @@ def demo(
     left running. Exit status: 0 consistent, 1 inconsistent, 3 undecided. With --scenario: 0 when
     every claim was shown, every finding that the design foretells was found and no other, else 1.
     """
-    from tallystick.demo import Demo, demo_scenario, new_run, preflight
-    from tallystick.summary import summary
+    from tallystick.outputs.text import summary
+    from tallystick.runs.demo import Demo, demo_scenario, new_run, preflight
 
     planned = demo_scenario(seed, fault, tuple(trap or ()), scenario)
     directory = load().settings.directory.absolute()

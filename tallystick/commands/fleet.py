@@ -14,7 +14,7 @@ from tallystick import terminal
 from tallystick.commands.offline import STANDARD_INPUT
 from tallystick.commands.options import BootstrapServers, Client, Json, TopicPrefix
 from tallystick.errors import MisuseError
-from tallystick.running import Stop, stopping
+from tallystick.process import Stop, stopping
 from tallystick.settings import Settings, suggestion
 from tallystick.settings import load as load_settings
 
@@ -142,10 +142,10 @@ def simulate(
 
 
 def _scenario(**options: Any) -> Scenario:
-    from tallystick.demonstrated import demonstration_scenario
     from tallystick.producers.simulator.faults import FAULTS
     from tallystick.producers.simulator.scenario import Scenario
     from tallystick.producers.simulator.traps import CATALOGUE, with_options
+    from tallystick.runs.scenario import demonstration_scenario
 
     fault = options["fault"]
     if fault is not None and fault not in FAULTS:
@@ -186,8 +186,8 @@ def _write_history(scenario: Scenario, output: str) -> None:
 
 def _live(scenario: Scenario, settings: Settings, speed: float, stop: Stop) -> None:
     from tallystick.journal_topic import open_journal, open_requests, prepare_topics
-    from tallystick.live_fleet import LiveFleet, Pace
     from tallystick.producers.simulator.engine import Fleet, hooks_of
+    from tallystick.runs.live_fleet import LiveFleet, Pace
 
     now_us = time.time_ns() // 1_000
     fleet = Fleet(scenario, hooks_of(scenario), start_ts=now_us)

@@ -18,8 +18,8 @@ from tallystick.commands.options import (
     TopicPrefix,
 )
 from tallystick.errors import ExitCode, MisuseError
-from tallystick.reach import require_listener
-from tallystick.running import stopping
+from tallystick.process import stopping
+from tallystick.require_broker import require_broker
 from tallystick.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def journal(
     ).settings
     if write is not None and (follow or instance is not None):
         raise MisuseError("--write: expected neither --follow nor --instance beside it")
-    require_listener(settings.bootstrap_servers)
+    require_broker(settings.bootstrap_servers)
     if write is not None:
         _write(settings, write)
         return
@@ -127,7 +127,7 @@ def collect(
             "collect_deadline_s": deadline,
         }
     ).settings
-    require_listener(settings.bootstrap_servers)
+    require_broker(settings.bootstrap_servers)
     answers = _collect(settings, json)
     missing = [name for name in settings.instances if name not in answers]
     for name in missing:

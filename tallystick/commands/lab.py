@@ -10,11 +10,11 @@ import typer
 from tallystick import terminal
 from tallystick.commands.options import Directory, Json
 from tallystick.errors import ExitCode, MisuseError
-from tallystick.running import stopping
+from tallystick.process import stopping
 from tallystick.settings import load as load_settings
 
 if TYPE_CHECKING:
-    from tallystick.mysql_lab import Lab, ServerStatus
+    from tallystick.servers.lab import Lab, ServerStatus
 
 app = typer.Typer(help="Start, load, break and stop a fleet of real MySQL servers.")
 
@@ -67,7 +67,7 @@ def status(*, directory: Directory = None, json: Json = False) -> None:
 
     The exit status is 2 when a server is down or a channel does not run.
     """
-    from tallystick.mysql_lab import status_document
+    from tallystick.servers.lab import status_document
 
     found = _lab(directory).status()
     if json:
@@ -235,7 +235,7 @@ def _lab(
     base_port: int | None = None,
     progress: terminal.Progress | None = None,
 ) -> Lab:
-    from tallystick.mysql_lab import Lab
+    from tallystick.servers.lab import Lab
 
     return Lab(
         Path(load_settings({"directory": directory}).settings.directory) / "lab",

@@ -59,8 +59,8 @@ def replay(
     from tallystick.coordinates.audit.replay import audit_history
     from tallystick.coordinates.events.json_lines import blocks_from_lines
     from tallystick.coordinates.values.errors import JournalError
-    from tallystick.results import outcome_of_replay, write_report
-    from tallystick.summary import summary
+    from tallystick.outputs.text import summary
+    from tallystick.runs.result import outcome_of_replay, write_report
 
     disabled = frozenset(load({"disabled": disable}).settings.disabled)
     name = "standard input" if file == STANDARD_INPUT else file
@@ -88,9 +88,9 @@ def report(
 
     Great Expectations looks once more at the collection that tells most. Exit status as of the run.
     """
-    from tallystick import results
     from tallystick.expectations.validate import CollectionValidator
-    from tallystick.summary import summary
+    from tallystick.outputs.text import summary
+    from tallystick.runs import result as results
 
     tables = directory / results.TABLES
     results.require_tables(tables)

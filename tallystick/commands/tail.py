@@ -15,7 +15,7 @@ from tallystick import terminal
 from tallystick.commands.offline import STANDARD_INPUT
 from tallystick.commands.options import BootstrapServers, Client, Directory, TopicPrefix
 from tallystick.errors import MisuseError
-from tallystick.running import stopping
+from tallystick.process import stopping
 from tallystick.settings import load as load_settings
 
 NICENESS = 10
@@ -91,7 +91,7 @@ def _tail_into_file(
     servers: Sequence[ServerSettings], settings: Settings, output: str, *, is_from_oldest: bool
 ) -> None:
     from tallystick.producers.mysql.tail_place import TailPlace
-    from tallystick.tailing import FileSink, regular_requests
+    from tallystick.servers.tailing import FileSink, regular_requests
 
     with ExitStack() as stack:
         if output == STANDARD_INPUT:
@@ -118,7 +118,7 @@ def _tail_into_kafka(
     servers: Sequence[ServerSettings], settings: Settings, *, is_from_oldest: bool
 ) -> None:
     from tallystick.journal_topic import open_journal, open_requests, prepare_topics
-    from tallystick.tailing import alone_in
+    from tallystick.servers.tailing import alone_in
 
     states = settings.directory / "tail" / settings.topic_prefix
     prepare_topics(settings)
@@ -146,7 +146,7 @@ def _places(
     """Where each journal goes on: as saved, and with what reached the topic behind that."""
     from tallystick.producers.journal_resume import published_since
     from tallystick.producers.mysql.tail_place import TailPlace
-    from tallystick.tailing import RESUME_MARGIN_MS, resumed
+    from tallystick.servers.tailing import RESUME_MARGIN_MS, resumed
 
     saved = {server.name: TailPlace.load(states / f"{server.name}.json") for server in servers}
     since = [place.saved_at_ms for place in saved.values() if place is not None]
@@ -177,14 +177,14 @@ def _run(
     states: Path | None,
     is_from_oldest: bool,
 ) -> None:
-    from tallystick.fleet_look import first_files, look_if_possible
     from tallystick.producers.mysql.collection import Collector
     from tallystick.producers.mysql.tail import Tail, TailOptions
-    from tallystick.tailing import Tails
+    from tallystick.servers.discovery import discover_reachable, first_files
+    from tallystick.servers.tailing import Tails
 
     first: dict[str, str] = {}
     if not is_from_oldest and any(place.server_uuid is None for place in places.values()):
-        first = first_files(look_if_possible(servers))
+        first = first_files(discover_reachable(servers))
     tails: list[Tail] = [
         Tail(
             server,

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tallystick.errors import ExitCode
-from tallystick.mysql_lab import Lab
 from tallystick.producers.mysql_lab.faults import FAULTS, make_fault
 from tallystick.producers.mysql_lab.layout import REPLICA_1, REPLICA_2, SOURCE_A, SOURCES
 from tallystick.producers.mysql_lab.load import LoadPlan
+from tallystick.servers.lab import Lab
 
 ROOT = Path(__file__).parents[2]
 CHECK_DEADLINE_S = 120

@@ -12,11 +12,11 @@ import pytest
 from tallystick.cli import run_command
 from tallystick.coordinates.rules import RULES
 from tallystick.errors import ExitCode, MisuseError
-from tallystick.mysql_lab import Lab
 from tallystick.producers.mysql_lab.errors import LabError
 from tallystick.producers.mysql_lab.faults import FAULTS, make_fault
 from tallystick.producers.mysql_lab.layout import NAMES, REPLICA_1, REPLICA_2, SOURCE_A, SOURCE_B
 from tallystick.producers.mysql_lab.sessions import session
+from tallystick.servers.lab import Lab
 
 
 def test_the_catalogue_names_servers_and_invariants_that_there_are() -> None:

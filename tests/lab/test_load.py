@@ -9,10 +9,10 @@ import pytest
 
 from tallystick.cli import run_command
 from tallystick.errors import ExitCode, MisuseError
-from tallystick.mysql_lab import Lab
 from tallystick.producers.mysql_lab.layout import CHANNELS, SOURCE_A, SOURCE_B, SOURCES
 from tallystick.producers.mysql_lab.load import WEIGHTS, LoadPlan, database_of
 from tallystick.producers.mysql_lab.sessions import session
+from tallystick.servers.lab import Lab
 
 # Not `plain`: a crash may part a MyISAM table from the binary log, and other tests crash servers.
 TRANSACTIONAL = ("written", "xa_written")

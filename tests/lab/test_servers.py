@@ -13,12 +13,12 @@ import pytest
 from tallystick.cli import run_command
 from tallystick.deploy.mysqld import greeted_version
 from tallystick.errors import ExitCode
-from tallystick.mysql_lab import Lab
 from tallystick.producers.mysql.connection import connect
 from tallystick.producers.mysql.settings import load_servers
 from tallystick.producers.mysql_lab.accounts import AUDIT, audit_rights
 from tallystick.producers.mysql_lab.layout import CHANNELS, NAMES, REPLICA_1, REPLICA_2
 from tallystick.producers.mysql_lab.sessions import session
+from tallystick.servers.lab import Lab
 
 
 def command(lab: Lab, *words: str) -> int:

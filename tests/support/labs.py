@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.deploy.mysql_server import mysqld_problem
-from tallystick.mysql_lab import Lab
 from tallystick.producers.mysql_lab.layout import SERVERS
+from tallystick.servers.lab import Lab
 from tests.support.ports import free_base_port
 
 

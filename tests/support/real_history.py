@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from tallystick.coordinates.events.journal import Block, Stream
-from tallystick.mysql_lab import Lab
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.settings import load_servers
@@ -18,6 +17,7 @@ from tallystick.producers.mysql.tail_place import TailPlace
 from tallystick.producers.mysql_lab.sessions import Session, session
 from tallystick.producers.publisher import MemorySink
 from tallystick.producers.simulator.model import GroupKind
+from tallystick.servers.lab import Lab
 from tests.support.simulated_journal import Record, records
 
 DATABASE = "lab_differential"

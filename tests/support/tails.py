@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from tallystick.coordinates.events.journal import concatenate
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
-from tallystick.mysql_lab import Lab
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.settings import ServerSettings, load_servers
 from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_place import TailPlace
 from tallystick.producers.publisher import MemorySink
+from tallystick.servers.lab import Lab
 
 DEADLINE_S = 60.0
 

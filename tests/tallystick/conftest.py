@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tallystick import cli, running
+from tallystick import cli, process
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def tallystick(capsys, monkeypatch, tmp_path):
 
     def run(*arguments: str) -> Ran:
         capsys.readouterr()
-        code = running.run(lambda: cli.run_command(list(arguments)))
+        code = process.run(lambda: cli.run_command(list(arguments)))
         out, err = capsys.readouterr()
         return Ran(int(code), out, err)
 

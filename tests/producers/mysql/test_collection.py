@@ -14,7 +14,6 @@ from tallystick.coordinates.events._record_fields import RECORD_SHAPES
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.events.log_status import read_log_status
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.mysql_lab import Lab
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.connection import connect
 from tallystick.producers.mysql.dialect import Dialect
@@ -22,6 +21,7 @@ from tallystick.producers.mysql.errors import MysqlError
 from tallystick.producers.mysql.rights import rights_of
 from tallystick.producers.mysql.settings import ServerSettings, load_servers
 from tallystick.producers.mysql_lab.sessions import session
+from tallystick.servers.lab import Lab
 
 PASSWORD = "hunter2 'é\\"
 SOURCE, REPLICA, HUB = "source-a", "replica-1", "hub"

@@ -14,7 +14,6 @@ import pytest
 
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import Verdict
-from tallystick.mysql_lab import Lab
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.binlog_dump import HELD_UP_MAX_S, BinlogDump
 from tallystick.producers.mysql.connection import connect_for_stream
@@ -23,7 +22,8 @@ from tallystick.producers.mysql.tail_place import TailPlace
 from tallystick.producers.mysql_lab.layout import HUB, REPLICA_1, SOURCE_A, SOURCE_B
 from tallystick.producers.mysql_lab.load import LoadPlan
 from tallystick.producers.mysql_lab.sessions import Session, session
-from tallystick.tailing import resumed
+from tallystick.servers.lab import Lab
+from tallystick.servers.tailing import resumed
 from tests.support.tails import (
     RunningTail,
     data_directory,

@@ -33,7 +33,7 @@ from tallystick.producers.mysql.tail_journal import TailJournal
 from tallystick.producers.mysql.tail_options import TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_place import TailPlace, TailPlaceError
 from tallystick.producers.publisher import MemorySink
-from tallystick.tailing import resumed
+from tallystick.servers.tailing import resumed
 
 FILES = {"binlog.000003": 500, "binlog.000004": 700}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tallystick.coordinates.results import Verdict
 from tallystick.expectations.neutral import reveal
-from tallystick.expectations.report import CollectionSummary, Edge, channel_name
+from tallystick.outputs._view import CollectionSummary, Edge, channel_name
 
 WIDTH = 340
 _ROW = 46

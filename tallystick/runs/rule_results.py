@@ -22,7 +22,7 @@ from tallystick.coordinates.rules.fleet import (
     SOURCE_COORDINATE_VALID,
 )
 from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
-from tallystick.expectations.report import ReportData
+from tallystick.outputs._view import ReportData
 
 _OF_CHANNELS = (
     RECEIVED_WITHIN_SOURCE_LOGGED,

@@ -7,9 +7,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tallystick.answers import Answer
 from tallystick.coordinates.results import Finding, Severity, Verdict
-from tallystick.junit import Suite, junit_xml
+from tallystick.outputs.junit import Suite, junit_xml
+from tallystick.runs.rule_results import Answer
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 HOSTILE = "a<b>&\"'\x00\x1b[31m\n\r\t\x85\ud800\ufffe\uffff\u2028\u202e\U0001f600]]>"

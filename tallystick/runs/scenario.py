@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.results import ObservationCode
 from tallystick.errors import MisuseError
-from tallystick.expectations.demonstrated import (
+from tallystick.runs.scenario_result import (
     ClaimShown,
     Demonstrated,
     Foretold,
@@ -21,10 +21,10 @@ from tallystick.expectations.demonstrated import (
 from tallystick.settings import suggestion
 
 if TYPE_CHECKING:
-    from tallystick.expectations.report import ReportData
+    from tallystick.outputs._view import ReportData
+    from tallystick.outputs.text import Line
     from tallystick.producers.simulator.demonstration import Demonstration, Showing
     from tallystick.producers.simulator.scenario import Scenario
-    from tallystick.summary import Line
 
 
 def demonstration_scenario(scenario: Scenario) -> Scenario:

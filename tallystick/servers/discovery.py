@@ -1,4 +1,4 @@
-"""A look at the servers of a fleet before they are followed.
+"""What the servers of a fleet are, before they are followed.
 
 What each is, what its account may do, who replicates from whom, whether two names are one server,
 and with which binary log file a source's journal is to begin.
@@ -19,13 +19,13 @@ from tallystick.producers.mysql.rights import RightHeld
 from tallystick.producers.mysql.same_server import is_one_server
 from tallystick.producers.mysql.settings import ServerSettings
 
-LOOKS_MAX = 16
+PROBES_MAX = 16
 OLDER_FILES_BYTES_MAX = 2**31
 """How much of the binary log before the present file is read: one full file, and some more."""
 
 
 @dataclass(slots=True)
-class SeenServer:
+class DiscoveredServer:
     """What was learned of one server.
 
     Attributes:
@@ -69,7 +69,7 @@ class SeenServer:
         return [held for held in self.rights if not held.is_held]
 
 
-def look(settings: Sequence[ServerSettings]) -> tuple[SeenServer, ...]:
+def discover(settings: Sequence[ServerSettings]) -> tuple[DiscoveredServer, ...]:
     """Ask each server what it is and what its account may do.
 
     Raises:
@@ -78,41 +78,41 @@ def look(settings: Sequence[ServerSettings]) -> tuple[SeenServer, ...]:
         MysqlError: None of them can be asked.
         MisuseError: Two of them are one server.
     """
-    servers = _look_side_by_side(settings, _look_at)
+    servers = _discover_all(settings, _probe)
     if all(server.problem for server in servers):
         raise MysqlError("\n".join(server.problem for server in servers))
     return servers
 
 
-def look_if_possible(settings: Sequence[ServerSettings]) -> tuple[SeenServer, ...]:
+def discover_reachable(settings: Sequence[ServerSettings]) -> tuple[DiscoveredServer, ...]:
     """Ask those servers that are there, of whatever kind the others are.
 
     Raises:
         DriverMissingError: PyMySQL is not installed.
         MisuseError: Two of them are one server.
     """
-    return _look_side_by_side(settings, _look_at_any)
+    return _discover_all(settings, _probe_any)
 
 
-def _look_side_by_side(
-    settings: Sequence[ServerSettings], look_at: Callable[[ServerSettings], SeenServer]
-) -> tuple[SeenServer, ...]:
+def _discover_all(
+    settings: Sequence[ServerSettings], probe: Callable[[ServerSettings], DiscoveredServer]
+) -> tuple[DiscoveredServer, ...]:
     # Side by side: one that is away takes seconds to be given up.
-    with ThreadPoolExecutor(max_workers=LOOKS_MAX) as pool:
-        servers = tuple(pool.map(look_at, settings))
+    with ThreadPoolExecutor(max_workers=PROBES_MAX) as pool:
+        servers = tuple(pool.map(probe, settings))
     _refuse_repeated(servers)
     return servers
 
 
-def _look_at_any(settings: ServerSettings) -> SeenServer:
+def _probe_any(settings: ServerSettings) -> DiscoveredServer:
     try:
-        return _look_at(settings)
+        return _probe(settings)
     except UnsupportedServerError as error:
-        return SeenServer(settings, problem=str(error))
+        return DiscoveredServer(settings, problem=str(error))
 
 
-def _look_at(settings: ServerSettings) -> SeenServer:
-    server = SeenServer(settings)
+def _probe(settings: ServerSettings) -> DiscoveredServer:
+    server = DiscoveredServer(settings)
     collector = Collector(settings)
     try:
         facts = collector.start_facts()
@@ -133,13 +133,13 @@ def _look_at(settings: ServerSettings) -> SeenServer:
     return server
 
 
-def _refuse_repeated(servers: Sequence[SeenServer]) -> None:
+def _refuse_repeated(servers: Sequence[DiscoveredServer]) -> None:
     """Refuse two names of one server: each would be told to have the other's server_uuid.
 
     Raises:
         MisuseError: There are such names.
     """
-    holders: dict[str, list[SeenServer]] = defaultdict(list)
+    holders: dict[str, list[DiscoveredServer]] = defaultdict(list)
     for server in servers:
         if server.server_uuid:
             holders[server.server_uuid].append(server)
@@ -153,7 +153,7 @@ def _refuse_repeated(servers: Sequence[SeenServer]) -> None:
                 )
 
 
-def first_files(servers: Sequence[SeenServer]) -> dict[str, str]:
+def first_files(servers: Sequence[DiscoveredServer]) -> dict[str, str]:
     """The binary log file that each server's journal is to begin with, by our key of the server.
 
     That is the oldest one in which a replica still stands: after a restart or rotation of an idle
@@ -173,14 +173,14 @@ def first_files(servers: Sequence[SeenServer]) -> dict[str, str]:
     return first
 
 
-def asking_order(servers: Sequence[SeenServer]) -> list[list[SeenServer]]:
+def asking_order(servers: Sequence[DiscoveredServer]) -> list[list[DiscoveredServer]]:
     """Servers in groups, each group before the sources of its servers.
 
     Servers that replicate in a ring come in the order of the settings.
     """
     by_uuid = {server.server_uuid: server for server in servers if server.server_uuid}
     left = list(servers)
-    groups: list[list[SeenServer]] = []
+    groups: list[list[DiscoveredServer]] = []
     while left:
         needed = {id(by_uuid[uuid]) for each in left for uuid in each.sources if uuid in by_uuid
                   and by_uuid[uuid] is not each}  # fmt: skip

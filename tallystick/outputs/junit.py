@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from xml.etree import ElementTree as ET
 
-from tallystick.answers import Answer
 from tallystick.coordinates.results import Finding, Verdict
 from tallystick.expectations.neutral import printable
+from tallystick.runs.rule_results import Answer
 
 COLLECTION_CASE = "collection"
 """The case of each server that says whether it answered."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Observation, ObservationCode, Verdict
 from tallystick.errors import MisuseError
-from tallystick.expectations.demonstrated import Demonstrated
-from tallystick.expectations.report import Edge, ReportData, report_json
-from tallystick.told_once import tell_once, tell_states_once
+from tallystick.outputs._view import Edge, ReportData, report_json
+from tallystick.runs.deduplicate import tell_once, tell_states_once
+from tallystick.runs.scenario_result import Demonstrated
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
@@ -159,7 +159,7 @@ def write_report(outcome: Outcome, directory: Path) -> Path:
     Raises:
         MisuseError: The directory cannot be written.
     """
-    from tallystick.expectations.report_page import render_report
+    from tallystick.outputs.html import render_report
 
     page = directory / REPORT
     try:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tallystick import results
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.replay import AuditResult
 from tallystick.coordinates.results import Verdict
 from tallystick.errors import ExitCode
-from tallystick.expectations.report import Edge
+from tallystick.outputs._view import Edge
+from tallystick.runs import result as results
 from tallystick.streaming.sinks import ParquetSink
 from tests.support.fleet_journals import A, C, Journal, audit, fleet_of_two
 

@@ -16,9 +16,9 @@ from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation, Severity, Verdict
 from tallystick.coordinates.rules import RULES, Rule
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.expectations.demonstrated import Demonstrated
 from tallystick.expectations.neutral import printable
 from tallystick.expectations.validation import CollectionValidation
+from tallystick.runs.scenario_result import Demonstrated
 
 SCHEMA_VERSION = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

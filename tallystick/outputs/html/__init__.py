@@ -15,10 +15,8 @@ from markupsafe import Markup, escape
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.expectations import report_drawing as drawing
-from tallystick.expectations.demonstrated import seconds, verdict_on
 from tallystick.expectations.neutral import reveal
-from tallystick.expectations.report import (
+from tallystick.outputs._view import (
     ReportData,
     broken_invariants,
     channel_name,
@@ -28,6 +26,8 @@ from tallystick.expectations.report import (
     row_name,
     summaries,
 )
+from tallystick.outputs.html import drawing
+from tallystick.runs.scenario_result import seconds, verdict_on
 
 _FOLDED_FROM = 160
 _CASES_MAX = 25
@@ -52,7 +52,7 @@ def render_report(data: ReportData) -> str:
         channels,
         {cut.instance_id: _place(cut) for cut in cuts if cut.scope == "instance"},
     )
-    style = resources.files("expectations").joinpath("templates/report.css").read_text("utf-8")
+    style = resources.files("tallystick.outputs.html").joinpath("report.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     page = _environment().get_template("report.html.j2")
     return page.render(
@@ -81,7 +81,7 @@ def render_report(data: ReportData) -> str:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("expectations", "templates"),
+        loader=PackageLoader("tallystick.outputs.html", ""),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,

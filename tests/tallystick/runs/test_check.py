@@ -14,18 +14,18 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tallystick.errors import ExitCode
-from tallystick.fleet_look import (
-    OLDER_FILES_BYTES_MAX,
-    SeenServer,
-    asking_order,
-    first_files,
-)
-from tallystick.mysql_lab import Lab
 from tallystick.producers.mysql.dialect import Dialect
 from tallystick.producers.mysql.rights import rights_of
 from tallystick.producers.mysql.settings import ServerSettings
 from tallystick.producers.mysql_lab.load import LoadPlan
 from tallystick.producers.mysql_lab.sessions import session
+from tallystick.servers.discovery import (
+    OLDER_FILES_BYTES_MAX,
+    DiscoveredServer,
+    asking_order,
+    first_files,
+)
+from tallystick.servers.lab import Lab
 from tests.support.mysql_greeting import greeting, greeting_with
 from tests.support.tails import wait_for
 
@@ -227,8 +227,8 @@ def test_two_names_of_one_server_are_refused(mysqld, tallystick, monkeypatch):
     assert "expected each server under one name" in sentence
 
 
-def seen(uuid: str, *stands: tuple[str, str], **sizes: int) -> SeenServer:
-    return SeenServer(
+def seen(uuid: str, *stands: tuple[str, str], **sizes: int) -> DiscoveredServer:
+    return DiscoveredServer(
         ServerSettings(name=uuid, host="h", user="u"),
         server_uuid=uuid,
         source_files=stands,
@@ -377,8 +377,8 @@ def test_misuse_is_told(tallystick, arguments, said, monkeypatch, tmp_path):
     assert "secret" not in ran.err
 
 
-def server(name: str, *sources: str) -> SeenServer:
-    return SeenServer(None, server_uuid=name, sources=sources)
+def server(name: str, *sources: str) -> DiscoveredServer:
+    return DiscoveredServer(None, server_uuid=name, sources=sources)
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from typing import Any, final
 
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.journal import Block, RecordType, Stream
-from tallystick.fleet_look import SeenServer, asking_order, first_files
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.servers.discovery import DiscoveredServer, asking_order, first_files
 
 CATCH_UP_DEADLINE_S = 900.0
 """How long the present binary log files may take to be read from their beginnings."""
@@ -42,7 +42,7 @@ class Checked:
     """
 
     result: AuditResult
-    servers: tuple[SeenServer, ...]
+    servers: tuple[DiscoveredServer, ...]
     begun_at: datetime
     elapsed_s: float
 
@@ -52,14 +52,14 @@ class FleetCheck:
     """Checks servers once.
 
     Args:
-        servers: As ``look`` found them; what is learned of them is added.
+        servers: As ``discover`` found them; what is learned of them is added.
         notice: Takes a line about what went wrong meanwhile.
         disabled: Invariants that are switched off.
     """
 
     def __init__(
         self,
-        servers: Sequence[SeenServer],
+        servers: Sequence[DiscoveredServer],
         *,
         notice: Callable[[str], None],
         disabled: frozenset[str] = frozenset(),

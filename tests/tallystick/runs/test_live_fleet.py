@@ -12,11 +12,11 @@ from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.results import Verdict
-from tallystick.demo import demo_fleet, demo_scenario
-from tallystick.live_fleet import LiveFleet, Pace
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.publisher import MemorySink
 from tallystick.producers.simulator.faults import FAULTS
+from tallystick.runs.demo import demo_fleet, demo_scenario
+from tallystick.runs.live_fleet import LiveFleet, Pace
 
 MOMENTS = 7
 

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tallystick import demonstrated, results
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.rules import RULES
-from tallystick.expectations.demonstrated import Demonstrated, verdict_on
 from tallystick.producers.simulator.demonstration import Expected
 from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS, with_options
 from tallystick.producers.simulator.engine import History, simulate
 from tallystick.producers.simulator.scenario import Scenario
+from tallystick.runs import result as results
+from tallystick.runs import scenario as demonstrated
+from tallystick.runs.scenario_result import Demonstrated, verdict_on
 
 SEEDS = (1, 2, 3)
-DESIGNS = (Path(__file__).parents[2] / "docs" / "designs.md").read_text("utf-8")
+DESIGNS = (Path(__file__).parents[3] / "docs" / "designs.md").read_text("utf-8")
 
 
 @functools.cache

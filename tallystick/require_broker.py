@@ -9,7 +9,7 @@ from tallystick.producers.kafka_topics import BrokerUnreachableError
 TIMEOUT_S = 3.0
 
 
-def require_listener(bootstrap_servers: str) -> None:
+def require_broker(bootstrap_servers: str) -> None:
     """Return when one of the addresses takes a connection.
 
     Raises:

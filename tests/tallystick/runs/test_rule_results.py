@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from tallystick.answers import Answer, answers_of
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Severity, Verdict
-from tallystick.expectations.report import Edge, ReportData
+from tallystick.outputs._view import Edge, ReportData
+from tallystick.runs.rule_results import Answer, answers_of
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 

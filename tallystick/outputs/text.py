@@ -9,8 +9,7 @@ from pathlib import Path
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
 from tallystick.coordinates.rules import RULES
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.demonstrated import lines as demonstrated_lines
-from tallystick.expectations.report import (
+from tallystick.outputs._view import (
     Edge,
     broken_invariants,
     channel_name,
@@ -18,7 +17,8 @@ from tallystick.expectations.report import (
     newest_cuts,
     row_name,
 )
-from tallystick.results import Outcome
+from tallystick.runs.result import Outcome
+from tallystick.runs.scenario import lines as demonstrated_lines
 
 Line = str | tuple[str, str]
 

@@ -13,10 +13,10 @@ from reports import HOSTILE, NOW, broken, finding, healthy, hostile
 
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules import RULES
-from tallystick.expectations.demonstrated import ClaimShown, Demonstrated, Foretold, Judged, Seen
-from tallystick.expectations.report import ReportData
-from tallystick.expectations.report_page import render_report
 from tallystick.expectations.validate import CollectionValidator
+from tallystick.outputs._view import ReportData
+from tallystick.outputs.html import render_report
+from tallystick.runs.scenario_result import ClaimShown, Demonstrated, Foretold, Judged, Seen
 
 EMPTY = ReportData(generated_at=NOW, title="Nothing yet", collections=[])
 PAGES = {"healthy": healthy, "broken": broken, "hostile": hostile, "empty": lambda: EMPTY}

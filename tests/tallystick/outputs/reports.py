@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from cuts import REPLICA_UUID, SOURCE_UUID, START, channel_cut, collection_cuts, instance_cut
 
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Severity
-from tallystick.expectations.report import Edge, ReportData
+from tallystick.outputs._view import Edge, ReportData
 
 NOW = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc)
 

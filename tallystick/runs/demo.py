@@ -14,13 +14,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from tallystick import results
-from tallystick.demonstrated import demonstration_scenario, put_beside
 from tallystick.deploy.broker import LocalBroker
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
 from tallystick.errors import MisuseError
-from tallystick.live_fleet import LiveFleet, Pace
 from tallystick.producers.collect_requests import CollectRequests
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.publisher import KafkaSettings, open_sink
@@ -28,6 +25,9 @@ from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS
 from tallystick.producers.simulator.engine import SETTLE_MS, Fleet, hooks_of
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.scenario import Scenario
+from tallystick.runs import result as results
+from tallystick.runs.live_fleet import LiveFleet, Pace
+from tallystick.runs.scenario import demonstration_scenario, put_beside
 from tallystick.settings import suggestion
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Severity
-from tallystick.results import owners
-from tallystick.told_once import ToldOnce, tell_once, tell_states_once
+from tallystick.runs.deduplicate import ToldOnce, tell_once, tell_states_once
+from tallystick.runs.result import owners
 from tests.support.fleet_journals import A, B, C, Journal, audit, fleet_of_two
 
 INVARIANT = "gtid_origin_agreement"

@@ -12,7 +12,8 @@ from cuts import START, collection_cuts
 from reports import HOSTILE, NOW, broken, finding, healthy, hostile, observation
 
 from tallystick.coordinates.results import ObservationCode, Severity, Verdict
-from tallystick.expectations.report import (
+from tallystick.expectations.validate import CollectionValidator
+from tallystick.outputs._view import (
     Edge,
     ReportData,
     broken_invariants,
@@ -22,13 +23,12 @@ from tallystick.expectations.report import (
     report_text,
     summaries,
 )
-from tallystick.expectations.report_drawing import (
+from tallystick.outputs.html.drawing import (
     STRIP_COLUMNS_MAX,
     draw_timeline,
     draw_topology,
     shorten,
 )
-from tallystick.expectations.validate import CollectionValidator
 
 GOOD, OPEN, BAD = Verdict.CONSISTENT, Verdict.UNDECIDED, Verdict.INCONSISTENT
 

@@ -1,0 +1,1 @@
+"""How a result is written: one module a form."""

@@ -1,0 +1,1 @@
+"""Real MySQL servers: what they are, following them, the lab."""
