@@ -23,12 +23,13 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10 python3.13; 
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 say = @echo "tallystick: $(1)"
 
-.PHONY: help setup preflight demo test test-fast test-spark test-kafka test-mysqld bench lint \
-	types lock clean
+.PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld bench \
+	lint types lock clean
 
 help:
 	@echo "make demo [FAULT=name] [TRAP=name] [SCENARIO=name] [SEED=number]"
 	@echo "              the main job, end to end"
+	@echo "make check    lint, types and the core's tests, in under two minutes"
 	@echo "make test     all tests, with real Kafka, Spark and MySQL"
 	@echo "make bench    the benchmarks"
 	@echo "make setup    what the others do first: .venv, locked packages, verified jars"
@@ -39,11 +40,16 @@ demo: preflight
 		$(if $(FAULT),--fault '$(FAULT)') $(if $(TRAP),--trap '$(TRAP)') \
 		$(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(SEED),--seed '$(SEED)')
 
+# What to run while you work.
+check: lint types
+	$(PY) -m pytest -q -n auto --dist worksteal \
+		tests/coordinates tests/real_journals tests/test_imports.py tests/test_tidy.py
+
 # Apart from each other: Spark's settings are those of the first session of a process.
 test: test-fast test-spark test-kafka test-mysqld
 
 test-fast: $(STAMP)
-	$(PY) -m pytest -q -m "not spark and not broker and not mysqld"
+	$(PY) -m pytest -q -n auto --dist worksteal -m "not spark and not broker and not mysqld"
 
 test-spark: preflight
 	$(PY) -m pytest -q -m "spark and not broker and not mysqld"
@@ -114,7 +120,7 @@ lock:
 	@$(COMPILE) -o requirements/build.txt requirements/build.in
 	@$(LOCK_VENV)/bin/python -c 'import tomli; print(*tomli.load(open("pyproject.toml", "rb"))\
 	["dependency-groups"]["dev"], sep="\n")' \
-		| $(COMPILE) --extra mysql -o requirements/lock.txt pyproject.toml -
+		| $(COMPILE) --extra mysql --extra stream -o requirements/lock.txt pyproject.toml -
 	@rm -rf $(LOCK_VENV)
 
 clean:

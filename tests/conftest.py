@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tallystick.deploy.broker import LocalBroker
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.servers.lab import Lab
 from tests.support.labs import running_lab
+
+# How long an example takes says something about the machine: tests share its processors.
+settings.register_profile("tallystick", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tallystick")
 
 MARKS_OF_FIXTURES = {
     "spark": "spark",
