@@ -27,7 +27,7 @@ say = @echo "tallystick: $(1)"
 	lint types lock clean
 
 help:
-	@echo "make demo [FAULT=name] [TRAP=name] [SCENARIO=name] [SEED=number]"
+	@echo "make demo [FAULT=name] [NEGATIVE=name] [SCENARIO=name] [SEED=number]"
 	@echo "              the main job, end to end"
 	@echo "make check    lint, types and the core's tests, in under two minutes"
 	@echo "make test     all tests, with real Kafka, Spark and MySQL"
@@ -37,7 +37,7 @@ help:
 
 demo: preflight
 	@$(VENV)/bin/tallystick demo \
-		$(if $(FAULT),--fault '$(FAULT)') $(if $(TRAP),--trap '$(TRAP)') \
+		$(if $(FAULT),--fault '$(FAULT)') $(if $(NEGATIVE),--negative '$(NEGATIVE)') \
 		$(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(SEED),--seed '$(SEED)')
 
 # What to run while you work.

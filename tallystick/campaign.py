@@ -1,7 +1,8 @@
 """The campaign: many seeds, each a fleet of its own, simulated and audited in memory.
 
-Every second seed is healthy and may look odd (a trap), the others show one fault, all of them in
-turn. So a campaign measures both mistakes of the audit: what it misses, and what it makes up.
+Every second seed is healthy and may look odd (a negative case), the others show one fault, all of
+them in turn. So a campaign measures both mistakes of the audit: what it misses, and what it makes
+up.
 """
 
 from __future__ import annotations
@@ -19,16 +20,15 @@ from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import Verdict
 from tallystick.producers.simulator.engine import simulate
 from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.negatives import NEGATIVES, with_options
 from tallystick.producers.simulator.scenario import TOPOLOGIES, Scenario
-from tallystick.producers.simulator.traps import CATALOGUE as TRAPS
-from tallystick.producers.simulator.traps import with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 BLOCK_RECORDS = 512
 """Records in a block: small, so that rules are met by histories in pieces."""
-_SECOND_TRAP_CHANCE = 0.25
+_SECOND_NEGATIVE_CHANCE = 0.25
 _SEEDS_UNTIL_COLLECTED = 32
 
 
@@ -163,13 +163,13 @@ class CampaignResult:
         return all(seed.is_right for seed in self.seeds)
 
 
-def scenario_of(seed: int, faults: Sequence[str] | None = None, traps: bool = True) -> Scenario:
+def scenario_of(seed: int, faults: Sequence[str] | None = None, negatives: bool = True) -> Scenario:
     """The scenario of a seed: odd ones are faulty, all faults in turn; even ones are healthy.
 
     Args:
         seed: Decides everything.
         faults: Names of the faults to take in turn; None: all, empty: none.
-        traps: Whether healthy fleets do what looks wrong.
+        negatives: Whether healthy fleets do what looks wrong.
 
     Raises:
         ValueError: A fault is not known.
@@ -196,12 +196,12 @@ def scenario_of(seed: int, faults: Sequence[str] | None = None, traps: bool = Tr
         acts=is_lively,
         fault=None if fault is None else fault.name,
     )
-    if fault is not None or not traps:
+    if fault is not None or not negatives:
         return scenario
-    turn = list(TRAPS)
-    scenario = _with_trap(scenario, turn[seed // 2 % len(turn)])
-    if rng.random() < _SECOND_TRAP_CHANCE:
-        scenario = _with_trap(scenario, rng.choice(turn))
+    turn = list(NEGATIVES)
+    scenario = _with_negative(scenario, turn[seed // 2 % len(turn)])
+    if rng.random() < _SECOND_NEGATIVE_CHANCE:
+        scenario = _with_negative(scenario, rng.choice(turn))
     return scenario
 
 
@@ -234,20 +234,20 @@ def run_seed(scenario: Scenario, disabled: frozenset[str] = frozenset()) -> Seed
 
 
 def run_campaign(
-    seeds: Iterable[int], faults: Sequence[str] | None = None, traps: bool = True
+    seeds: Iterable[int], faults: Sequence[str] | None = None, negatives: bool = True
 ) -> CampaignResult:
     """Simulate and audit every seed.
 
     Args:
         seeds: Each is a fleet of its own.
         faults: Names of the faults that odd seeds take in turn; None: all, empty: none.
-        traps: Whether healthy fleets do what looks wrong.
+        negatives: Whether healthy fleets do what looks wrong.
     """
     began = time.perf_counter()
     results = []
     with _seldom_collected_garbage() as count_seed:
         for seed in seeds:
-            results.append(run_seed(scenario_of(seed, faults, traps)))
+            results.append(run_seed(scenario_of(seed, faults, negatives)))
             count_seed()
     return CampaignResult(tuple(results), time.perf_counter() - began)
 
@@ -284,18 +284,18 @@ def simulate_command(scenario: Scenario) -> str:
             words.append(flag if value else flag.replace("--", "--no-", 1))
         elif isinstance(value, tuple):
             for item in value:
-                words += ["--trap", str(item)]
+                words += ["--negative", str(item)]
         else:
             words += [flag, str(value)]
     return shlex.join(words)
 
 
-def _with_trap(scenario: Scenario, name: str) -> Scenario:
-    """The scenario with one trap more, in a topology where it can be; else as it was."""
-    topology = TRAPS[name].options.get("topology", scenario.topology)
-    changed = replace(scenario, topology=topology, traps=(*scenario.traps, name))
+def _with_negative(scenario: Scenario, name: str) -> Scenario:
+    """The scenario with one negative case more, in a topology where it can be; else as it was."""
+    topology = NEGATIVES[name].options.get("topology", scenario.topology)
+    changed = replace(scenario, topology=topology, negatives=(*scenario.negatives, name))
     try:
-        return with_options(changed) if name not in scenario.traps else scenario
+        return with_options(changed) if name not in scenario.negatives else scenario
     except ValueError:
         return scenario
 

@@ -9,11 +9,11 @@ import pytest
 from tallystick.campaign import SeedResult, run_seed, scenario_of, simulate_command
 from tallystick.coordinates.rules import RULES
 from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.negatives import NEGATIVES
 from tallystick.producers.simulator.scenario import Scenario
-from tallystick.producers.simulator.traps import CATALOGUE as TRAPS
 
 _RUNS = 2
-"""Fleets in which each fault and each trap is tried."""
+"""Fleets in which each fault and each negative case is tried."""
 
 
 def _scenario(fault: str, run: int) -> Scenario:
@@ -41,10 +41,10 @@ def test_a_fault_breaks_exactly_the_invariants_of_the_catalogue(fault: str, run:
 
 
 @pytest.mark.parametrize("run", range(_RUNS))
-@pytest.mark.parametrize("trap", TRAPS)
-def test_a_legal_history_that_looks_wrong_breaks_nothing(trap: str, run: int) -> None:
-    """A trap is no fault."""
-    result = run_seed(Scenario(seed=2_000 + run, traps=(trap,)))
+@pytest.mark.parametrize("negative", NEGATIVES)
+def test_a_legal_history_that_looks_wrong_breaks_nothing(negative: str, run: int) -> None:
+    """A negative case is no fault."""
+    result = run_seed(Scenario(seed=2_000 + run, negatives=(negative,)))
     assert not result.fired, _explain(result)
 
 

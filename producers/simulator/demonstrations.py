@@ -40,7 +40,7 @@ def with_options(scenario: Scenario) -> Scenario:
     demonstration = DEMONSTRATIONS.get(name)
     if demonstration is None:
         raise ValueError(f"expected a demonstration of {', '.join(DEMONSTRATIONS)}, got {name!r}")
-    others = (*scenario.traps, *(() if scenario.fault is None else (scenario.fault,)))
-    if set(others) - set(demonstration.options.get("traps", ())):
+    others = (*scenario.negatives, *(() if scenario.fault is None else (scenario.fault,)))
+    if set(others) - set(demonstration.options.get("negatives", ())):
         raise ValueError(f"demonstration {name!r} stands alone, got {', '.join(others)} beside it")
     return replace(scenario, **demonstration.options)

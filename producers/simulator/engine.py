@@ -15,8 +15,8 @@ from tallystick.producers.simulator import (
     demonstrations,
     innodb,
     load,
+    negatives,
     topology,
-    traps,
     workload,
 )
 from tallystick.producers.simulator.backup_safe_binlog import backup_locks
@@ -113,7 +113,7 @@ class Fleet:
 
     def __post_init__(self, given_hooks: FaultHooks | None) -> None:
         self.hooks = hooks_of(self.scenario) if given_hooks is None else given_hooks
-        self.scenario = traps.with_options(demonstrations.with_options(self.scenario))
+        self.scenario = negatives.with_options(demonstrations.with_options(self.scenario))
         self.rng = Random(f"tallystick {self.scenario.seed}")
         self.clock = Clock(self.start_ts)
         self.load_ends_at = self.start_ts + self.scenario.duration_ms * 1_000
@@ -128,8 +128,8 @@ class Fleet:
                 instance.tells_gtid_persister = True
         for instance in self.instances.values():
             load.arrange(self, instance)
-        for name in self.scenario.traps:
-            traps.CATALOGUE[name].arrange(self)
+        for name in self.scenario.negatives:
+            negatives.NEGATIVES[name]().arrange(self)
         if self.scenario.demonstration is not None:
             demonstrations.DEMONSTRATIONS[self.scenario.demonstration].arrange(self)
         self.hooks.on_fleet(self)

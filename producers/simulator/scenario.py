@@ -20,7 +20,7 @@ class Scenario:
         duration_ms: Virtual time of load; the fleet then settles before the last collections.
         collection_interval_ms: Period of the collections.
         writes_per_second: Groups a second on each source.
-        traps: Names of healthy acts that look wrong (``producers.simulator.traps``).
+        negatives: Names of legal histories that look wrong (``producers.simulator.negatives``).
         acts: Whether the seed adds everyday administration (rotation, purge, reconnect).
         fault: Name of the fault to inject (``producers.simulator.faults``); None: healthy.
         fault_at_ms: When it is injected, at the earliest; None: after a third of the duration.
@@ -42,7 +42,7 @@ class Scenario:
     duration_ms: int = 4_000
     collection_interval_ms: int = 1_000
     writes_per_second: float = 4.0
-    traps: tuple[str, ...] = ()
+    negatives: tuple[str, ...] = ()
     acts: bool = True
     fault: str | None = None
     fault_at_ms: int | None = None

@@ -17,7 +17,7 @@ def demo(
     fault: Annotated[
         str | None, typer.Option(help="Inject this fault (tallystick faults lists them).")
     ] = None,
-    trap: Annotated[
+    negative: Annotated[
         list[str] | None,
         typer.Option(help="Let the fleet do something legal that looks wrong; may be repeated."),
     ] = None,
@@ -43,7 +43,7 @@ def demo(
     from tallystick.outputs.text import summary
     from tallystick.runs.demo import Demo, demo_scenario, new_run, preflight
 
-    planned = demo_scenario(seed, fault, tuple(trap or ()), scenario)
+    planned = demo_scenario(seed, fault, tuple(negative or ()), scenario)
     directory = load().settings.directory.absolute()
     preflight(directory, port)
     with stopping() as stop, terminal.progress("starting the broker") as progress:

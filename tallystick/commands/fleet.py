@@ -50,7 +50,7 @@ def simulate(
     fault_at_ms: Annotated[
         int | None, typer.Option(min=0, help="When, in virtual time, at the earliest.")
     ] = None,
-    trap: Annotated[
+    negative: Annotated[
         list[str] | None, typer.Option(help="A legal act that looks wrong; may be repeated.")
     ] = None,
     scenario: Annotated[
@@ -117,7 +117,7 @@ def simulate(
         duration_ms=duration_ms or (ENDLESS_MS if is_live else 4_000),
         collection_interval_ms=collection_interval_ms,
         writes_per_second=writes_per_second,
-        traps=tuple(trap or ()),
+        negatives=tuple(negative or ()),
         acts=acts,
         fault=fault,
         fault_at_ms=FAULT_AT_MS if is_live and fault_at_ms is None else fault_at_ms,
@@ -143,16 +143,18 @@ def simulate(
 
 def _scenario(**options: Any) -> Scenario:
     from tallystick.producers.simulator.faults import FAULTS
+    from tallystick.producers.simulator.negatives import NEGATIVES, with_options
     from tallystick.producers.simulator.scenario import Scenario
-    from tallystick.producers.simulator.traps import CATALOGUE, with_options
     from tallystick.runs.scenario import demonstration_scenario
 
     fault = options["fault"]
     if fault is not None and fault not in FAULTS:
         raise MisuseError(f"no fault has the name {fault!r}{suggestion(fault, FAULTS)}")
-    for trap in options["traps"]:
-        if trap not in CATALOGUE:
-            raise MisuseError(f"no trap has the name {trap!r}{suggestion(trap, CATALOGUE)}")
+    for negative in options["negatives"]:
+        if negative not in NEGATIVES:
+            raise MisuseError(
+                f"no negative case has the name {negative!r}{suggestion(negative, NEGATIVES)}"
+            )
     if options["gtid_mode"] not in ("ON", "OFF"):
         raise MisuseError(f"--gtid-mode: expected ON or OFF, found {options['gtid_mode']!r}")
     try:

@@ -73,39 +73,41 @@ class DemoResult:
 def demo_scenario(
     seed: int,
     fault: str | None = None,
-    traps: tuple[str, ...] = (),
+    negatives: tuple[str, ...] = (),
     demonstration: str | None = None,
 ) -> Scenario:
     """The scenario of a run.
 
     Raises:
-        MisuseError: The fault, a trap or the demonstration is not known, or they exclude each
-            other.
+        MisuseError: The fault, a negative case or the demonstration is not known, or they exclude
+            each other.
     """
-    from tallystick.producers.simulator.traps import CATALOGUE, with_options
+    from tallystick.producers.simulator.negatives import NEGATIVES, with_options
 
     if demonstration is not None:
         return demonstration_scenario(
-            Scenario(seed=seed, fault=fault, traps=traps, demonstration=demonstration)
+            Scenario(seed=seed, fault=fault, negatives=negatives, demonstration=demonstration)
         )
     if fault is not None and fault not in FAULTS:
         raise MisuseError(f"no fault has the name {fault!r}{suggestion(fault, FAULTS)}")
-    for trap in traps:
-        if trap not in CATALOGUE:
-            raise MisuseError(f"no trap has the name {trap!r}{suggestion(trap, CATALOGUE)}")
+    for negative in negatives:
+        if negative not in NEGATIVES:
+            raise MisuseError(
+                f"no negative case has the name {negative!r}{suggestion(negative, NEGATIVES)}"
+            )
     scenario = Scenario(
         seed=seed,
-        topology=None if traps else "demo",
+        topology=None if negatives else "demo",
         duration_ms=DURATION_MS,
         collection_interval_ms=COLLECTION_INTERVAL_MS,
-        traps=traps,
+        negatives=negatives,
         fault=fault,
         acts=fault is None or FAULTS[fault].bears_acts,
     )
     try:
         return with_options(scenario)
     except ValueError as error:
-        raise MisuseError(f"these traps exclude each other: {error}") from None
+        raise MisuseError(f"these negative cases exclude each other: {error}") from None
 
 
 def demo_fleet(scenario: Scenario, start_ts: int) -> tuple[Fleet, Pace]:

@@ -41,8 +41,8 @@ def demonstration_scenario(scenario: Scenario) -> Scenario:
     if name not in DEMONSTRATIONS:
         hint = suggestion(name, DEMONSTRATIONS) or f": expected {', '.join(DEMONSTRATIONS)}"
         raise MisuseError(f"no scenario has the name {name!r}{hint}")
-    if scenario.fault is not None or scenario.traps:
-        raise MisuseError("--scenario has acts of its own: leave out --fault and --trap")
+    if scenario.fault is not None or scenario.negatives:
+        raise MisuseError("--scenario has acts of its own: leave out --fault and --negative")
     return with_options(scenario)
 
 

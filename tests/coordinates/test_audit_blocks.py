@@ -23,11 +23,11 @@ from tallystick.coordinates.logs import log_reader
 from tallystick.producers.load.history import LoadPlan, journal_blocks
 from tallystick.producers.simulator.engine import simulate
 from tallystick.producers.simulator.faults import FAULTS
-from tallystick.producers.simulator.traps import CATALOGUE as TRAPS
+from tallystick.producers.simulator.negatives import NEGATIVES
 from tests.support.journals import Audited, Journal
 
 FAULT_SEEDS = [2 * number + 1 for number in range(len(FAULTS))]
-TRAP_SEEDS = [2 * number for number in range(len(TRAPS))]
+NEGATIVE_SEEDS = [2 * number for number in range(len(NEGATIVES))]
 SEVENTHS = 7
 
 
@@ -114,7 +114,7 @@ def _groups(fact: FleetEvent) -> list[tuple[Any, ...]]:
 
 
 SIZES = (7, 64)
-SEEDS = sorted(FAULT_SEEDS + TRAP_SEEDS)[::4]
+SEEDS = sorted(FAULT_SEEDS + NEGATIVE_SEEDS)[::4]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

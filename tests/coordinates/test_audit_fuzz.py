@@ -53,7 +53,7 @@ HOSTILE: list[Any] = [
 
 
 def bodies() -> Iterator[tuple[RecordType, dict[str, Any]]]:
-    """One body of each form that the simulator writes, traps and protocols among them."""
+    """One body of each form that the simulator writes, negative cases and protocols among them."""
     seen = set()
     for seed in (0, 2, 8, 14, 22, 28, 40, 95, 107, 121, 131, 139, 147):
         for block in simulate(scenario_of(seed)).blocks(512):

@@ -41,7 +41,14 @@ FAULTS = {
     "clone_position_shifted": 0,
     "clone_resume_gap": 0,
 }
-TRAPS = ("failover", "reset_binary_logs", "crash_source", "clone", "reset_replica_all", "two_paths")
+NEGATIVES = (
+    "failover",
+    "reset_binary_logs",
+    "crash_source",
+    "clone",
+    "reset_replica_all",
+    "two_paths",
+)
 
 
 def broken_history() -> dict[str, list[FleetEvent]]:
@@ -157,14 +164,14 @@ def test_any_interleaving_and_any_cut_give_the_same(data: st.DataObject) -> None
     assert content(absorbed(cut, data, save=data.draw(st.booleans()))) == expected
 
 
-@pytest.mark.parametrize("name", [*FAULTS, *TRAPS])
+@pytest.mark.parametrize("name", [*FAULTS, *NEGATIVES])
 def test_simulated_histories_in_any_order_and_blocks(name: str) -> None:
     """However a history is cut into blocks and however late an instance is."""
     if name in FAULTS:
         history = simulate(Scenario(seed=FAULTS[name], fault=name))
         assert history.injected
     else:
-        history = simulate(Scenario(traps=(name,)))
+        history = simulate(Scenario(negatives=(name,)))
     expected = [finding.to_dict() for finding in absorbed(facts_of(history, 3000)).findings]
     expected.sort(key=lambda finding: finding["finding_id"])
 

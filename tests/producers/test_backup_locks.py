@@ -334,13 +334,13 @@ def test_a_galera_node_keeps_its_xid_fresh_whatever_the_engine() -> None:
 
 
 @pytest.mark.parametrize(
-    "trap", ["stale_innodb_header", "binlog_lock_held_long", "galera_snapshot"]
+    "negative", ["stale_innodb_header", "binlog_lock_held_long", "galera_snapshot"]
 )
-def test_whole_histories_keep_what_the_locks_promise(trap: str) -> None:
+def test_whole_histories_keep_what_the_locks_promise(negative: str) -> None:
     """No DDL and no non-transactional group under the table lock, nothing under the binlog lock."""
     waited = 0
     for seed in range(4):
-        for block in simulate(Scenario(seed=seed, traps=(trap,))).journals.values():
+        for block in simulate(Scenario(seed=seed, negatives=(negative,))).journals.values():
             held: set[str] = set()
             told = records(block)
             for record in told:

@@ -161,7 +161,7 @@ def test_commits_are_ordered_while_a_clone_ends() -> None:
     """With binlog_order_commits=OFF the page never falls once prepared groups are awaited."""
     awaited = 0
     for seed in range(6):
-        history = simulate(Scenario(seed=seed, traps=("clone_under_load",)))
+        history = simulate(Scenario(seed=seed, negatives=("clone_under_load",)))
         order = [
             (body["binlog_file"], body["binlog_position"])
             for body in facts(records(history.journals["source-a"]), RecordType.CLONE)
@@ -185,7 +185,7 @@ def test_external_xa_waits_while_it_is_blocked() -> None:
     """No XA statement is logged in between, and the copy holds those that were prepared."""
     prepared = 0
     for seed in range(4):
-        history = simulate(Scenario(seed=seed, traps=("clone_xa",)))
+        history = simulate(Scenario(seed=seed, negatives=("clone_xa",)))
         donor = records(history.journals["source-a"])
         begin, end = _moments(history, "donor_blocked", "donor_released")
         for record in donor:
@@ -228,7 +228,7 @@ def test_the_page_names_what_is_committed_where_no_commit_wrote_it() -> None:
 
 def test_another_version_is_refused_and_nothing_is_lost() -> None:
     """3864; no stage is entered, and the replica goes on as before."""
-    history = simulate(Scenario(seed=1, traps=("clone_refused",)))
+    history = simulate(Scenario(seed=1, negatives=("clone_refused",)))
     journal = records(history.journals["replica-a1"])
     bodies = facts(journal, RecordType.CLONE)
     assert [body["step"] for body in bodies] == ["begin", "version", "end"]
@@ -272,7 +272,7 @@ def test_a_member_clones_only_where_logs_are_gone() -> None:
 def test_a_channel_without_auto_position_starts_at_the_cloned_place() -> None:
     """US-1.3: CHANGE SOURCE names it, and the first group received stands there or behind it."""
     for seed in range(3):
-        history = simulate(Scenario(seed=seed, traps=("clone_by_position",)))
+        history = simulate(Scenario(seed=seed, negatives=("clone_by_position",)))
         journal = records(history.journals["replica-a1"])
         status = facts(journal, RecordType.LOG_STATUS)[-1]["clone_status"]
         change = [
@@ -284,7 +284,7 @@ def test_a_channel_without_auto_position_starts_at_the_cloned_place() -> None:
 
 def test_modes_may_differ() -> None:
     """F-6: the donor is permissive, the recipient is ON, both positions are set."""
-    history = simulate(Scenario(seed=2, traps=("clone_across_modes",)))
+    history = simulate(Scenario(seed=2, negatives=("clone_across_modes",)))
     last = {n: facts(records(b), RecordType.LOG_STATUS)[-1] for n, b in history.journals.items()}
     status = last["replica-a1"]["clone_status"]
     assert status["STATE"] == "Completed"
@@ -299,7 +299,7 @@ def test_modes_may_differ() -> None:
 def test_the_same_scenario_gives_the_same_clone() -> None:
     """Crashes, retries and times too."""
     first, second = (
-        simulate(Scenario(seed=5, traps=("clone_recipient_crashes",))) for _ in range(2)
+        simulate(Scenario(seed=5, negatives=("clone_recipient_crashes",))) for _ in range(2)
     )
     for name in first.journals:
         one, two = (records(h.journals[name]) for h in (first, second))

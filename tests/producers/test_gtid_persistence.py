@@ -217,7 +217,7 @@ class TestPersister:
 
     def test_a_clone_lets_it_write(self) -> None:
         """When a clone ends, the donor's table has all that the donor has executed."""
-        made = Fleet(Scenario(seed=1, traps=("clone",), writes_per_second=20.0))
+        made = Fleet(Scenario(seed=1, negatives=("clone",), writes_per_second=20.0))
         donor = made.instances["source-a"]
         donor.tells_gtid_persister = True
         made.run(made.load_ends_at)

@@ -22,12 +22,12 @@ from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, records
 
 SEEDS = range(4)
-TRAPS = ("commit_zone", "backup_bails_out", "replica_zone", "crash_in_zone")
+NEGATIVES = ("commit_zone", "backup_bails_out", "replica_zone", "crash_in_zone")
 SECOND = 1_000_000
 
 
-def journals(trap: str, seed: int) -> dict[str, list[Record]]:
-    history = simulate(Scenario(seed=seed, traps=(trap,)))
+def journals(negative: str, seed: int) -> dict[str, list[Record]]:
+    history = simulate(Scenario(seed=seed, negatives=(negative,)))
     return {instance_id: records(block) for instance_id, block in history.journals.items()}
 
 
@@ -48,12 +48,12 @@ def fleet_with_zone(topology: str = "single", **options: Any) -> Fleet:
     return fleet
 
 
-@pytest.mark.parametrize("trap", TRAPS)
-def test_validity_points_are_taken_in_an_empty_closed_zone(trap: str) -> None:
+@pytest.mark.parametrize("negative", NEGATIVES)
+def test_validity_points_are_taken_in_an_empty_closed_zone(negative: str) -> None:
     """Nobody enters a closed zone; each ticket is dropped once; the point waits for the last."""
     points = outsiders = 0
     for seed in SEEDS:
-        for journal in journals(trap, seed).values():
+        for journal in journals(negative, seed).values():
             is_open, inside = True, set()
             for record in journal:
                 if record.stream is Stream.BINLOG and record.gtid and not is_open and not inside:
@@ -81,15 +81,15 @@ def test_validity_points_are_taken_in_an_empty_closed_zone(trap: str) -> None:
             assert is_open
             assert not inside
     assert outsiders > 0
-    assert points >= 4 or trap == "backup_bails_out"
+    assert points >= 4 or negative == "backup_bails_out"
 
 
-@pytest.mark.parametrize("trap", TRAPS)
-def test_the_critical_sequence_lies_inside_the_ticket_in_its_order(trap: str) -> None:
+@pytest.mark.parametrize("negative", NEGATIVES)
+def test_the_critical_sequence_lies_inside_the_ticket_in_its_order(negative: str) -> None:
     """Writing the log, committing, unlocking: between enter and drop, or of tables left out."""
     inside = outside = 0
     for seed in SEEDS:
-        for journal in journals(trap, seed).values():
+        for journal in journals(negative, seed).values():
             steps = zone_steps(journal)
             threads: dict[int, list[str]] = {}
             tickets: set[int] = set()
@@ -107,10 +107,10 @@ def test_the_critical_sequence_lies_inside_the_ticket_in_its_order(trap: str) ->
                         assert all(table.startswith("scratch.") for table in body["tables"])
                         outside += 1
             order = ["write_binlog", "commit", "unlock_tables"]
-            if trap != "crash_in_zone":
+            if negative != "crash_in_zone":
                 assert all(done == order for done in threads.values())
     assert inside > 100
-    assert outside > 0 or trap == "crash_in_zone"
+    assert outside > 0 or negative == "crash_in_zone"
 
 
 def test_tables_decide_who_takes_part_while_a_backup_synchronises() -> None:
@@ -333,7 +333,7 @@ def test_a_ddl_stops_the_applier_of_a_replica_that_is_backed_up() -> None:
     """Replication stops with the error, in front of the DDL; behind the backup it goes on."""
     stopped = 0
     for seed in SEEDS:
-        history = simulate(Scenario(seed=seed, traps=("replica_zone",)))
+        history = simulate(Scenario(seed=seed, negatives=("replica_zone",)))
         source, replica = (records(history.journals[name]) for name in ("source-a", "replica-a1"))
         errors = [
             record

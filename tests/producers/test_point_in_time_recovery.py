@@ -29,8 +29,8 @@ def steps(history: History, name: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def run(trap: str, seed: int, **options: Any) -> History:
-    return simulate(Scenario(seed=seed, traps=(trap,), **options))
+def run(negative: str, seed: int, **options: Any) -> History:
+    return simulate(Scenario(seed=seed, negatives=(negative,), **options))
 
 
 def restored_of(history: History) -> str:
@@ -87,13 +87,13 @@ def test_the_summary_names_the_state_of_the_data(profile: str, seed: int) -> Non
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    "trap", ["recovery_on_new_server", "recovery_by_position", "recovery_from_replica"]
+    "negative", ["recovery_on_new_server", "recovery_by_position", "recovery_from_replica"]
 )
 def test_a_new_server_arrives_at_the_data_and_the_set_of_the_stop_point(
-    trap: str, seed: int
+    negative: str, seed: int
 ) -> None:
     """What the source told there and what the restored server has are the same values."""
-    history = run(trap, seed)
+    history = run(negative, seed)
     restored = steps(history, restored_of(history))
     source = steps(history, "source-a")
     assert restored["replayed"]["tables"] == source["checksum"]["tables"]

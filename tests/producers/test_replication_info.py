@@ -416,7 +416,7 @@ def test_a_power_cut_takes_the_unsynced_end_of_the_relay_log():
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_tell_the_gaps_that_a_crash_leaves(seed: int):
     """Each group is executed once, though workers had committed behind a gap."""
-    fleet = Fleet(Scenario(seed=seed, traps=("crash_with_gaps",), acts=False))
+    fleet = Fleet(Scenario(seed=seed, negatives=("crash_with_gaps",), acts=False))
     fleet.run(fleet.load_ends_at + 3 * SECOND)
     channel = fleet.instances["replica-a1"].channels[""]
     assert fleet.instances["replica-a1"].crash_plan is None

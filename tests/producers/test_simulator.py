@@ -195,7 +195,7 @@ def test_ordered_commits_lag_by_a_suffix() -> None:
     lagging = 0
     for seed in range(8):
         history = simulate(
-            Scenario(seed=seed, topology="single", duration_ms=3_000, traps=("commit_lag",))
+            Scenario(seed=seed, topology="single", duration_ms=3_000, negatives=("commit_lag",))
         )
         journal = records(history.journals["source-a"])
         for body in facts(journal, RecordType.LOG_STATUS):
@@ -213,7 +213,7 @@ def test_unordered_commits_leave_holes() -> None:
     holes = 0
     for seed in range(30):
         history = simulate(
-            Scenario(seed=seed, topology="single", duration_ms=3_000, traps=("commit_holes",))
+            Scenario(seed=seed, topology="single", duration_ms=3_000, negatives=("commit_holes",))
         )
         journal = records(history.journals["source-a"])
         for body in facts(journal, RecordType.LOG_STATUS):
@@ -225,7 +225,7 @@ def test_unordered_commits_leave_holes() -> None:
 
 def test_gtid_mode_off_moves_the_position_only() -> None:
     """Anonymous groups move the position; gtid_executed stays empty."""
-    history = simulate(Scenario(seed=1, topology="pair", traps=("gtid_mode_off",)))
+    history = simulate(Scenario(seed=1, topology="pair", negatives=("gtid_mode_off",)))
     for block in history.journals.values():
         journal = records(block)
         assert not any(r.type == EventType.GTID for r in journal if r.stream is Stream.BINLOG)
@@ -248,8 +248,8 @@ def test_server_prints_a_newline_after_each_comma() -> None:
 
 def test_lsn_lies_in_data_bytes_and_never_falls() -> None:
     """LSN and checkpoint have legal block offsets and rise, over crashes too."""
-    for trap in ("crash_source", "restart_source"):
-        history = simulate(Scenario(seed=2, topology="pair", traps=(trap,)))
+    for negative in ("crash_source", "restart_source"):
+        history = simulate(Scenario(seed=2, topology="pair", negatives=(negative,)))
         for block in history.journals.values():
             before = (0, 0)
             for body in facts(records(block), RecordType.LOG_STATUS):
@@ -268,7 +268,7 @@ def test_lsn_lies_in_data_bytes_and_never_falls() -> None:
 
 def test_restart_opens_the_next_file() -> None:
     """A clean shutdown ends with STOP; the boot starts file n + 1, sequence numbers from 1."""
-    history = simulate(Scenario(seed=2, topology="pair", traps=("restart_source",)))
+    history = simulate(Scenario(seed=2, topology="pair", negatives=("restart_source",)))
     journal = records(history.journals["source-a"])
     stop = next(r.index for r in journal if r.is_fact(RecordType.STOP))
     assert journal[stop - 1].type == EventType.STOP
@@ -283,7 +283,7 @@ def test_crash_tears_the_last_group() -> None:
     """Events beyond the recovered end are in no later set."""
     torn = 0
     for seed in range(10):
-        history = simulate(Scenario(seed=seed, topology="pair", traps=("crash_source",)))
+        history = simulate(Scenario(seed=seed, topology="pair", negatives=("crash_source",)))
         journal = records(history.journals["source-a"])
         start = next(r for r in journal if r.is_fact(RecordType.START) and r.body["crashed"])
         recovered = start.body["recovered"]
@@ -304,7 +304,9 @@ def test_crash_tears_the_last_group() -> None:
 
 def test_purge_removes_a_prefix_and_raises_gtid_purged() -> None:
     """After a purge the first listed file is the one told, and its PREVIOUS_GTIDS are purged."""
-    history = simulate(Scenario(seed=5, topology="pair", traps=("purge",), writes_per_second=15.0))
+    history = simulate(
+        Scenario(seed=5, topology="pair", negatives=("purge",), writes_per_second=15.0)
+    )
     journal = records(history.journals["source-a"])
     purges = [r for r in journal if r.is_fact(RecordType.BINLOG_PURGE)]
     assert purges
@@ -316,7 +318,7 @@ def test_purge_removes_a_prefix_and_raises_gtid_purged() -> None:
 
 def test_reset_begins_a_new_lineage() -> None:
     """After RESET the first file is 000001 with an empty set and GNOs start again."""
-    history = simulate(Scenario(seed=5, traps=("reset_binary_logs",), writes_per_second=15.0))
+    history = simulate(Scenario(seed=5, negatives=("reset_binary_logs",), writes_per_second=15.0))
     journal = records(history.journals["source-a"])
     reset = next(r.index for r in journal if r.is_fact(RecordType.BINLOG_RESET))
     events = [r for r in journal[reset:] if r.stream is Stream.BINLOG]
@@ -342,7 +344,7 @@ def test_files_rotate_softly_at_their_size() -> None:
 
 def test_failover_moves_writes_to_a_replica() -> None:
     """After a switchover the promoted replica's UUID is executed everywhere."""
-    history = simulate(Scenario(seed=3, traps=("failover",), writes_per_second=15.0))
+    history = simulate(Scenario(seed=3, negatives=("failover",), writes_per_second=15.0))
     starts = {i: facts(records(b), RecordType.START)[0] for i, b in history.journals.items()}
     promoted = starts["replica-a1"]["server_uuid"]
     for block in history.journals.values():
@@ -354,7 +356,7 @@ def test_failover_moves_writes_to_a_replica() -> None:
 
 def test_one_gtid_on_two_channels_executes_once() -> None:
     """A multi-source replica logs each GTID once, whichever channel brings it first."""
-    history = simulate(Scenario(seed=3, traps=("two_paths",)))
+    history = simulate(Scenario(seed=3, negatives=("two_paths",)))
     journal = records(history.journals["hub"])
     logged = [r.gtid for r in journal if r.stream is Stream.BINLOG and r.gtid]
     relayed = [r.gtid for r in journal if r.stream is Stream.RELAY and r.gtid]

@@ -67,7 +67,7 @@ def test_log_pos_is_the_end_of_the_event(demo: History) -> None:
 
 def test_lengths_of_rotate_and_stop() -> None:
     """ROTATE is 31 bytes and the name of the next file, which comes next; STOP is 23 bytes."""
-    history = simulate(Scenario(seed=3, topology="pair", traps=("restart_source", "rotate")))
+    history = simulate(Scenario(seed=3, topology="pair", negatives=("restart_source", "rotate")))
     journal = records(history.journals["source-a"])
     by_file = files(journal, Stream.BINLOG)
     names = list(by_file)
@@ -205,7 +205,7 @@ def test_everything_is_received_and_executed_in_the_end(demo: History) -> None:
 
 def test_large_file_wraps_the_field_and_not_the_offset() -> None:
     """Beyond 4 GiB the field is the end modulo 2^32, offsets go on."""
-    history = simulate(Scenario(seed=1, topology="pair", traps=("file_beyond_4_gib",)))
+    history = simulate(Scenario(seed=1, topology="pair", negatives=("file_beyond_4_gib",)))
     for block in history.journals.values():
         journal = records(block)
         events = [r for r in journal if r.stream is Stream.BINLOG]
@@ -216,7 +216,7 @@ def test_large_file_wraps_the_field_and_not_the_offset() -> None:
 
 def test_a_relay_log_names_the_wrapped_field_of_a_large_file() -> None:
     """The ROTATE that ends a file beyond 4 GiB is copied with its field, not with its end."""
-    fleet = Fleet(Scenario(seed=1, topology="pair", traps=("file_beyond_4_gib",)))
+    fleet = Fleet(Scenario(seed=1, topology="pair", negatives=("file_beyond_4_gib",)))
     fleet.run(fleet.load_ends_at)
     fleet.flush_binary_logs(fleet.instances["source-a"])
     rotates = [
@@ -232,7 +232,7 @@ def test_a_relay_log_names_the_wrapped_field_of_a_large_file() -> None:
 
 def test_file_suffix_grows_to_seven_digits() -> None:
     """After .999999 comes .1000000."""
-    history = simulate(Scenario(seed=1, topology="single", traps=("seven_digits",)))
+    history = simulate(Scenario(seed=1, topology="single", negatives=("seven_digits",)))
     names = list(files(records(history.journals["source-a"]), Stream.BINLOG))
     numbers = [int(name.rpartition(".")[2]) for name in names]
     assert numbers == list(range(999_998, 999_998 + len(names)))

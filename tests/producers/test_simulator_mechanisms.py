@@ -9,8 +9,8 @@ from tests.support.simulated_journal import Record, facts, records
 SEEDS = range(4)
 
 
-def journals(trap: str, seed: int) -> dict[str, list[Record]]:
-    history = simulate(Scenario(seed=seed, traps=(trap,)))
+def journals(negative: str, seed: int) -> dict[str, list[Record]]:
+    history = simulate(Scenario(seed=seed, negatives=(negative,)))
     return {instance_id: records(block) for instance_id, block in history.journals.items()}
 
 

@@ -50,24 +50,27 @@ FAULTS = tuple(
     )
     for scenario in (
         Scenario(11, topology="star", fault="clone_resume_gap"),
-        Scenario(3, topology="pair", fault="collection_too_slow", traps=("crash_source",)),
-        Scenario(5, topology="pair", fault="zone_entered_while_closed", traps=("commit_lag",)),
-        Scenario(7, topology="pair", fault="unlogged_nontrx_write_under_lock", traps=("xa",)),
+        Scenario(3, topology="pair", fault="collection_too_slow", negatives=("crash_source",)),
+        Scenario(5, topology="pair", fault="zone_entered_while_closed", negatives=("commit_lag",)),
+        Scenario(7, topology="pair", fault="unlogged_nontrx_write_under_lock", negatives=("xa",)),
         Scenario(9, topology="chain", fault="gno_reused_after_reset"),
         Scenario(13, topology="diamond", fault="relay_info_torn", profile="wl9452"),
         Scenario(15, topology="pair", fault="executed_hole_permanent", applier_workers=4),
-        Scenario(17, topology="pair", fault="conflicting_redelivery", traps=("commit_holes",)),
+        Scenario(17, topology="pair", fault="conflicting_redelivery", negatives=("commit_holes",)),
         Scenario(19, topology="single", fault="purge_overtakes_persister"),
         Scenario(21, topology="multi_source", fault="retrieved_inflated"),
     )
 )
 """Each has its moment right before the first thing seen that its fault breaks."""
-TRAPS = {
-    "inside_a_clone": (Scenario(1, topology="pair", traps=("clone",)), RecordType.CLONE),
-    "inside_a_commit_zone": (Scenario(2, topology="pair", traps=("commit_zone",)), RecordType.ZONE),
+NEGATIVES = {
+    "inside_a_clone": (Scenario(1, topology="pair", negatives=("clone",)), RecordType.CLONE),
+    "inside_a_commit_zone": (
+        Scenario(2, topology="pair", negatives=("commit_zone",)),
+        RecordType.ZONE,
+    ),
     "inside_a_collection": (Scenario(3, topology="chain"), RecordType.COLLECTION),
     "under_backup_locks": (
-        Scenario(4, topology="single", traps=("backup_locks",)),
+        Scenario(4, topology="single", negatives=("backup_locks",)),
         RecordType.BACKUP_LOCK,
     ),
 }
@@ -168,7 +171,7 @@ def make_all() -> dict[str, StateVector]:
         whole.finish()
         first = min(finding.ts for finding in whole.findings)
         made[f"before_{scenario.fault}"] = make(journals, first)
-    for name, (scenario, record_type) in TRAPS.items():
+    for name, (scenario, record_type) in NEGATIVES.items():
         journals = simulate(scenario).journals
         found = [
             int(journal.columns["ts"][i])

@@ -55,8 +55,8 @@ def test_even_seeds_are_healthy_and_most_of_them_look_odd() -> None:
     """False alarms are looked for where they are likely."""
     scenarios = [scenario_of(seed) for seed in range(0, 100, 2)]
     assert {scenario.fault for scenario in scenarios} == {None}
-    assert sum(bool(scenario.traps) for scenario in scenarios) > 40
-    assert not any(scenario_of(seed, traps=False).traps for seed in range(0, 100, 2))
+    assert sum(bool(scenario.negatives) for scenario in scenarios) > 40
+    assert not any(scenario_of(seed, negatives=False).negatives for seed in range(0, 100, 2))
 
 
 def test_a_seed_always_gives_the_same_scenario_and_chosen_faults_alone() -> None:
@@ -112,11 +112,13 @@ def test_the_real_audit_is_right_about_a_handful_of_seeds() -> None:
 
 def test_the_commands_name_the_seed_and_what_differs_from_the_default() -> None:
     """A failing seed can be run again, and its journal read."""
-    scenario = Scenario(seed=7, fault="errant_write", topology="pair", acts=False, traps=("purge",))
+    scenario = Scenario(
+        seed=7, fault="errant_write", topology="pair", acts=False, negatives=("purge",)
+    )
     words = shlex.split(simulate_command(scenario))
     assert words[:4] == ["tallystick", "simulate", "--seed", "7"]
     assert words[4:] == [
-        *("--topology", "pair", "--trap", "purge", "--no-acts", "--fault", "errant_write")
+        *("--topology", "pair", "--negative", "purge", "--no-acts", "--fault", "errant_write")
     ]
 
 

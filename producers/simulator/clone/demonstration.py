@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.producers.simulator import administration, commit, trap_acts, workload
+from tallystick.producers.simulator import administration, commit, workload
 from tallystick.producers.simulator.clone import cloning, distributed_recovery
 from tallystick.producers.simulator.clone.clone_status import STAGES, State
 from tallystick.producers.simulator.clone.cloning import CrashPoint
 from tallystick.producers.simulator.demonstration import Claim, Demonstration
 from tallystick.producers.simulator.hooks import FaultHooks
 from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.negatives.fleet import GroupReplication
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.clone.recipient import Clone
@@ -265,7 +266,7 @@ def _join(fleet: Fleet, watcher: _Watcher, channel: Channel) -> None:
 
 
 def _arrange(fleet: Fleet) -> None:
-    trap_acts.number_by_group(fleet)
+    GroupReplication().arrange(fleet)
     fleet.commit_stage_us = (2_000, 60_000)
     watcher = _Watcher()
     fleet.hooks = watcher

@@ -1,4 +1,4 @@
-"""The fleet that a demonstration shows, driven without a broker: moments, pace, faults, traps."""
+"""The fleet that a demonstration shows, without a broker: moments, pace, faults, negative cases."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Requests:
 
 
 def demonstrate(
-    seed: int = 1, fault: str | None = None, traps: tuple[str, ...] = (), every: int = 15
+    seed: int = 1, fault: str | None = None, negatives: tuple[str, ...] = (), every: int = 15
 ):
     """Run a demonstration's fleet to its end; the fleet, its life and the blocks."""
-    fleet, pace = demo_fleet(demo_scenario(seed, fault, traps), 1_700_000_000_000_000)
+    fleet, pace = demo_fleet(demo_scenario(seed, fault, negatives), 1_700_000_000_000_000)
     requests, sink = Requests(every), MemorySink()
     live = LiveFleet(fleet, sink, requests, pace=pace, clock=requests.clock)
     live.run(threading.Event())

@@ -134,9 +134,9 @@ def test_a_run_keeps_what_it_showed(tmp_path: Path) -> None:
 
 
 def test_a_demonstration_stands_alone() -> None:
-    """A fault or a trap beside it is refused, and so is an unknown name."""
+    """A fault or a negative case beside it is refused, and so is an unknown name."""
     with pytest.raises(ValueError, match="purge"):
-        with_options(Scenario(demonstration="log_status", traps=("purge",)))
+        with_options(Scenario(demonstration="log_status", negatives=("purge",)))
     with pytest.raises(ValueError, match="lsn_frozen"):
         with_options(Scenario(demonstration="log_status", fault="lsn_frozen"))
     with pytest.raises(ValueError, match="expected a demonstration of"):

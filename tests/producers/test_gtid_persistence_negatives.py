@@ -1,4 +1,4 @@
-"""Traps of GTID persistence: each shows what it says."""
+"""Negative cases of GTID persistence: each shows what it says."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, records
 
 
-def journal_of(trap: str, instance: str, seed: int = 0) -> list[Record]:
-    return records(simulate(Scenario(seed=seed, traps=(trap,))).journals[instance])
+def journal_of(negative: str, instance: str, seed: int = 0) -> list[Record]:
+    return records(simulate(Scenario(seed=seed, negatives=(negative,))).journals[instance])
 
 
 def test_a_burst_is_written_before_its_second_is_over() -> None:
@@ -37,7 +37,7 @@ def test_a_burst_is_written_before_its_second_is_over() -> None:
 @pytest.mark.parametrize("seed", range(len(CrashPoint)))
 def test_every_server_crashes_before_its_step(seed: int) -> None:
     """Over the seeds each crash point is taken by a source and by a replica."""
-    fleet = Fleet(Scenario(seed=seed, traps=("persister_crash",)))
+    fleet = Fleet(Scenario(seed=seed, negatives=("persister_crash",)))
     fleet.run(fleet.load_ends_at + 5_000_000)
     for instance in fleet.instances.values():
         starts = facts(records(instance.journal.build()), RecordType.START)

@@ -1,4 +1,4 @@
-"""Traps: each is arranged, shows what it says, and its fleet agrees in the end."""
+"""Negative cases: each is arranged, shows what it says, and its fleet agrees in the end."""
 
 import itertools
 
@@ -8,8 +8,8 @@ from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.engine import History, simulate
+from tallystick.producers.simulator.negatives import NEGATIVES
 from tallystick.producers.simulator.scenario import Scenario
-from tallystick.producers.simulator.traps import CATALOGUE
 from tests.support.simulated_journal import Record, facts, files, records
 
 SEEDS = range(3)
@@ -18,7 +18,7 @@ WITHOUT_CONVERGENCE = {"ignored_server_id", "gtid_mode_off"}
 
 
 def run(name: str, seed: int = 0, **options: object) -> History:
-    return simulate(Scenario(seed=seed, traps=(name,), **options))
+    return simulate(Scenario(seed=seed, negatives=(name,), **options))
 
 
 def journal_of(history: History, instance_id: str) -> list[Record]:
@@ -33,7 +33,7 @@ def actions(journal: list[Record]) -> list[str]:
     return [body["action"] for body in facts(journal, RecordType.CHANNEL)]
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", NEGATIVES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_fleet_agrees_in_the_end(name: str, seed: int) -> None:
     """All replicas end with what their sources executed, none with more."""
@@ -50,25 +50,24 @@ def test_every_fleet_agrees_in_the_end(name: str, seed: int) -> None:
             assert executed[instance_id] == union, instance_id
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_every_trap_is_described(name: str) -> None:
-    """Name, number and one sentence."""
-    trap = CATALOGUE[name]
-    assert trap.name == name
-    assert trap.number.startswith("T")
-    assert len(trap.text) > 20
+@pytest.mark.parametrize("name", NEGATIVES)
+def test_every_negative_is_described(name: str) -> None:
+    """Name and one sentence."""
+    negative = NEGATIVES[name]
+    assert negative.name == name
+    assert len(negative.text) > 20
 
 
-def test_unknown_trap_is_refused() -> None:
-    """The error names the trap and those that there are."""
+def test_unknown_negative_is_refused() -> None:
+    """The error names the case and those that there are."""
     with pytest.raises(ValueError, match="'earthquake'"):
         run("earthquake")
 
 
 def test_traps_that_contradict_each_other_are_refused() -> None:
-    """Two traps with different topologies cannot share a scenario."""
+    """Two cases with different topologies cannot share a scenario."""
     with pytest.raises(ValueError, match="topology"):
-        simulate(Scenario(traps=("reset_binary_logs", "two_paths")))
+        simulate(Scenario(negatives=("reset_binary_logs", "two_paths")))
 
 
 def test_reset_replica_empties_the_channel() -> None:

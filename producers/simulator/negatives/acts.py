@@ -1,0 +1,85 @@
+"""What the families of negative cases share: whom an act concerns, and when it comes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
+
+MS_US: Final = 1_000
+SECOND_US: Final = 1_000_000
+
+
+def channels(fleet: Fleet) -> list[Channel]:
+    """All channels that have a source."""
+    return [
+        channel
+        for instance in fleet.instances.values()
+        for channel in instance.channels.values()
+        if channel.is_configured
+    ]
+
+
+def sources(fleet: Fleet) -> list[Instance]:
+    """The instances to which clients write."""
+    return [instance for instance in fleet.instances.values() if instance.writes]
+
+
+def replicas(fleet: Fleet) -> list[Instance]:
+    """The instances that have a channel."""
+    return [instance for instance in fleet.instances.values() if instance.channels]
+
+
+def foreign_uuid(fleet: Fleet) -> str:
+    """The UUID of a server that is not in the fleet."""
+    digits = f"{fleet.rng.getrandbits(128):032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def watch_persisters(fleet: Fleet) -> None:
+    """Every journal records what its GTID persister does."""
+    for instance in fleet.instances.values():
+        instance.tells_gtid_persister = True
+
+
+def time_at(fleet: Fleet, share: float, since: int | None = None) -> int:
+    """The time when a share of the load's duration has passed since the start, or ``since``."""
+    load = fleet.load_ends_at - fleet.start_ts
+    return (fleet.start_ts if since is None else since) + int(load * share)
+
+
+def at(
+    fleet: Fleet,
+    share: float,
+    instance: Instance | None,
+    act: Callable[..., Any],
+    *args: object,
+    **options: object,
+) -> None:
+    """Schedule an act when a share of the load's duration has passed."""
+    fleet.schedule(time_at(fleet, share), instance, partial(act, **options), *args)
+
+
+def near(
+    fleet: Fleet,
+    share: float,
+    instance: Instance | None,
+    act: Callable[..., None],
+    *args: object,
+    since: int | None = None,
+) -> None:
+    """Schedule an act up to 50 ms before or after a share of the load's duration has passed."""
+    shift = fleet.rng.randrange(-SECOND_US // 20, SECOND_US // 20)
+    fleet.schedule(max(fleet.now + 1, time_at(fleet, share, since) + shift), instance, act, *args)
+
+
+def after_ms(
+    fleet: Fleet, ms: int, instance: Instance | None, act: Callable[..., Any], *args: object
+) -> None:
+    """Schedule an act so many milliseconds after the start."""
+    fleet.schedule(fleet.start_ts + ms * MS_US, instance, act, *args)

@@ -1,0 +1,183 @@
+"""What administrators and accidents do to servers: modes, sets, resets, restarts and crashes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from tallystick.producers.simulator import administration, commit, workload
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.negatives.acts import (
+    SECOND_US,
+    channels,
+    foreign_uuid,
+    near,
+    replicas,
+    sources,
+    time_at,
+)
+from tallystick.producers.simulator.negatives.negative import Negative
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
+
+
+class BinlogOff(Negative):
+    """Restart with --skip-log-bin, and again with a binary log."""
+
+    name = "binlog_off"
+    text = (
+        "a replica without a binary log: no file keys, purged equals executed; then it logs again"
+    )
+    options: ClassVar = {"topology": "pair"}
+
+    def arrange(self, fleet: Fleet) -> None:
+        for replica in replicas(fleet):
+            if not replica.subscribers:
+                near(fleet, 0.2, replica, restart_without_log, replica)
+                near(fleet, 0.8, replica, restart_with_log, replica)
+
+
+class GtidModeOff(Negative):
+    """No server has GTIDs."""
+
+    name = "gtid_mode_off"
+    text = "the position moves, gtid_executed stands still: all groups are anonymous"
+    options: ClassVar = {"gtid_mode": "OFF", "auto_position": False}
+
+
+class GtidModePermissive(Negative):
+    """ON, ON_PERMISSIVE, OFF_PERMISSIVE with anonymous groups, and back; step by step."""
+
+    name = "gtid_mode_permissive"
+    text = "the fleet goes online to anonymous groups and back"
+    options: ClassVar = {"auto_position": False, "topology": "pair"}
+
+    def arrange(self, fleet: Fleet) -> None:
+        steps = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
+        near(fleet, 0.2, None, _set_gtid_mode, steps)
+
+
+class GtidPurged(Negative):
+    """Every instance is given the same transactions of a server that is gone."""
+
+    name = "gtid_purged"
+    text = "gtid_executed and gtid_purged grow without any event"
+
+    def arrange(self, fleet: Fleet) -> None:
+        added = GtidIntervals.of((foreign_uuid(fleet), 1, fleet.rng.randrange(1, 500)))
+        for instance in reversed(fleet.instances.values()):
+            near(fleet, 0.5, instance, administration.set_gtid_purged, instance, added)
+
+
+class InjectedEmptyGroup(Negative):
+    """SET gtid_next to a GTID of a server that is gone; BEGIN; COMMIT."""
+
+    name = "injected_empty_group"
+    text = "an empty group under the GTID of a server that is gone counts as executed"
+
+    def arrange(self, fleet: Fleet) -> None:
+        uuid = foreign_uuid(fleet)
+        for gno, source in enumerate(sources(fleet), 1):
+            near(fleet, 0.5, source, _commit_empty, source, uuid, gno)
+
+
+class ResetBinaryLogs(Negative):
+    """RESET MASTER where nobody replicates from."""
+
+    name = "reset_binary_logs"
+    text = "RESET MASTER: file 000001, nothing executed, the same GNOs again"
+    options: ClassVar = {"topology": "single"}
+
+    def arrange(self, fleet: Fleet) -> None:
+        for source in sources(fleet):
+            near(fleet, 0.5, source, administration.reset_binary_logs, source)
+
+
+class RestartSource(Negative):
+    """A clean restart of a source."""
+
+    name = "restart_source"
+    text = "next file number, sequence numbers from 1, a jump of the LSN"
+
+    def arrange(self, fleet: Fleet) -> None:
+        source = fleet.rng.choice(sources(fleet))
+        near(fleet, 0.5, source, administration.shut_down, source)
+
+
+class RestartReplica(Negative):
+    """A clean restart of a replica, relay logs kept."""
+
+    name = "restart_replica"
+    text = "a replica restarts; its channels are listed in another order"
+    options: ClassVar = {"topology": "multi_source"}
+
+    def arrange(self, fleet: Fleet) -> None:
+        for replica in replicas(fleet):
+            replica.variables["relay_log_recovery"] = False
+            near(fleet, 0.5, replica, administration.shut_down, replica)
+
+
+class CrashSource(Negative):
+    """A source crashes while it writes a group."""
+
+    name = "crash_source"
+    text = "events beyond the recovered end vanish: a torn last group"
+
+    def arrange(self, fleet: Fleet) -> None:
+        source = fleet.rng.choice(sources(fleet))
+        near(fleet, 0.5, source, administration.crash, source)
+
+
+class CrashReplica(Negative):
+    """A replica crashes while it writes a local group."""
+
+    name = "crash_replica"
+    text = "the same on a replica, and its relay log begins anew"
+    options: ClassVar = {"topology": "pair"}
+
+    def arrange(self, fleet: Fleet) -> None:
+        for replica in replicas(fleet):
+            near(fleet, 0.5, replica, administration.crash, replica)
+
+
+def restart_without_log(fleet: Fleet, replica: Instance) -> None:
+    """Restart with --skip-log-bin."""
+    administration.shut_down(fleet, replica)
+    replica.log_bin = replica.variables["log_bin"] = False
+    replica.purged = replica.executed.copy()
+
+
+def restart_with_log(fleet: Fleet, replica: Instance) -> None:
+    """Restart with a binary log again."""
+    administration.shut_down(fleet, replica)
+    replica.log_bin = replica.variables["log_bin"] = True
+    files = replica.binlog.files
+    # A clone that was made meanwhile has left none.
+    replica.purged = (files[0].previous_gtids if files else replica.executed).copy()
+    replica.purged.update(replica.table_only)
+
+
+def _set_gtid_mode(fleet: Fleet, steps: tuple[str, ...]) -> None:
+    """Set the next mode everywhere, once all servers run and all channels have caught up."""
+    instances = fleet.instances.values()
+    is_quiet = all(
+        i.is_running and fleet.now >= i.blocked_until and not i.awaits_clone for i in instances
+    )
+    if not is_quiet or any(c.pending or c.receive_is_scheduled for c in channels(fleet)):
+        fleet.schedule(fleet.now + SECOND_US // 100, None, _set_gtid_mode, steps)
+        return
+    for instance in instances:
+        commit.finish_all(fleet, instance)
+        administration.set_variables(instance, gtid_mode=steps[0])
+    if steps[1:]:
+        moment = time_at(fleet, 0.18, since=fleet.now)
+        fleet.schedule(moment, None, _set_gtid_mode, steps[1:])
+
+
+def _commit_empty(fleet: Fleet, instance: Instance, uuid: str, gno: int) -> None:
+    if instance.is_running and instance.gtid_mode != "OFF":
+        group = workload.make_group(fleet.rng, GroupKind.EMPTY, instance.server_id, fleet.now)
+        group.sid, group.gno = uuid, gno
+        commit.commit(fleet, instance, group)

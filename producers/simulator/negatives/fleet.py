@@ -1,0 +1,187 @@
+"""Fleets that change: other sources, paths, members, privileges and versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from tallystick.coordinates.events.journal import QueryVerb
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.producers.simulator import administration, commit, workload
+from tallystick.producers.simulator.clone import cloning
+from tallystick.producers.simulator.model import GroupKind, OutOfMemory
+from tallystick.producers.simulator.negatives.acts import (
+    SECOND_US,
+    channels,
+    foreign_uuid,
+    near,
+    replicas,
+    sources,
+    time_at,
+)
+from tallystick.producers.simulator.negatives.negative import Negative
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Channel, Instance
+
+_UPGRADED_VERSION = "8.4.3"
+_GNO_BLOCK = 1_000_000
+
+
+class Failover(Negative):
+    """A switchover: clients stop, replicas catch up, one becomes the source of all others."""
+
+    name = "failover"
+    text = "a replica becomes the source: a new UUID appears, retrieved sets begin anew"
+    options: ClassVar = {"auto_position": True, "topology": "star"}
+
+    def arrange(self, fleet: Fleet) -> None:
+        source = sources(fleet)[0]
+        moment = time_at(fleet, 0.4)
+        fleet.clock.schedule(moment, source, _demote, source)
+        fleet.schedule(moment + SECOND_US, None, _promote, source)
+
+
+class TwoPaths(Negative):
+    """Two channels of one replica bring the groups of one source."""
+
+    name = "two_paths"
+    text = "one GTID arrives on two channels, one copy executes"
+    options: ClassVar = {"topology": "diamond", "writes_per_second": 10.0}
+
+
+class GroupReplication(Negative):
+    """Sources number their groups as members of one group, each from its block."""
+
+    name = "group_replication"
+    text = "GTIDs under a group name, GNO blocks with large holes, view changes"
+
+    def arrange(self, fleet: Fleet) -> None:
+        group_name = foreign_uuid(fleet)
+        for instance in fleet.instances.values():
+            administration.set_variables(instance, group_replication_group_name=group_name)
+        for number, source in enumerate(sources(fleet)):
+            source.automatic_sid = group_name
+            source.gno_block = 1 + number * _GNO_BLOCK
+            near(fleet, 0.3, source, _change_view, source)
+            block = 1 + (number + 5) * _GNO_BLOCK
+            near(fleet, 0.6, source, _take_block, source, group_name, block)
+
+
+class IgnoredServerId(Negative):
+    """One of two channels ignores what the source wrote."""
+
+    name = "ignored_server_id"
+    text = "a filtered channel leaves no relay events of a source"
+    options: ClassVar = {"auto_position": True, "topology": "diamond"}
+
+    def arrange(self, fleet: Fleet) -> None:
+        channel = channels(fleet)[-1]
+        ids = tuple(source.server_id for source in sources(fleet))
+        near(fleet, 0.3, channel.replica, _change_to_filtered, channel, ids)
+
+
+class Clone(Negative):
+    """A replica clones its source and resumes after it."""
+
+    name = "clone"
+    text = "a recipient's sets, LSN and channel jump; its own logs begin anew"
+    options: ClassVar = {"auto_position": True, "topology": "pair", "acts": False}
+
+    def arrange(self, fleet: Fleet) -> None:
+        for channel in channels(fleet):
+            near(fleet, 0.5, None, cloning.clone, channel)
+
+
+class RefusedCollection(Negative):
+    """Privileges go and come back; a column cannot be collected once."""
+
+    name = "refused_collection"
+    text = "collections end with 1142, 1227 and 3722"
+
+    def arrange(self, fleet: Fleet) -> None:
+        for instance in fleet.instances.values():
+            refusal = fleet.rng.choice(("no_select", "no_backup_admin", "fail"))
+            near(fleet, 0.2, instance, _refuse, instance, refusal)
+            near(fleet, 0.6, instance, _refuse, instance, "all")
+
+
+class Upgrade(Negative):
+    """Replicas, then sources, restart with a newer version; then GTIDs get tags."""
+
+    name = "upgrade"
+    text = "an upgrade to 8.4: other event sizes, tagged GTIDs"
+    options: ClassVar = {"topology": "pair"}
+
+    def arrange(self, fleet: Fleet) -> None:
+        for share, instances in ((0.2, replicas(fleet)), (0.5, sources(fleet))):
+            for instance in instances:
+                near(fleet, share, instance, upgrade_now, instance)
+
+
+def _demote(old: Instance) -> None:
+    old.writes = False
+    old.super_read_only = True
+
+
+def _promote(fleet: Fleet, old: Instance) -> None:
+    """As soon as every replica has everything: the group before was a second ago."""
+    replicated = [c for c in channels(fleet) if c.source is old]
+    if old.in_commit or not old.is_running or any(_lacks(c, old) for c in replicated):
+        fleet.schedule(fleet.now + SECOND_US // 10, None, _promote, old)
+        return
+    promoted = replicated[0].replica
+    for channel in replicated:
+        administration.stop_replication(fleet, channel)
+    administration.reset_replica(fleet, replicated[0], everything=True)
+    for channel in replicated[1:]:
+        administration.change_source(fleet, channel, promoted)
+        administration.start_replication(fleet, channel)
+    fleet.add_channel(old, "", promoted)
+    promoted.writes = True
+
+
+def _lacks(channel: Channel, source: Instance) -> bool:
+    """Whether a replica cannot yet do without its source."""
+    replica = channel.replica
+    is_ready = replica.is_running and not replica.awaits_clone and not channel.pending
+    return not is_ready or not source.executed.is_subset(replica.executed)
+
+
+def _change_view(fleet: Fleet, instance: Instance) -> None:
+    """A member joins: a view change group under the group name."""
+    group = workload.make_group(fleet.rng, GroupKind.EMPTY, instance.server_id, fleet.now)
+    begin, end = group.body
+    view = (int(EventType.VIEW_CHANGE), int(QueryVerb.NONE), 141, fleet.rng.getrandbits(32))
+    group.body = (begin, view, end)
+    if instance.is_running:
+        commit.commit(fleet, instance, group)
+
+
+def _take_block(fleet: Fleet, instance: Instance, group_name: str, first: int) -> None:
+    """The group hands out the next block of GNOs, if the member still numbers by the group."""
+    if instance.automatic_sid == group_name and fleet.now < fleet.load_ends_at:
+        instance.gno_block = first
+
+
+def _change_to_filtered(fleet: Fleet, channel: Channel, ids: tuple[int, ...]) -> None:
+    administration.stop_replication(fleet, channel)
+    administration.change_source(fleet, channel, channel.source, ignore_server_ids=ids)
+    administration.start_replication(fleet, channel)
+
+
+def _refuse(fleet: Fleet, instance: Instance, refusal: str) -> None:
+    if refusal == "fail":
+        resource = fleet.rng.choice(("binlog", "engine:InnoDB"))
+        instance.out_of_memory = OutOfMemory("collect", resource)
+    else:
+        instance.privileges = refusal
+
+
+def upgrade_now(fleet: Fleet, instance: Instance) -> None:
+    """Restart with a newer version."""
+    administration.shut_down(fleet, instance)
+    instance.version = _UPGRADED_VERSION
+    if instance.writes:
+        instance.automatic_sid = f"{instance.server_uuid}:batch"
+        instance.gno_block = 1

@@ -1,0 +1,42 @@
+"""Collections (WL#9452) in surroundings that look like trouble."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tallystick.producers.simulator.log_position_lock import backup_session
+from tallystick.producers.simulator.negatives.negative import Negative
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
+
+
+class BackupUnderReadLock(Negative):
+    """The five statements of F-4 on each instance, one instance after the other."""
+
+    name = "backup_under_read_lock"
+    text = (
+        "binary log and gtid_executed stand still while relay logs grow: a backup collects inside "
+        "LOCK INSTANCE FOR BACKUP and FLUSH TABLES WITH READ LOCK"
+    )
+    options: ClassVar = {"writes_per_second": 15.0}
+
+    def arrange(self, fleet: Fleet) -> None:
+        load = fleet.load_ends_at - fleet.start_ts
+        for number, instance in enumerate(fleet.instances.values(), 1):
+            for half in (0, load // 2):
+                moment = fleet.start_ts + half + number * load // 20
+                fleet.schedule(moment, instance, _back_up, instance)
+
+
+def _back_up(fleet: Fleet, instance: Instance) -> None:
+    backup_session.back_up(fleet, instance, _copy_later, _nothing_more)
+
+
+def _copy_later(row: dict[str, Any]) -> None:
+    """What the row names is copied when the locks are free."""
+
+
+def _nothing_more() -> None:
+    """The backup is no client of ours any more."""
