@@ -22,6 +22,7 @@ from tallystick.coordinates.events.log_events import EventColumns
 from tallystick.coordinates.logs import log_reader
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.judging.status import judge_answer
+from tallystick.coordinates.state_codec import encode, restore
 from tallystick.coordinates.values.errors import JournalError
 
 if TYPE_CHECKING:
@@ -56,6 +57,24 @@ class InstanceAudit(ServerRecordReader):
         super().__init__(instance_id, disabled)
         self.handlers[RecordType.LOG_STATUS] = self._answered
         self.handlers[RecordType.GAP] = self._gap
+
+    # The state
+
+    def to_bytes(self) -> bytes:
+        """The whole state."""
+        return encode(InstanceAudit, self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, instance_id: str = "") -> InstanceAudit:
+        """Inverse of ``to_bytes``; ``instance_id`` is for messages alone.
+
+        Raises:
+            StateVersionError: Another version of tallystick has written the bytes.
+            StateDamagedError: They are cut short, or have changed.
+        """
+        audit = cls(instance_id)
+        restore(audit, data, f"instance {instance_id!r}")
+        return audit
 
     # The step
 

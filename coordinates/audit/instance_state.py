@@ -1,16 +1,15 @@
-"""Everything that the audit of one instance remembers, and how it becomes bytes.
+"""Everything that the audit of one instance remembers, and how its parts are made.
 
-What is remembered is as small as interval lists and the last few events. A field that a later
-version adds is read with a default that means "not known", so that a running job goes on from the
-state that it has.
+What is remembered is as small as interval lists and the last few events. The fields are the state,
+in the order in which they are read: a part may need those before it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.baselines import Baselines
-from tallystick.coordinates.audit.packing import pack, unpack
 from tallystick.coordinates.audit.reporter import Reporter
 from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.events.log_status import ServerState, read_log_status
@@ -27,42 +26,30 @@ from tallystick.coordinates.rules.judging.engine_locks import EngineLockProtocol
 from tallystick.coordinates.rules.judging.gtid_persister import GtidPersistence
 from tallystick.coordinates.rules.judging.info_repositories import InfoRepositories
 from tallystick.coordinates.rules.judging.metadata_lock import MetadataLockProtocol
+from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import LogCoordinates
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
 
-_MAGIC = b"TSIA"
-_VERSION = 1
-StateT = TypeVar("StateT", bound="InstanceState")
 
-
+@dataclass(slots=True, eq=False)
 class WaitingRow:
     """One ``log_status`` record at its journal place, read once; it may wait for the journal."""
 
-    __slots__ = ("body", "epoch", "sequence", "state", "tags", "ts")
+    body: dict[str, Any]
+    epoch: int
+    sequence: int
+    ts: int
+    tags: bool
+    state: ServerState | None = field(init=False, metadata=TRANSIENT)
 
-    def __init__(
-        self, body: dict[str, Any], epoch: int, sequence: int, ts: int, tags: bool
-    ) -> None:
-        self.body = body
-        self.epoch = epoch
-        self.sequence = sequence
-        self.ts = ts
-        self.tags = tags
-        has_row = body.get("row") is not None
-        self.state: ServerState | None = read_log_status(body, tags=tags) if has_row else None
-
-    def dump(self) -> list[Any]:
-        """For the state bytes."""
-        return [self.body, self.epoch, self.sequence, self.ts, self.tags]
-
-    @classmethod
-    def load(cls, document: list[Any]) -> WaitingRow:
-        """Inverse of ``dump``."""
-        return cls(*document)
+    def __post_init__(self) -> None:
+        has_row = self.body.get("row") is not None
+        self.state = read_log_status(self.body, tags=self.tags) if has_row else None
 
 
+@dataclass(eq=False)
 class InstanceState:
     """What was read of one instance's journal so far.
 
@@ -92,34 +79,49 @@ class InstanceState:
         has_stopped: Whether the server was shut down since its last start.
     """
 
-    def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
-        self.instance_id = instance_id
-        self.reporter = Reporter(instance_id, disabled)
-        self.server = Server()
-        self.baselines = Baselines()
-        self.binlog = BinlogReader(self.reporter, self.server)
-        self.relays: dict[str, RelayReader] = {}
-        self.collections = CollectionProtocol(self.reporter)
-        self.zones = CriticalZoneProtocol(self.reporter)
-        self.engine_locks = EngineLockProtocol(self.reporter)
-        self.metadata_lock = MetadataLockProtocol(self.reporter)
-        self.backup_locks = BackupLockProtocol(self.reporter)
-        self.images = BackupImages(
-            self.reporter, self.server, self.binlog, self.baselines, self.relays
-        )
-        self.clones = CloneProtocol(self.reporter)
-        self.clone_tables = CloneTables(self.reporter)
-        self.persistence = GtidPersistence(self.reporter)
-        self.repositories = InfoRepositories(self.reporter)
-        self.applied = AppliedGroups()
-        self.waiting: list[WaitingRow] = []
-        self.cuts: list[Cut] = []
-        self.epoch = -1
-        self.next_sequence = 0
-        self.ts = 0
-        self.event_findings = 0
-        self.data_lineage = 0
-        self.has_stopped = False
+    reporter: Reporter
+    server: Server = field(default_factory=Server)
+    baselines: Baselines = field(default_factory=Baselines)
+    binlog: BinlogReader = field(init=False)
+    relays: dict[str, RelayReader] = field(default_factory=dict)
+    collections: CollectionProtocol = field(init=False)
+    zones: CriticalZoneProtocol = field(init=False)
+    engine_locks: EngineLockProtocol = field(init=False)
+    metadata_lock: MetadataLockProtocol = field(init=False)
+    backup_locks: BackupLockProtocol = field(init=False)
+    images: BackupImages = field(init=False)
+    clones: CloneProtocol = field(init=False)
+    clone_tables: CloneTables = field(init=False)
+    persistence: GtidPersistence = field(init=False)
+    repositories: InfoRepositories = field(init=False)
+    applied: AppliedGroups = field(default_factory=AppliedGroups)
+    waiting: list[WaitingRow] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list, metadata=TRANSIENT)
+    epoch: int = -1
+    next_sequence: int = 0
+    ts: int = 0
+    event_findings: int = 0
+    data_lineage: int = 0
+    has_stopped: bool = False
+
+    def __post_init__(self) -> None:
+        reporter = self.reporter
+        self.binlog = BinlogReader(reporter, self.server)
+        self.collections = CollectionProtocol(reporter)
+        self.zones = CriticalZoneProtocol(reporter)
+        self.engine_locks = EngineLockProtocol(reporter)
+        self.metadata_lock = MetadataLockProtocol(reporter)
+        self.backup_locks = BackupLockProtocol(reporter)
+        self.images = BackupImages(reporter, self.server, self.binlog, self.baselines, self.relays)
+        self.clones = CloneProtocol(reporter)
+        self.clone_tables = CloneTables(reporter)
+        self.persistence = GtidPersistence(reporter)
+        self.repositories = InfoRepositories(reporter)
+
+    @property
+    def instance_id(self) -> str:
+        """The instance."""
+        return self.reporter.instance_id
 
     def relay(self, name: str) -> RelayReader:
         """The reader of a channel's relay log, begun when new."""
@@ -159,87 +161,3 @@ class InstanceState:
             ):
                 return False
         return True
-
-    # Bytes
-
-    def to_bytes(self) -> bytes:
-        """The whole state, compact and versioned."""
-        arrays: dict[str, Any] = {}
-        binlog, more = self.binlog.dump("binlog")
-        arrays |= more
-        relays = []
-        for number, (name, relay) in enumerate(self.relays.items()):
-            document, more = relay.dump(f"relay{number}")
-            relays.append([name, document])
-            arrays |= more
-        return pack(
-            _MAGIC,
-            _VERSION,
-            {
-                "instance_id": self.instance_id,
-                "disabled": sorted(self.reporter.disabled),
-                "epoch": self.epoch,
-                "next_sequence": self.next_sequence,
-                "ts": self.ts,
-                "event_findings": self.event_findings,
-                "data_lineage": self.data_lineage,
-                "has_stopped": self.has_stopped,
-                "server": self.server.dump(),
-                "history": self.baselines.dump(),
-                "binlog": binlog,
-                "relays": relays,
-                "collections": self.collections.dump(),
-                "backups": {
-                    **self.zones.dump(),
-                    **self.engine_locks.dump(),
-                    **self.metadata_lock.dump(),
-                    **self.backup_locks.dump(),
-                },
-                "images": self.images.dump(),
-                "clones": self.clones.dump(),
-                "clone_tables": self.clone_tables.dump(),
-                "gtid_persistence": self.persistence.dump(),
-                "repositories": self.repositories.dump(),
-                "applied": self.applied.dump(),
-                "waiting": [row.dump() for row in self.waiting],
-            },
-            arrays,
-        )
-
-    @classmethod
-    def from_bytes(cls: type[StateT], data: bytes) -> StateT:  # noqa: PYI019  not in Python 3.10
-        """Inverse of ``to_bytes``.
-
-        Raises:
-            StateVersionError: The bytes are no state of this version.
-        """
-        document, arrays = unpack(_MAGIC, _VERSION, data)
-        audit = cls(document["instance_id"], frozenset(document["disabled"]))
-        audit.epoch = document["epoch"]
-        audit.next_sequence = document["next_sequence"]
-        audit.ts = document["ts"]
-        audit.event_findings = document["event_findings"]
-        audit.data_lineage = document["data_lineage"]
-        audit.has_stopped = document["has_stopped"]
-        audit.server.load(document["server"])
-        audit.baselines.load(document["history"])
-        audit.binlog.load(document["binlog"], arrays, "binlog")
-        for number, (name, relay) in enumerate(document["relays"]):
-            audit.relay(name).load(relay, arrays, f"relay{number}")
-        audit.collections.load(document["collections"])
-        for protocol in (
-            audit.zones,
-            audit.engine_locks,
-            audit.metadata_lock,
-            audit.backup_locks,
-        ):
-            protocol.load(document["backups"])
-        audit.images.load(document.get("images", {}))
-        audit.clones.load(document["clones"])
-        audit.clone_tables.load(document.get("clone_tables", {}))
-        # Before there was a part for it, it was in the clones' part.
-        audit.persistence.load(document.get("gtid_persistence", document["clones"]))
-        audit.repositories.load(document.get("repositories", []))
-        audit.applied.load(document.get("applied", {}))
-        audit.waiting = [WaitingRow.load(row) for row in document["waiting"]]
-        return audit

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
+from tallystick.coordinates.state_codec import TRANSIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,19 +25,19 @@ def shorten(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}… ({len(text)} characters)"
 
 
+@dataclass(eq=False)
 class Reporter:
     """Findings, observations and facts of one instance; ``disabled`` invariants stay silent."""
 
-    def __init__(self, instance_id: str, disabled: frozenset[str]) -> None:
-        self.instance_id = instance_id
-        self.disabled = disabled
-        self.findings: list[Finding] = []
-        self.observations: list[Observation] = []
-        self.fleet_events: list[FleetEvent] = []
-        self.epoch = 0
-        self.sequence = 0
-        self.ts = 0
-        self._held: list[Callable[[], None]] = []
+    instance_id: str
+    disabled: frozenset[str] = frozenset()
+    findings: list[Finding] = field(default_factory=list, metadata=TRANSIENT)
+    observations: list[Observation] = field(default_factory=list, metadata=TRANSIENT)
+    fleet_events: list[FleetEvent] = field(default_factory=list, metadata=TRANSIENT)
+    epoch: int = field(default=0, metadata=TRANSIENT)
+    sequence: int = field(default=0, metadata=TRANSIENT)
+    ts: int = field(default=0, metadata=TRANSIENT)
+    _held: list[Callable[[], None]] = field(default_factory=list, metadata=TRANSIENT)
 
     def look_at(self, epoch: int, sequence: int, ts: int) -> None:
         """The journal place that what follows is about."""

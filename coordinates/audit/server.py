@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.values._gtid_text import is_uuid
@@ -22,15 +23,15 @@ MAX_CONNECTIONS_DEFAULT = 151
 WORKERS_DEFAULT = 4
 
 
+@dataclass(eq=False)
 class Server:
     """Identity and settings of one instance as of its last ``start`` or ``variables`` record."""
 
-    def __init__(self) -> None:
-        self.server_uuid: str | None = None
-        self.server_id: int | None = None
-        self.version: str | None = None
-        self.profile = "mysql-8.0"
-        self.variables: dict[str, Any] = {}
+    server_uuid: str | None = None
+    server_id: int | None = None
+    version: str | None = None
+    profile: str = "mysql-8.0"
+    variables: dict[str, Any] = field(default_factory=dict)
 
     def started(self, body: Mapping[str, Any]) -> None:
         """Take over a ``start`` record.
@@ -145,15 +146,6 @@ class Server:
     def is_backup_safe(self) -> bool:
         """have_backup_safe_binlog_info."""
         return self._flag("have_backup_safe_binlog_info", default=False)
-
-    def dump(self) -> dict[str, Any]:
-        """For the state bytes."""
-        return {name: getattr(self, name) for name in vars(self)}
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of ``dump``."""
-        for name, value in document.items():
-            setattr(self, name, value)
 
 
 def _uuid(values: Mapping[str, Any], name: str) -> str | None:

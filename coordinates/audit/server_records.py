@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance_state import InstanceState
+from tallystick.coordinates.audit.reporter import Reporter
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.judging.backup_coordinates import judge_backup
@@ -37,7 +38,7 @@ class ServerRecordReader(InstanceState):
     """
 
     def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
-        super().__init__(instance_id, disabled)
+        super().__init__(Reporter(instance_id, disabled))
         self._learned = 0
         """How many of the facts in hand the account of transactions has taken."""
         self.handlers: dict[int, Callable[[dict[str, Any], int], None]] = {
@@ -52,9 +53,9 @@ class ServerRecordReader(InstanceState):
             RecordType.INFO_WRITE: self._info_written,
             RecordType.ZONE: self._zone_stepped,
             RecordType.BACKUP_LOCK: self._backup_locked,
-            RecordType.ENGINE_LOCK: self.engine_locks.step,
+            RecordType.ENGINE_LOCK: self._engine_locked,
             RecordType.CLONE: self._clone_stepped,
-            RecordType.GTID_PERSISTER: self.persistence.step,
+            RecordType.GTID_PERSISTER: self._gtids_persisted,
             RecordType.HEARTBEAT: self._heartbeat,
             RecordType.STATEMENT: self._statement_executed,
             RecordType.BACKUP: self._backed_up,
@@ -282,6 +283,12 @@ class ServerRecordReader(InstanceState):
             if body["step"] not in ("begin", "end"):
                 told = {**body, "binlog_lineage": self.binlog.lineage}
                 self.reporter.fleet_event(FleetEventKind.BACKUP, told)
+
+    def _engine_locked(self, body: dict[str, Any], ts: int) -> None:
+        self.engine_locks.step(body, ts)
+
+    def _gtids_persisted(self, body: dict[str, Any], ts: int) -> None:
+        self.persistence.step(body, ts)
 
     def _clone_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.clones.clone(body, ts)

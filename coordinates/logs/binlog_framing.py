@@ -6,6 +6,7 @@ files hold together.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tallystick.coordinates.audit.reporter import Reporter
-    from tallystick.coordinates.audit.server import Server
     from tallystick.coordinates.events.log_events import Event
 
     Array = npt.NDArray[Any]
@@ -40,6 +39,7 @@ FIELD_MASK = 2**32 - 1
 _ANONYMOUS_GTID = EventType.ANONYMOUS_GTID
 
 
+@dataclass(eq=False)
 class BinlogFileReader(LogReader):
     """The binary log, looked at file by file.
 
@@ -52,13 +52,10 @@ class BinlogFileReader(LogReader):
 
     log_name = "binary log"
 
-    def __init__(self, reporter: Reporter, server: Server) -> None:
-        super().__init__(reporter, None)
-        self.server = server
-        self.file_events = 0
-        self.is_closed = False
-        self.must_open_file = False
-        self.last_sequence_number = 0
+    file_events: int = 0
+    is_closed: bool = False
+    must_open_file: bool = False
+    last_sequence_number: int = 0
 
     def _judge_next_number(self, base_name: str, file_number: int) -> None:
         if file_number <= self.file_number + 1:
@@ -231,24 +228,3 @@ class BinlogFileReader(LogReader):
         if len(openers):
             self.last_sequence_number = int(run["sequence_number"][openers[-1]])
         self.file_events += len(run["start"])
-
-    # State
-
-    def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Document and arrays for the state bytes."""
-        document, arrays = super().dump(prefix)
-        document |= {
-            "file_events": self.file_events,
-            "is_closed": self.is_closed,
-            "must_open_file": self.must_open_file,
-            "last_sequence_number": self.last_sequence_number,
-        }
-        return document, arrays
-
-    def load(self, document: dict[str, Any], arrays: dict[str, Array], prefix: str) -> None:
-        """Inverse of ``dump``."""
-        super().load(document, arrays, prefix)
-        self.file_events = document["file_events"]
-        self.is_closed = document["is_closed"]
-        self.must_open_file = document["must_open_file"]
-        self.last_sequence_number = document["last_sequence_number"]

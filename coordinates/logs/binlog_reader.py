@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from tallystick.coordinates.rules.log_stream import (
     PREVIOUS_GTIDS_CONTINUITY,
 )
 from tallystick.coordinates.rules.readable import GTID_TEXT_WELLFORMED
+from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
@@ -33,8 +35,6 @@ from tallystick.coordinates.values.gtid import GtidSet
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from tallystick.coordinates.audit.reporter import Reporter
-    from tallystick.coordinates.audit.server import Server
     from tallystick.coordinates.events.log_events import Event
     from tallystick.coordinates.logs.log_groups import GroupScan
 
@@ -48,6 +48,7 @@ _FRAMING_CLASS, _OPENER = EventClass.FRAMING, EventClass.OPENER
 _FRAMING, _GROUP = Mark.FRAMING, Mark.GROUP
 
 
+@dataclass(eq=False)
 class BinlogReader(BinlogFileReader):
     """The binary log.
 
@@ -64,25 +65,21 @@ class BinlogReader(BinlogFileReader):
         xid_groups: The first groups that ended in XID since the last log_status row.
     """
 
-    window_limit = 1024
-
-    def __init__(self, reporter: Reporter, server: Server) -> None:
-        super().__init__(reporter, server)
-        self.lineage = 0
-        self.logged = GrowingGtidSet()
-        self.logged_is_complete = True
-        self.grouped = GrowingGtidSet()
-        self.file_set = GrowingGtidSet()
-        self.local = GrowingGtidSet()
-        self.previous: dict[int, GtidSet] = {}
-        self.oldest_file: int | None = None
-        self.table_only = GtidSet.EMPTY
-        self.xid_groups: list[tuple[int, int]] = []
-        self.own_gnos = OwnGnos(reporter)
-        self.base_has_past = False
-        self._untold_start = 0
-        self._untold_ends: list[int] = []
-        self._untold_groups: list[tuple[int, ...]] = []
+    lineage: int = 0
+    logged: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    logged_is_complete: bool = True
+    grouped: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    file_set: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    local: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    previous: dict[int, GtidSet] = field(default_factory=dict)
+    oldest_file: int | None = None
+    table_only: GtidSet = GtidSet.EMPTY
+    xid_groups: list[tuple[int, int]] = field(default_factory=list)
+    own_gnos: OwnGnos = field(default_factory=OwnGnos)
+    base_has_past: bool = False
+    _untold_start: int = field(default=0, metadata=TRANSIENT)
+    _untold_ends: list[int] = field(default_factory=list, metadata=TRANSIENT)
+    _untold_groups: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
 
     # Files
 
@@ -286,7 +283,7 @@ class BinlogReader(BinlogFileReader):
             )
         if self.own_gnos:
             at = f"{self.file_name}:{group.start}"
-            self.own_gnos.judge(sid, group.gno, self.logged, at)
+            self.own_gnos.judge(sid, group.gno, self.logged, at, self.reporter)
         self._follow_own_gnos(sid, np.array([group.gno], dtype=np.int64))
         for gtids in (self.logged, self.grouped, self.file_set):
             gtids.add(sid, group.gno)
@@ -488,46 +485,6 @@ class BinlogReader(BinlogFileReader):
             {"binlog_lineage": self.lineage, "base_name": base_name, "file_number": number},
         )
 
-    # State
-
-    def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Document and arrays for the state bytes."""
-        document, arrays = super().dump(prefix)
-        document |= {
-            "lineage": self.lineage,
-            "logged": str(self.logged.freeze()),
-            "logged_is_complete": self.logged_is_complete,
-            "grouped": str(self.grouped.freeze()),
-            "file_set": str(self.file_set.freeze()),
-            "local": str(self.local.freeze()),
-            "previous": [[number, str(gtids)] for number, gtids in self.previous.items()],
-            "oldest_file": self.oldest_file,
-            "table_only": str(self.table_only),
-            "xid_groups": self.xid_groups,
-            "dense_watch": self.own_gnos.dump(),
-            "dense": self.own_gnos.dump_dense(),
-            "left_out": self.own_gnos.dump_left_out(),
-            "base_has_past": self.base_has_past,
-        }
-        return document, arrays
-
-    def load(self, document: dict[str, Any], arrays: dict[str, Array], prefix: str) -> None:
-        """Inverse of ``dump``."""
-        super().load(document, arrays, prefix)
-        for name in ("logged", "grouped", "file_set", "local"):
-            setattr(self, name, GrowingGtidSet(GtidSet.parse(document[name])))
-        self.lineage = document["lineage"]
-        self.logged_is_complete = document["logged_is_complete"]
-        self.previous = {number: GtidSet.parse(text) for number, text in document["previous"]}
-        self.oldest_file = document["oldest_file"]
-        self.table_only = GtidSet.parse(document["table_only"])
-        self.xid_groups = [(sid, gno) for sid, gno in document["xid_groups"]]
-        # States of 0.1.0 lack the latter parts: the next row begins them.
-        self.own_gnos.load(
-            document["dense_watch"], document.get("dense", {}), document.get("left_out", {})
-        )
-        self.base_has_past = document["base_has_past"]
-
     # Questions of the judges
 
     def watch_own_gnos(self, used: GtidSet, owned: GtidSet) -> None:
@@ -535,7 +492,7 @@ class BinlogReader(BinlogFileReader):
         own = self.server.server_uuid
         if own is not None and self.logged_is_complete:
             sids = {own, *(sid for sid in self.sids if sid.startswith(own))}
-            self.own_gnos.watch(sorted(sids), used, self.logged, owned)
+            self.own_gnos.watch(sorted(sids), used, self.logged, owned, self.reporter)
 
     def logged_at(self, file_number: int, position: int) -> GtidSet | None:
         """L(P), None when the place is older than what is remembered or L is incomplete."""

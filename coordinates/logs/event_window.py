@@ -6,13 +6,13 @@ both need the recent past at event granularity, and only that.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from tallystick.coordinates.state_codec import TRANSIENT
 
 COLUMN_COUNT = 10
 FILE, START, END, MARK, TYPE, CHECKSUM, SID, GNO, SOURCE_FILE, SOURCE_END = range(COLUMN_COUNT)
@@ -33,16 +33,20 @@ class Mark(IntEnum):
     """Behind a break, before the next group opens: it may end a group or not."""
 
 
+@dataclass(slots=True, eq=False)
 class EventWindow:
     """The last ``limit`` events, oldest first, as rows of int64 (columns above)."""
 
-    __slots__ = ("_fresh", "_rows", "has_forgotten", "limit")
+    limit: int = 1024
+    _rows: npt.NDArray[np.int64] = field(
+        default_factory=lambda: np.empty((0, COLUMN_COUNT), dtype=np.int64)
+    )
+    _fresh: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
+    has_forgotten: bool = False
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._rows: npt.NDArray[np.int64] = np.empty((0, COLUMN_COUNT), dtype=np.int64)
-        self._fresh: list[tuple[int, ...]] = []
-        self.has_forgotten = False
+    def compact(self) -> None:
+        """Bring everything into the one array that is saved."""
+        self.rows()
 
     def append(self, row: tuple[int, ...]) -> None:
         """Remember one event."""
@@ -135,14 +139,3 @@ class EventWindow:
             return None
         row = rows[hits[-1]]
         return int(row[FILE]), int(row[END])
-
-    def to_arrays(self, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.int64]]]:
-        """Document and array for ``coordinates.audit.packing``."""
-        rows = self.rows().reshape(-1)
-        return {"forgotten": self.has_forgotten}, {name: rows}
-
-    def load(self, document: dict[str, Any], flat: npt.NDArray[np.int64]) -> None:
-        """Inverse of ``to_arrays``."""
-        self._rows = flat.reshape(-1, COLUMN_COUNT).copy()
-        self._fresh = []
-        self.has_forgotten = bool(document["forgotten"])

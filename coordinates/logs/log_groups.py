@@ -54,10 +54,6 @@ class OpenGroup:
     server_id: int = -1
     commit_ts: int = -1
 
-    def to_list(self) -> list[int]:
-        """For the state bytes."""
-        return [getattr(self, name) for name in self.__slots__]
-
 
 @dataclass(slots=True, eq=False)
 class GroupScan:

@@ -8,6 +8,7 @@ event-by-event path, which alone decides what is wrong. So both paths leave equa
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,7 @@ from tallystick.coordinates.rules.log_stream import (
     TRANSACTION_LENGTH_AGREES,
 )
 from tallystick.coordinates.rules.readable import GTID_TEXT_WELLFORMED
+from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT
 from tallystick.coordinates.values.binlog import (
     EventType,
     format_log_file_name,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.audit.server import Server
     from tallystick.coordinates.events.journal import Block
     from tallystick.coordinates.events.log_events import Event, EventColumns
 
@@ -74,6 +77,7 @@ _BODY, _RESYNC = GroupState.BODY, GroupState.RESYNC
 _NOTHING, _GROUP = Mark.NOTHING, Mark.GROUP
 
 
+@dataclass(eq=False)
 class LogReader:
     """One log (a binary log, or a channel's relay log) as the journal has shown it so far.
 
@@ -81,27 +85,34 @@ class LogReader:
     after part of the log was missed. ``sids`` is the table that every sid index refers to.
     """
 
-    window_limit = 1024
     log_name = "log"
 
-    def __init__(self, reporter: Reporter, channel: str | None) -> None:
-        self.reporter = reporter
-        self.channel = channel
-        self.base_name: str | None = None
-        self.file_number = 0
-        self.end = -1
-        self.offsets_doubtful = False
-        self.group_state = GroupState.IDLE
-        self.group = OpenGroup()
-        self.window = EventWindow(self.window_limit)
-        self.sids: list[str] = []
-        self._sid_index: dict[str, int] = {}
-        self.source_number = -1
-        self.place_end = -1
-        """Source file number and position behind the event just read (relay logs)."""
-        self._redelivering = False
-        self._may_restart = False
-        self._untold_place = (0, 0, 0)
+    reporter: Reporter = field(metadata=COLLABORATOR)
+    server: Server = field(metadata=COLLABORATOR)
+    channel: str | None = None
+    base_name: str | None = None
+    file_number: int = 0
+    end: int = -1
+    offsets_doubtful: bool = False
+    group_state: GroupState = GroupState.IDLE
+    group: OpenGroup = field(default_factory=OpenGroup)
+    window: EventWindow = field(default_factory=EventWindow)
+    sids: list[str] = field(default_factory=list)
+    _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
+    source_number: int = -1
+    place_end: int = -1
+    """Source file number and position behind the event just read (relay logs)."""
+    _redelivering: bool = False
+    _may_restart: bool = False
+    _untold_place: tuple[int, int, int] = field(default=(0, 0, 0), metadata=TRANSIENT)
+
+    def __post_init__(self) -> None:
+        self._sid_index = {sid: number for number, sid in enumerate(self.sids)}
+
+    def compact(self) -> None:
+        """Forget what was told of a group that has ended: both paths leave equal state."""
+        if self.group_state not in (_OPENED, _BODY):
+            self.group = OpenGroup()
 
     # Names
 
@@ -458,7 +469,7 @@ class LogReader:
     ) -> None:
         """Put the last events of a run into the window; ``source``: source position of each."""
         count = len(run["start"])
-        kept = min(count, self.window_limit)
+        kept = min(count, self.window.limit)
         skipped = count - kept
         rows = np.empty((kept, 10), dtype=np.int64)
         rows[:, 0] = self.file_number
@@ -480,40 +491,6 @@ class LogReader:
         if skipped:
             self.window.has_forgotten = True
         self.window.extend(rows)
-
-    # State
-
-    def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Document and arrays for the state bytes; arrays are named with ``prefix``."""
-        window, arrays = self.window.to_arrays(f"{prefix}.window")
-        is_inside = self.group_state in (GroupState.OPENED, GroupState.BODY)
-        document = {
-            "base_name": self.base_name,
-            "file_number": self.file_number,
-            "end": self.end,
-            "offsets_doubtful": self.offsets_doubtful,
-            "group_state": int(self.group_state),
-            "group": (self.group if is_inside else OpenGroup()).to_list(),
-            "sids": self.sids,
-            "redelivering": self._redelivering,
-            "may_restart": self._may_restart,
-            "window": window,
-        }
-        return document, dict(arrays)
-
-    def load(self, document: dict[str, Any], arrays: dict[str, Array], prefix: str) -> None:
-        """Inverse of ``dump``."""
-        self.base_name = document["base_name"]
-        self.file_number = document["file_number"]
-        self.end = document["end"]
-        self.offsets_doubtful = document["offsets_doubtful"]
-        self.group_state = GroupState(document["group_state"])
-        self.group = OpenGroup(*document["group"])
-        for sid in document["sids"]:
-            self.sid_number(sid)
-        self._redelivering = document["redelivering"]
-        self._may_restart = document["may_restart"]
-        self.window.load(document["window"], arrays[f"{prefix}.window"])
 
 
 def _content(length: int, event_type: int, sid: int, gno: int, checksum: int) -> str:

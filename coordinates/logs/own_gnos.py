@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tallystick.coordinates.rules.log_stream import OWN_GNO_DENSE
+from tallystick.coordinates.state_codec import reset
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -18,26 +20,26 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.reporter import Reporter
 
 
+@dataclass(eq=False)
 class OwnGnos:
     """Free GNOs seen at a row, until the next group of their sid shows whether they were taken.
 
     And those that the log itself leaves out, until the next row shows what they are.
     """
 
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._watched: dict[str, tuple[int, GtidSet]] = {}
-        self._dense: dict[str, int] = {}
-        self._left_out: dict[str, tuple[int, int]] = {}
+    _watched: dict[str, tuple[int, GtidSet]] = field(default_factory=dict)
+    """By sid: a GNO that is free, and what sessions owned then."""
+    _dense: dict[str, int] = field(default_factory=dict)
+    """By sid: up to where no number was free at the row before."""
+    _left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By sid: the first number left out, and the one in its place."""
 
     def __len__(self) -> int:
         return len(self._watched)
 
     def forget(self) -> None:
         """The server started, or records are missing."""
-        self._watched = {}
-        self._dense = {}
-        self._left_out = {}
+        reset(self)
 
     def forget_left_out(self) -> None:
         """The own numbers come through a channel, in an order that is not theirs."""
@@ -64,7 +66,12 @@ class OwnGnos:
             taken.add(sid, gno)
 
     def watch(
-        self, sids: Iterable[str], used: GtidSet, logged: GrowingGtidSet, owned: GtidSet
+        self,
+        sids: Iterable[str],
+        used: GtidSet,
+        logged: GrowingGtidSet,
+        owned: GtidSet,
+        reporter: Reporter,
     ) -> None:
         """At a row: the smallest free GNO below the last one logged must be the next one taken.
 
@@ -77,23 +84,26 @@ class OwnGnos:
             used: Everything executed, purged or owned by a session at the row.
             logged: What the binary log holds.
             owned: The part of ``used`` that sessions own.
+            reporter: Where findings go.
         """
         taken = GrowingGtidSet(used | logged.freeze())
         for sid in sids:
             free, last = taken.first_free(sid), logged.last(sid)
             before = self._dense.pop(sid, None)
-            is_told = self._judge_left_out(sid, used, logged)
+            is_told = self._judge_left_out(sid, used, logged, reporter)
             if free >= last:
                 self._dense[sid] = last
             elif is_told:
                 self._watched.setdefault(sid, (free, owned))
             elif before is not None and not taken.contains(sid, free + 1) and free + 1 < last:
-                self._tell_hole(sid, free, last, before)
+                _tell_hole(reporter, sid, free, last, before)
             else:
                 # One place alone may be that of a group that failed to be flushed.
                 self._watched.setdefault(sid, (free, owned))
 
-    def _judge_left_out(self, sid: str, used: GtidSet, logged: GrowingGtidSet) -> bool:
+    def _judge_left_out(
+        self, sid: str, used: GtidSet, logged: GrowingGtidSet, reporter: Reporter
+    ) -> bool:
         """At a row: numbers left out that are free still, or came later, were free all the time."""
         free, gno = self._left_out.pop(sid, (0, 0))
         if not free:
@@ -102,30 +112,12 @@ class OwnGnos:
         filled = logged.freeze().contains_gnos(sid, two)
         if (used.contains_gnos(sid, two) & ~filled).any():
             return False  # executed, owned or purged without a place in the log
-        self._tell_hole(sid, free, gno, free - 1, is_filled=bool(filled[0]))
+        _tell_hole(reporter, sid, free, gno, free - 1, is_filled=bool(filled[0]))
         return True
 
-    def _tell_hole(
-        self, sid: str, free: int, last: int, before: int, *, is_filled: bool = False
+    def judge(
+        self, sid: str, gno: int, logged: GrowingGtidSet, at: str, reporter: Reporter
     ) -> None:
-        went_on = f"went on from {sid}:{before} to" if before else "began with"
-        behind = (
-            f"although {sid}:{free} was free, which came later"
-            if is_filled
-            else f"and left out {sid}:{free}, which nobody owns"
-        )
-        self._reporter.broken(
-            OWN_GNO_DENSE,
-            at=f"{sid}:{free}",
-            sentence=f"The binary log {went_on} {sid}:{last} {behind}.",
-            observed=f"{sid}:{last}",
-            observed_in="binary log",
-            expected=f"{sid}:{free}",
-            expected_in="numbers of the server's own UUID, each given out in its turn",
-            witness=f"{sid}:{free}",
-        )
-
-    def judge(self, sid: str, gno: int, logged: GrowingGtidSet, at: str) -> None:
         """A group was logged, which ``logged`` does not count yet."""
         watched = self._watched.get(sid)
         if watched is None:
@@ -136,7 +128,7 @@ class OwnGnos:
         del self._watched[sid]
         if gno <= free or logged.contains(sid, gno):
             return
-        self._reporter.broken(
+        reporter.broken(
             OWN_GNO_DENSE,
             at=f"{sid}:{free}",
             sentence=f"The group at {at} took {sid}:{gno} although {sid}:{free} was free.",
@@ -147,25 +139,23 @@ class OwnGnos:
             witness=f"{sid}:{free}",
         )
 
-    def dump(self) -> list[list[Any]]:
-        """For the state bytes."""
-        return [[sid, free, str(owned)] for sid, (free, owned) in self._watched.items()]
 
-    def dump_dense(self) -> dict[str, int]:
-        """For the state bytes: up to where no number was free at the row before."""
-        return dict(self._dense)
-
-    def dump_left_out(self) -> dict[str, list[int]]:
-        """For the state bytes: the first number left out, and the one in its place."""
-        return {sid: list(numbers) for sid, numbers in self._left_out.items()}
-
-    def load(
-        self,
-        document: list[list[Any]],
-        dense: dict[str, int],
-        left_out: dict[str, list[int]],
-    ) -> None:
-        """Inverse of ``dump``, ``dump_dense`` and ``dump_left_out``."""
-        self._dense = dict(dense)
-        self._left_out = {sid: (free, gno) for sid, (free, gno) in left_out.items()}
-        self._watched = {sid: (free, GtidSet.parse(owned)) for sid, free, owned in document}
+def _tell_hole(
+    reporter: Reporter, sid: str, free: int, last: int, before: int, *, is_filled: bool = False
+) -> None:
+    went_on = f"went on from {sid}:{before} to" if before else "began with"
+    behind = (
+        f"although {sid}:{free} was free, which came later"
+        if is_filled
+        else f"and left out {sid}:{free}, which nobody owns"
+    )
+    reporter.broken(
+        OWN_GNO_DENSE,
+        at=f"{sid}:{free}",
+        sentence=f"The binary log {went_on} {sid}:{last} {behind}.",
+        observed=f"{sid}:{last}",
+        observed_in="binary log",
+        expected=f"{sid}:{free}",
+        expected_in="numbers of the server's own UUID, each given out in its turn",
+        witness=f"{sid}:{free}",
+    )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG
 from tallystick.coordinates.events.log_events import EventClass
-from tallystick.coordinates.logs.event_window import Mark
+from tallystick.coordinates.logs.event_window import EventWindow, Mark
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.log_reader import LogReader
 from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
 from tallystick.coordinates.rules.readable import GTID_TEXT_WELLFORMED
+from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import (
     EventType,
     format_log_file_name,
@@ -24,10 +27,6 @@ from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from tallystick.coordinates.audit.reporter import Reporter
-    from tallystick.coordinates.audit.server import Server
     from tallystick.coordinates.events.log_events import Event
     from tallystick.coordinates.logs.log_groups import GroupScan
 
@@ -49,6 +48,7 @@ QUEUE_MAX = 16384
 QUEUE_KEPT_BEHIND = 64
 
 
+@dataclass(eq=False)
 class RelayReader(LogReader):
     """The relay log of one channel.
 
@@ -66,31 +66,33 @@ class RelayReader(LogReader):
         place_end: Source position behind the very last event, even where it fell.
     """
 
-    window_limit = 512
     log_name = "relay log"
 
-    def __init__(self, reporter: Reporter, server: Server, channel: str) -> None:
-        super().__init__(reporter, channel)
-        self.server = server
-        self.lineage = 0
-        self.received = GrowingGtidSet()
-        self.received_is_complete = True
-        self.received_ever = GrowingGtidSet()
-        self.forgotten = GtidSet.EMPTY
-        """What the head of the present file does not know, though nobody was seen to begin anew."""
-        self.source_base: str | None = None
-        self.source_number = ABSENT
-        self.source_end = ABSENT
-        self.source_high = (ABSENT, ABSENT)
-        self.place_end = ABSENT
-        self.has_fallen = False
-        self.may_step_back = True
-        self.steps_back = 0
-        self._queue: npt.NDArray[np.int64] = np.empty((0, QUEUE_COLUMNS), dtype=np.int64)
-        self._queue_fresh: list[tuple[int, ...]] = []
-        self.queue_is_full = False
-        self.has_anonymous = False
-        self._untold: list[tuple[int, ...]] = []
+    window: EventWindow = field(default_factory=lambda: EventWindow(512))
+    lineage: int = 0
+    received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    received_is_complete: bool = True
+    received_ever: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    forgotten: GtidSet = GtidSet.EMPTY
+    """What the head of the present file does not know, though nobody was seen to begin anew."""
+    source_base: str | None = None
+    source_end: int = ABSENT
+    source_high: tuple[int, int] = (ABSENT, ABSENT)
+    has_fallen: bool = False
+    may_step_back: bool = True
+    steps_back: int = 0
+    _queue: npt.NDArray[np.int64] = field(
+        default_factory=lambda: np.empty((0, QUEUE_COLUMNS), dtype=np.int64)
+    )
+    _queue_fresh: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
+    queue_is_full: bool = False
+    has_anonymous: bool = False
+    _untold: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
+
+    def compact(self) -> None:
+        """As of every log; and bring the queue into the one array that is saved."""
+        super().compact()
+        self.queue()
 
     # Files
 
@@ -444,52 +446,3 @@ class RelayReader(LogReader):
         self.tell()
         self._queue = self._queue[:0]
         self._queue_fresh = []
-
-    # State
-
-    def dump(self, prefix: str) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Document and arrays for the state bytes."""
-        document, arrays = super().dump(prefix)
-        arrays[f"{prefix}.queue"] = self.queue().reshape(-1)
-        document |= {
-            "channel": self.channel,
-            "lineage": self.lineage,
-            "received": str(self.received.freeze()),
-            "received_is_complete": self.received_is_complete,
-            "received_ever": str(self.received_ever.freeze()),
-            "forgotten": str(self.forgotten),
-            "source_base": self.source_base,
-            "source_number": self.source_number,
-            "source_end": self.source_end,
-            "place_end": self.place_end,
-            "steps_back": self.steps_back,
-            "has_fallen": self.has_fallen,
-            "source_high": self.source_high,
-            "may_step_back": self.may_step_back,
-            "queue_is_full": self.queue_is_full,
-            "has_anonymous": self.has_anonymous,
-        }
-        return document, arrays
-
-    def load(self, document: dict[str, Any], arrays: dict[str, Array], prefix: str) -> None:
-        """Inverse of ``dump``."""
-        super().load(document, arrays, prefix)
-        self._queue = arrays[f"{prefix}.queue"].reshape(-1, QUEUE_COLUMNS).copy()
-        self.received = GrowingGtidSet(GtidSet.parse(document["received"]))
-        self.received_ever = GrowingGtidSet(GtidSet.parse(document["received_ever"]))
-        self.forgotten = GtidSet.parse(document.get("forgotten", ""))
-        for name in (
-            "lineage",
-            "received_is_complete",
-            "source_base",
-            "source_number",
-            "source_end",
-            "place_end",
-            "steps_back",
-            "has_fallen",
-            "may_step_back",
-            "queue_is_full",
-            "has_anonymous",
-        ):
-            setattr(self, name, document[name])
-        self.source_high = (document["source_high"][0], document["source_high"][1])

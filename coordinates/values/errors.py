@@ -8,7 +8,9 @@ The tree:
     ├── LogStatusError (ValueError)      a log_status row that cannot be read
     ├── JournalError (ValueError)        a journal event that cannot be read
     │   └── BlockError                   a block of events that cannot be decoded
-    └── StateVersionError                saved auditor state of a version this build does not know
+    └── StateError                       saved state of an audit that cannot be read
+        ├── StateVersionError            another schema: another version of tallystick has saved it
+        └── StateDamagedError            cut short, or changed since
 
 Errors of configuration, collection and delivery live beside what raises them.
 """
@@ -40,5 +42,13 @@ class BlockError(JournalError):
     """A block of journal events cannot be decoded."""
 
 
-class StateVersionError(AuditError):
-    """Saved auditor state has a version that this build does not know."""
+class StateError(AuditError):
+    """The saved state of an audit cannot be read."""
+
+
+class StateVersionError(StateError):
+    """Saved state is of another schema than this build's."""
+
+
+class StateDamagedError(StateError):
+    """Saved state is cut short, or has changed since it was saved."""

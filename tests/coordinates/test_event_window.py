@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +14,7 @@ from tallystick.coordinates.logs.event_window import (
     EventWindow,
     Mark,
 )
+from tallystick.coordinates.state_codec import decode, encode
 
 LIMIT = 5
 Row = tuple[int, ...]
@@ -94,9 +93,8 @@ def test_truncation_takes_away_what_ends_behind(history, place):
 def test_what_is_saved_is_what_is_read_back(history, place):
     """Rows and whether any were forgotten survive, also those not yet put in order."""
     window, model, knows_all = remembered(history)
-    document, arrays = window.to_arrays("w")
-    again = EventWindow(LIMIT)
-    again.load(json.loads(json.dumps(document)), arrays["w"])
+    again = decode(EventWindow, encode(EventWindow, window), "a window")
+    assert LIMIT == again.limit
     assert model == [tuple(row) for row in again.rows().tolist()]
     assert (not knows_all) == again.has_forgotten
     assert window.covers(*place) == again.covers(*place)

@@ -9,14 +9,14 @@ commit time.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.rules.replication_info import APPLIED_EXACTLY_ONCE
 from tallystick.coordinates.values.binlog import EventType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tallystick.coordinates.audit.fleet_events import FleetEvent
     from tallystick.coordinates.rules.judging.channel import ChannelOfRow
@@ -225,35 +225,6 @@ class AppliedGroups:
             self.has_gaps.add(channel.name)
             return []
         return inside
-
-    # State
-
-    def dump(self) -> dict[str, Any]:
-        """For the state bytes."""
-        return {
-            "received": [
-                [*origin, r.channel, *r.place, r.is_judged, r.is_ambiguous, r.is_told]
-                for origin, r in self.received.items()
-            ],
-            "logged": [[*origin, places] for origin, places in self.logged.items()],
-            "resumed": [[name, *place] for name, place in self.resumed.items()],
-            "has_gaps": sorted(self.has_gaps),
-            "boots": self.boots,
-        }
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of ``dump``."""
-        for server_id, commit_ts, channel, *rest in document.get("received", ()):
-            base_name, number, end, *flags = rest
-            place = (base_name, number, end)
-            self.received[server_id, commit_ts] = _Received(channel, place, *flags)
-        self.logged = {
-            (server_id, commit_ts): [(number, end, boot) for number, end, boot in places]
-            for server_id, commit_ts, places in document.get("logged", ())
-        }
-        self.resumed = {name: (base, n, end) for name, base, n, end in document.get("resumed", ())}
-        self.boots = document.get("boots", 0)
-        self.has_gaps = set(document.get("has_gaps", ()))
 
 
 def _text(place: SourcePlace) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.baselines import ChannelBaselines
@@ -13,6 +14,7 @@ from tallystick.coordinates.rules.point_in_time_recovery import (
     BACKUP_IMAGE_NAMES_ONE_STATE,
     BACKUP_REPLICA_POSITIONS_AGREE,
 )
+from tallystick.coordinates.state_codec import COLLABORATOR
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import GtidSetParseError, JournalError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tallystick.coordinates.audit.baselines import Baselines
-    from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.audit.server import Server
     from tallystick.coordinates.logs.binlog_reader import BinlogReader
     from tallystick.coordinates.logs.relay_reader import RelayReader
@@ -31,6 +32,7 @@ FIRST_POSITION = 4
 _BOUNDARIES = (Mark.GROUP, Mark.HEADER, Mark.FILE)
 
 
+@dataclass(eq=False)
 class BackupImages(StepJudge):
     """The images that are taken of one instance.
 
@@ -42,26 +44,17 @@ class BackupImages(StepJudge):
         relays: The relay log of each of its channels.
     """
 
-    def __init__(
-        self,
-        reporter: Reporter,
-        server: Server,
-        binlog: BinlogReader,
-        baselines: Baselines,
-        relays: Mapping[str, RelayReader],
-    ) -> None:
-        super().__init__(reporter)
-        self._server = server
-        self._binlog = binlog
-        self._history = baselines
-        self._relays = relays
-        self._backup_id: str | None = None
-        """Of the backup that has begun and has no image yet."""
-        self._closed_since_begin = False
-        self._validity_point: LogCoordinates | None = None
-        """End of the binary log at the last validity point since then."""
-        self._opened_at: LogCoordinates | None = None
-        """End of the binary log when the zone opened behind it."""
+    _server: Server = field(metadata=COLLABORATOR)
+    _binlog: BinlogReader = field(metadata=COLLABORATOR)
+    _baselines: Baselines = field(metadata=COLLABORATOR)
+    _relays: Mapping[str, RelayReader] = field(metadata=COLLABORATOR)
+    _backup_id: str | None = None
+    """Of the backup that has begun and has no image yet."""
+    _closed_since_begin: bool = False
+    _validity_point: LogCoordinates | None = None
+    """End of the binary log at the last validity point since then."""
+    _opened_at: LogCoordinates | None = None
+    """End of the binary log when the zone opened behind it."""
 
     def zone(self, step: object) -> None:
         """Take the step of a ``zone`` record."""
@@ -116,7 +109,7 @@ class BackupImages(StepJudge):
     ) -> None:
         rule, name = BACKUP_REPLICA_POSITIONS_AGREE, str(told["channel"])
         relay = self._relays.get(name)
-        baselines = self._history.channels.get(name) or ChannelBaselines()
+        baselines = self._baselines.channels.get(name) or ChannelBaselines()
         wrong = judge_positions(told, executed, self._server, relay, baselines)
         if isinstance(wrong, str):
             self._undecided(rule, backup_id, wrong, name)
@@ -223,7 +216,7 @@ class BackupImages(StepJudge):
         self, backup_id: str, position: LogCoordinates, executed: GtidSet | None
     ) -> tuple[str, str, str] | None:
         """Whether the set lacks what was logged up to the position, or holds what was not."""
-        binlog, baselines = self._binlog, self._history
+        binlog, baselines = self._binlog, self._baselines
         logged = binlog.logged_at(position.file_number, position.position)
         if executed is None or logged is None:
             self._undecided(
@@ -260,23 +253,3 @@ class BackupImages(StepJudge):
     def interrupted(self) -> None:
         """The server ended, or records are missing: no backup goes on."""
         self._backup_id = None
-
-    def dump(self) -> dict[str, Any]:
-        """For the state bytes."""
-        places = (self._validity_point, self._opened_at)
-        return {
-            "backup_id": self._backup_id,
-            "closed_since_begin": self._closed_since_begin,
-            "places": [
-                None if p is None else [p.base_name, p.file_number, p.position] for p in places
-            ],
-        }
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of ``dump``; an empty document is the state of an audit that knew no images."""
-        self._backup_id = document.get("backup_id")
-        self._closed_since_begin = document.get("closed_since_begin", False)
-        self._validity_point, self._opened_at = (
-            None if place is None else LogCoordinates(*place)
-            for place in document.get("places", (None, None))
-        )

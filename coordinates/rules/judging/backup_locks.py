@@ -12,6 +12,7 @@ from tallystick.coordinates.rules.backup_locks import (
     TRX_SYS_COORDS_FRESH_UNDER_LOCK,
 )
 from tallystick.coordinates.rules.judging.step_judge import StepJudge
+from tallystick.coordinates.state_codec import reset
 from tallystick.coordinates.values.binlog import EventType, LogCoordinates
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tallystick.coordinates.audit.baselines import Baselines
-    from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.events.journal import Block
     from tallystick.coordinates.events.log_status import ServerState
     from tallystick.coordinates.rules.judging.judgement import Judgement
@@ -53,15 +53,6 @@ class LockSession:
     executed: GtidSet = GtidSet.EMPTY
     """What the last accepted row before the table lock said to be executed."""
 
-    def dump(self) -> list[Any]:
-        """For the state bytes."""
-        return [self.held, self.tables_at, str(self.executed)]
-
-    @classmethod
-    def load(cls, values: list[Any]) -> LockSession:
-        """Inverse of ``dump``."""
-        return cls(list(values[0]), values[1], GtidSet.parse(values[2]))
-
 
 @dataclass(slots=True)
 class _Group:
@@ -74,18 +65,8 @@ class _Group:
     """Whether anything but BEGIN stands in it."""
     events: int = 0
 
-    def dump(self) -> list[Any]:
-        """For the state bytes."""
-        gtid = None if self.gtid is None else list(self.gtid)
-        return [self.at, gtid, self.has_rows, self.has_body, self.events]
 
-    @classmethod
-    def load(cls, values: list[Any]) -> _Group:
-        """Inverse of ``dump``."""
-        at, gtid, *rest = values
-        return cls(at, None if gtid is None else (gtid[0], gtid[1]), *rest)
-
-
+@dataclass(eq=False)
 class BackupLockProtocol(StepJudge):
     """The backup locks of one instance, and what may not move under them.
 
@@ -94,18 +75,16 @@ class BackupLockProtocol(StepJudge):
             storage engine holds a trace of them.
     """
 
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter)
-        self._locks: dict[str, str | None] = {}
-        """Lock to the binary log coordinate at its taking, as text, None unknown."""
-        self._sessions: dict[str, LockSession] = {}
-        self._moved: list[str] = []
-        """What was told to have moved under the binlog lock that is held."""
-        self._binlog_since: int | None = None
-        self._positions: dict[str, str] = {}
-        """What rows read wholly under the binlog lock say of each channel."""
-        self._group: _Group | None = None
-        self.empty_groups = GtidSet.EMPTY
+    _locks: dict[str, str | None] = field(default_factory=dict)
+    """Lock to the binary log coordinate at its taking, as text, None unknown."""
+    _sessions: dict[str, LockSession] = field(default_factory=dict)
+    _moved: list[str] = field(default_factory=list)
+    """What was told to have moved under the binlog lock that is held."""
+    _binlog_since: int | None = None
+    _positions: dict[str, str] = field(default_factory=dict)
+    """What rows read wholly under the binlog lock say of each channel."""
+    _group: _Group | None = None
+    empty_groups: GtidSet = GtidSet.EMPTY
 
     # Statements
 
@@ -382,40 +361,7 @@ class BackupLockProtocol(StepJudge):
 
     def interrupted(self) -> None:
         """The server ended and its locks are gone, or they are not known any more."""
-        self._locks = {}
-        self._sessions = {}
-        self._moved = []
-        self._binlog_since = None
-        self._positions = {}
-        self._group = None
-        self.empty_groups = GtidSet.EMPTY
-
-    def dump(self) -> dict[str, Any]:
-        """For the state bytes."""
-        return {
-            "locks": self._locks,
-            "lock_sessions": [[name, s.dump()] for name, s in self._sessions.items()],
-            "lock_moved": self._moved,
-            "lock_binlog_since": self._binlog_since,
-            "lock_positions": self._positions,
-            "lock_group": None if self._group is None else self._group.dump(),
-            "lock_empty_groups": str(self.empty_groups),
-        }
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of ``dump``; before sessions were kept, locks were nobody's."""
-        self._locks = dict(document["locks"])
-        sessions = document.get("lock_sessions")
-        if sessions is None:
-            held = list(self._locks)
-            sessions = [["", LockSession(held, self._locks.get("tables")).dump()]] if held else []
-        self._sessions = {name: LockSession.load(values) for name, values in sessions}
-        self._moved = list(document.get("lock_moved", ()))
-        self._binlog_since = document.get("lock_binlog_since")
-        self._positions = dict(document.get("lock_positions", {}))
-        group = document.get("lock_group")
-        self._group = None if group is None else _Group.load(group)
-        self.empty_groups = GtidSet.parse(document.get("lock_empty_groups", ""))
+        reset(self)
 
 
 def coordinates_of(text: str) -> LogCoordinates:

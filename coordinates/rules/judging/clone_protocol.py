@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import QueryVerb
@@ -18,7 +19,6 @@ from tallystick.coordinates.values.errors import CoordinateError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.events.journal import Block
 
 STAGES = (
@@ -41,6 +41,7 @@ OWN_DATA = "LOCAL INSTANCE"
 """Column DESTINATION of a clone that replaces the recipient's data; else it names a directory."""
 
 
+@dataclass(eq=False)
 class CloneProtocol(StepJudge):
     """A clone as its donor or its recipient plays it.
 
@@ -48,19 +49,17 @@ class CloneProtocol(StepJudge):
         blocks_xa: Whether the donor holds external XA back at the end of a clone.
     """
 
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter)
-        self._stage: int | None = None
-        self._blocked_at: int | None = None
-        self.blocks_xa = False
-        self._is_ordered = False
-        self._page: tuple[str, int, int] | None = None
-        """Base name, file number and position of the last commit while the order is forced."""
-        self._replaces_data = False
-        """Whether the clone is known to replace the recipient's own data."""
-        self._data_dropped = False
-        """Whether a clone has dropped data, and none has completed since."""
-        self._is_failed = False
+    _stage: int | None = None
+    _blocked_at: int | None = None
+    blocks_xa: bool = False
+    _is_ordered: bool = False
+    _page: tuple[str, int, int] | None = None
+    """Base name, file number and position of the last commit while the order is forced."""
+    _replaces_data: bool = False
+    """Whether the clone is known to replace the recipient's own data."""
+    _data_dropped: bool = False
+    """Whether a clone has dropped data, and none has completed since."""
+    _is_failed: bool = False
 
     def clone(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``clone`` record."""
@@ -223,28 +222,3 @@ class CloneProtocol(StepJudge):
         if records_lost:
             self._stage = None
             self._data_dropped = self._is_failed = self._replaces_data = False
-
-    def dump(self) -> dict[str, Any]:
-        """For the state bytes."""
-        return {
-            "stage": self._stage,
-            "blocked_at": self._blocked_at,
-            "blocks_xa": self.blocks_xa,
-            "is_ordered": self._is_ordered,
-            "page": self._page,
-            "replaces_data": self._replaces_data,
-            "data_dropped": self._data_dropped,
-            "is_failed": self._is_failed,
-        }
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of ``dump``; what a state of before does not have is not known."""
-        self._stage = document["stage"]
-        self._blocked_at = document["blocked_at"]
-        self.blocks_xa = document.get("blocks_xa", False)
-        self._is_ordered = document.get("is_ordered", False)
-        page = document.get("page")
-        self._page = None if page is None else tuple(page)
-        self._replaces_data = document.get("replaces_data", False)
-        self._data_dropped = document.get("data_dropped", False)
-        self._is_failed = document.get("is_failed", False)

@@ -5,19 +5,20 @@ Rows are taken in the order of the journal, so that a row is held against the st
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.rules.clone import CLONE_STATUS_AGREES
 from tallystick.coordinates.rules.judging.clone_protocol import STAGES
 from tallystick.coordinates.rules.judging.step_judge import StepJudge
+from tallystick.coordinates.state_codec import reset
 from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tallystick.coordinates.audit.reporter import Reporter
 
 _TABLES = "clone_status and clone_progress"
 _STATES = frozenset({"not started", "in progress", "completed", "failed"})
@@ -25,18 +26,17 @@ _COPIED = STAGES[: STAGES.index("RESTART")]
 """Stages of every clone; one into another directory has no RESTART and no RECOVERY."""
 
 
+@dataclass(eq=False)
 class CloneTables(StepJudge):
     """The last clone of an instance as its steps tell, and as its two tables do."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter)
-        self._outcome: str | None = None
-        """``running``, ``completed`` or ``failed``; None: not known."""
-        self._outcome_ts = -1
-        self._error: int | None = None
-        self._stage = ""
-        self._recovered: tuple[str, int, str] | None = None
-        """Binary log file, position and GTID set that recovery read."""
+    _outcome: str | None = None
+    """``running``, ``completed`` or ``failed``; None: not known."""
+    _outcome_ts: int = -1
+    _error: int | None = None
+    _stage: str = ""
+    _recovered: tuple[str, int, str] | None = None
+    """Binary log file, position and GTID set that recovery read."""
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``clone`` record."""
@@ -187,24 +187,4 @@ class CloneTables(StepJudge):
 
     def forget(self) -> None:
         """What the last clone came to is not known."""
-        self._outcome = self._error = self._recovered = None
-        self._outcome_ts, self._stage = -1, ""
-
-    def dump(self) -> dict[str, Any]:
-        """For the state bytes."""
-        return {
-            "outcome": self._outcome,
-            "outcome_ts": self._outcome_ts,
-            "error": self._error,
-            "stage": self._stage,
-            "recovered": self._recovered,
-        }
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of ``dump``; a state of before knows of no clone."""
-        self._outcome = document.get("outcome")
-        self._outcome_ts = document.get("outcome_ts", -1)
-        self._error = document.get("error")
-        self._stage = document.get("stage", "")
-        recovered = document.get("recovered")
-        self._recovered = None if recovered is None else tuple(recovered)
+        reset(self)

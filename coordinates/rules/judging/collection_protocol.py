@@ -6,7 +6,7 @@ they are released. Steps of collections interleave only by sessions that wait.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.rules.collection import (
@@ -15,6 +15,7 @@ from tallystick.coordinates.rules.collection import (
     COLLECTION_WITHIN_BUDGET,
     NO_PROGRESS_WHILE_LOCKED,
 )
+from tallystick.coordinates.state_codec import COLLABORATOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,12 +57,12 @@ class _Round:
     broken: list[str] = field(default_factory=list)
 
 
+@dataclass(eq=False)
 class CollectionProtocol:
     """The collections of one instance as their steps show them."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._rounds: list[_Round] = []
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _rounds: list[_Round] = field(default_factory=list)
 
     @property
     def is_open(self) -> bool:
@@ -243,11 +244,3 @@ class CollectionProtocol:
     def interrupted(self) -> None:
         """The server ended, or records were lost: what a collection still held is unknown."""
         self._rounds = []
-
-    def dump(self) -> list[dict[str, Any]]:
-        """For the state bytes."""
-        return [asdict(round_) for round_ in self._rounds]
-
-    def load(self, document: list[Mapping[str, Any]]) -> None:
-        """Inverse of ``dump``."""
-        self._rounds = [_Round(**round_) for round_ in document]

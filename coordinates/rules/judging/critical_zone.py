@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.rules.judging.step_judge import StepJudge
@@ -15,7 +15,6 @@ from tallystick.coordinates.rules.online_backup import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.coordinates.audit.reporter import Reporter
 
 _SEQUENCE: Final = ("write_binlog", "commit", "unlock_tables")
 """The steps of the critical sequence, in their order."""
@@ -55,14 +54,13 @@ class _Zone:
         return sorted(set(tables) & set(self.backed_up))
 
 
+@dataclass(eq=False)
 class CriticalZoneProtocol(StepJudge):
     """The critical zones of one instance as their steps show them."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter)
-        self._is_known = False
-        """Whether a zone of which nothing was told yet is open and empty."""
-        self._zones: dict[str, _Zone] = {}
+    _is_known: bool = False
+    """Whether a zone of which nothing was told yet is open and empty."""
+    _zones: dict[str, _Zone] = field(default_factory=dict)
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``zone`` record."""
@@ -200,19 +198,3 @@ class CriticalZoneProtocol(StepJudge):
         """The server ended and its tickets are gone, or they are not known any more."""
         self._is_known = not records_lost
         self._zones = {}
-
-    def dump(self) -> dict[str, Any]:
-        """For the state bytes."""
-        return {
-            "zone_is_known": self._is_known,
-            "zones": {name: asdict(zone) for name, zone in self._zones.items()},
-        }
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of ``dump``; a state of 0.1.0 has one zone."""
-        if "zones" in document:
-            self._is_known = document["zone_is_known"]
-            self._zones = {name: _Zone(**zone) for name, zone in document["zones"].items()}
-        else:
-            zone = _Zone(document["zone"], list(document["tickets"]), document["knows_tickets"])
-            self._zones = {"": zone}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.rules.judging.step_judge import StepJudge
@@ -9,11 +10,11 @@ from tallystick.coordinates.rules.online_backup import (
     ENGINE_LOCK_BUDGET,
     LOCKED_ENGINES_STAND_STILL,
 )
+from tallystick.coordinates.state_codec import reset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.coordinates.audit.reporter import Reporter
 
 ENGINE_BUDGET_US = 2_000_000
 RETRY_PAUSE_US = 10_000_000
@@ -25,22 +26,18 @@ _TRANSACTIONAL = frozenset({"innodb", "rocksdb"})
 _ENGINES_MAX = 64
 
 
+@dataclass(eq=False)
 class EngineLockProtocol(StepJudge):
     """The rounds in which a backup locks the engines of one instance."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter)
-        self._forget()
-
-    def _forget(self) -> None:
-        self._round_began: int | None = None
-        self._gave_up_at: int | None = None
-        self._budget = ENGINE_BUDGET_US
-        self._last_locked: int | None = None
-        """When the round began or its last engine was locked: the time left is counted from it."""
-        self._is_done = False
-        self._has_aborted = False
-        self._locked: list[str] = []
+    _round_began: int | None = None
+    _gave_up_at: int | None = None
+    _budget: int = ENGINE_BUDGET_US
+    _last_locked: int | None = None
+    """When the round began or its last engine was locked: the time left is counted from it."""
+    _is_done: bool = False
+    _has_aborted: bool = False
+    _locked: list[str] = field(default_factory=list)
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``engine_lock`` record."""
@@ -85,7 +82,7 @@ class EngineLockProtocol(StepJudge):
                 f"round {number}",
                 f"abort after round {limit}",
             )
-        self._forget()
+        reset(self)
         self._round_began = self._last_locked = ts
         self._budget = body.get("timeout") or ENGINE_BUDGET_US
 
@@ -163,26 +160,4 @@ class EngineLockProtocol(StepJudge):
 
     def interrupted(self) -> None:
         """The server ended and its locks are gone, or records were lost."""
-        self._forget()
-
-    def dump(self) -> dict[str, Any]:
-        """For the state bytes."""
-        return {
-            "round_began": self._round_began,
-            "gave_up_at": self._gave_up_at,
-            "engine_budget": self._budget,
-            "engine_last_locked": self._last_locked,
-            "engines_done": self._is_done,
-            "engines_aborted": self._has_aborted,
-            "engines_locked": self._locked,
-        }
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of ``dump``; a state of 0.1.0 knows of the first two."""
-        self._round_began = document["round_began"]
-        self._gave_up_at = document["gave_up_at"]
-        self._budget = document.get("engine_budget", ENGINE_BUDGET_US)
-        self._last_locked = document.get("engine_last_locked", self._round_began)
-        self._is_done = document.get("engines_done", False)
-        self._has_aborted = document.get("engines_aborted", False)
-        self._locked = list(document.get("engines_locked", []))
+        reset(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.rules.clone import PURGE_WAITS_FOR_GTID_PERSIST
@@ -19,7 +20,6 @@ from tallystick.coordinates.values.gtid import Gtid, GtidSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.rules.judging.row import Row
 
 PENDING_MAX = 65536
@@ -28,22 +28,21 @@ WRITES_UNTIL_ANCHORED = 2
 """Both lists may hold what was committed before the observation began."""
 
 
+@dataclass(eq=False)
 class GtidPersistence(StepJudge):
     """The GTID persister's promises: what it has written, and how far undo may be purged."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter)
-        self._pending: dict[str, int] = {}
-        """GTID to trx_no of transactions whose GTID is not in the table yet; 0: prepared."""
-        self._since: dict[str, int] = {}
-        """GTID to the moment of its commit, in that order."""
-        self._trx_num_gtid = 0
-        self._writes = 0
-        """Writes since the observation began, as far as that matters."""
-        self._is_late = False
-        """Whether it was told that the oldest one waits too long."""
-        self._file: tuple[str, int, int] | None = None
-        """Binary log file that the row before named: base name, number, and the row's moment."""
+    _pending: dict[str, int] = field(default_factory=dict)
+    """GTID to trx_no of transactions whose GTID is not in the table yet; 0: prepared."""
+    _since: dict[str, int] = field(default_factory=dict)
+    """GTID to the moment of its commit, in that order."""
+    _trx_num_gtid: int = 0
+    _writes: int = 0
+    """Writes since the observation began, as far as that matters."""
+    _is_late: bool = False
+    """Whether it was told that the oldest one waits too long."""
+    _file: tuple[str, int, int] | None = None
+    """Binary log file that the row before named: base name, number, and the row's moment."""
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``gtid_persister`` record."""
@@ -263,27 +262,6 @@ class GtidPersistence(StepJudge):
         self._forget()
         self._trx_num_gtid = 0
         self._file = None
-
-    def dump(self) -> dict[str, Any]:
-        """For the state bytes."""
-        return {
-            "pending": self._pending,
-            "trx_num_gtid": self._trx_num_gtid,
-            "since": self._since,
-            "writes": self._writes,
-            "is_late": self._is_late,
-            "file": self._file,
-        }
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of ``dump``; what an older version did not keep is not known."""
-        self._pending = dict(document["pending"])
-        self._trx_num_gtid = document["trx_num_gtid"]
-        self._since = dict(document.get("since", {}))
-        self._writes = document.get("writes", 0)
-        self._is_late = document.get("is_late", False)
-        file = document.get("file")
-        self._file = None if file is None else (file[0], file[1], file[2])
 
 
 def _place(position: LogCoordinates) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.rules.judging.step_judge import StepJudge
@@ -15,7 +16,6 @@ from tallystick.coordinates.values.errors import CoordinateError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.coordinates.audit.reporter import Reporter
 
 _COLUMNS = {
     "slave_master_info": ("Master_log_name", "Master_log_pos"),
@@ -33,13 +33,12 @@ Values = list[Any]
 """The coordinates of one write, in the order of ``_COLUMNS``."""
 
 
+@dataclass(eq=False)
 class InfoRepositories(StepJudge):
     """What was written to each repository since the last write that nothing can take back."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter)
-        self._writes: dict[tuple[str, str], list[Values]] = {}
-        """The last durable write of (table, channel), then those a power cut may take back."""
+    _writes: dict[tuple[str, str], list[Values]] = field(default_factory=dict)
+    """The last durable write of (table, channel), then those a power cut may take back."""
 
     def written(self, body: Mapping[str, Any]) -> None:
         """Take one ``info_write`` record."""
@@ -106,14 +105,6 @@ class InfoRepositories(StepJudge):
     def forget(self) -> None:
         """Records are missing, or the data is another: nothing written before is known."""
         self._writes = {}
-
-    def dump(self) -> list[Any]:
-        """For the state bytes."""
-        return [[*key, writes] for key, writes in self._writes.items()]
-
-    def load(self, document: list[Any]) -> None:
-        """Inverse of ``dump``."""
-        self._writes = {(table, channel): writes for table, channel, writes in document}
 
 
 def _values(table: str, row: Any) -> Values | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.rules.judging.step_judge import StepJudge
@@ -10,15 +11,12 @@ from tallystick.coordinates.rules.online_backup import NO_METADATA_CHANGE_DURING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.coordinates.audit.reporter import Reporter
 
-
+@dataclass(eq=False)
 class MetadataLockProtocol(StepJudge):
     """The instance lock that a backup holds from its begin to its end."""
 
-    def __init__(self, reporter: Reporter) -> None:
-        super().__init__(reporter)
-        self._holders: list[str] = []
+    _holders: list[str] = field(default_factory=list)
 
     def lock(self, body: Mapping[str, Any]) -> None:
         """Take one ``backup_lock`` record."""
@@ -47,11 +45,3 @@ class MetadataLockProtocol(StepJudge):
     def interrupted(self) -> None:
         """The server ended and its locks are gone, or they are not known any more."""
         self._holders = []
-
-    def dump(self) -> dict[str, Any]:
-        """For the state bytes."""
-        return {"metadata_lock_holders": self._holders}
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of ``dump``; a state of 0.1.0 does not know of the lock."""
-        self._holders = list(document.get("metadata_lock_holders", []))

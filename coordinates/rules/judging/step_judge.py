@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from tallystick.coordinates.state_codec import COLLABORATOR
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.rules.registry import Rule
 
 
+@dataclass(eq=False)
 class StepJudge:
     """Judges a protocol by the steps that the journal shows of it.
 
@@ -16,8 +20,7 @@ class StepJudge:
         reporter: Where findings go.
     """
 
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
+    _reporter: Reporter = field(metadata=COLLABORATOR)
 
     def report(
         self,

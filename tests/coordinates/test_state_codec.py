@@ -1,0 +1,244 @@
+"""State from type hints: what is saved is read back, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.state_codec import (
+    COLLABORATOR,
+    TRANSIENT,
+    decode,
+    encode,
+    reset,
+    restore,
+    schema_hash,
+)
+from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.errors import StateDamagedError, StateError, StateVersionError
+from tallystick.coordinates.values.growing_set import GrowingGtidSet
+from tallystick.coordinates.values.gtid import GtidSet
+from tests.support.journals import UUID_A, UUID_B, Journal
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+class Pair(NamedTuple):
+    gtids: GtidSet
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dog:
+    name: str
+
+
+@dataclass
+class Cat:
+    name: str
+    lives: list[int] = field(default_factory=list)
+
+
+SET = GtidSet.parse(f"{UUID_A}:1-5:9,{UUID_B}:7")
+VALUES: list[tuple[Any, Any]] = [
+    (int, 2**70),
+    (str, "\ud800\x00é"),
+    (bool, True),
+    (float, 1.5),
+    (int | None, None),
+    (Any, {"a": [1, {"b": None}]}),
+    (Literal["x", "y"], "y"),
+    (Colour, Colour.RED),
+    (Level, Level.HIGH),
+    (list[Level], [Level.HIGH]),
+    (tuple[int, str], (1, "a")),
+    (tuple[GtidSet, ...], (SET, GtidSet.EMPTY, SET)),
+    (set[str], {"b", "a"}),
+    (frozenset[tuple[str, int]], frozenset({("a", 1), ("b", 0)})),
+    (dict[str, GtidSet], {"b": SET, "a": GtidSet.EMPTY}),
+    (dict[int, str], {3: "c", 1: "a"}),
+    (dict[tuple[str, int], list[int]], {("a", 1): [1], ("b", 2): []}),
+    (dict[str, None], {"b": None}),
+    (Pair, Pair(SET, 1)),
+    (dict[Pair, int], {Pair(SET, 1): 4}),
+    (LogCoordinates, LogCoordinates("binlog", 3, 2**40)),
+    (Dog | Cat | int | None, Cat("tom", [9])),
+    (Cat | Dog | int | None, Dog("rex")),
+    (Cat | Dog | int | None, 7),
+    (Cat | Dog | int | None, None),
+    (GtidSet | None, SET),
+]
+
+
+@pytest.mark.parametrize(("hint", "value"), VALUES, ids=[str(hint) for hint, _ in VALUES])
+def test_a_value_of_each_type_comes_back_equal(hint, value):
+    """Of the same type too, in the same order where there is one."""
+    again = decode(hint, encode(hint, value), "it")
+    assert value == again
+    assert type(value) is type(again)
+    assert repr(value) == repr(again) or isinstance(value, (set, frozenset))
+
+
+@given(
+    st.sampled_from(["<i8", ">i8", "<i4", "<u4", "|u1", "|i1", "<f8"]),
+    st.integers(0, 200),
+    st.sampled_from(["any", "ascending", "small"]),
+    st.randoms(use_true_random=False),
+)
+def test_an_array_comes_back_equal(dtype, length, kind, random):
+    """With its type, whatever room it took meanwhile; and it may be written to."""
+    limits = np.iinfo(dtype) if dtype[1] != "f" else np.iinfo(np.int32)
+    low, high = (0, 9) if kind == "small" else (int(limits.min), int(limits.max))
+    numbers = [random.randint(low, high) for _ in range(length)]
+    array = np.array(sorted(numbers) if kind == "ascending" else numbers, dtype=dtype)
+    again = decode(npt.NDArray[Any], encode(npt.NDArray[Any], array), "it")
+    assert array.dtype.newbyteorder("=") == again.dtype
+    assert array.tolist() == again.tolist()
+    again += 1
+
+
+def test_an_array_of_rows_keeps_its_shape():
+    """Also an empty one."""
+    for shape in ((3, 4), (0, 10)):
+        array = np.arange(shape[0] * shape[1]).reshape(shape)
+        again = decode(npt.NDArray[Any], encode(npt.NDArray[Any], array), "it")
+        assert np.array_equal(array, again)
+
+
+def test_ascending_numbers_take_little_room():
+    """What a log's offsets need is their distances."""
+    array = np.arange(10**9, 10**9 + 200_000, 200)
+    assert len(encode(npt.NDArray[Any], array)) < 1_100
+
+
+def test_equal_sets_are_written_once():
+    """And a set that grows comes back as one that grows."""
+    sets = [GtidSet([(UUID_A, n, n) for n in range(1, 400, 2)]) for _ in range(10)]
+    one, ten = (len(encode(list[GtidSet], sets[:n])) for n in (1, 10))
+    assert ten < one + 50
+    growing = decode(GrowingGtidSet, encode(GrowingGtidSet, GrowingGtidSet(SET)), "it")
+    growing.add(UUID_B, 8)
+    assert GtidSet.parse(f"{SET},{UUID_B}:8") == growing.freeze()
+
+
+@dataclass
+class Part:
+    _reporter: list[str] = field(metadata=COLLABORATOR)
+    numbers: list[int] = field(default_factory=list)
+    cache: dict[str, int] = field(default_factory=dict, metadata=TRANSIENT)
+    size: int = field(init=False, metadata=TRANSIENT)
+
+    def __post_init__(self) -> None:
+        self.size = len(self.numbers)
+
+    def compact(self) -> None:
+        self.numbers.sort()
+
+
+@dataclass
+class Whole:
+    reporter: list[str] = field(default_factory=list, metadata=TRANSIENT)
+    parts: dict[str, Part] = field(default_factory=dict)
+
+
+def test_a_part_gets_its_collaborators_from_the_whole():
+    """What is transient begins anew, what is made from other fields is made, once."""
+    whole = Whole()
+    whole.parts["a"] = Part(whole.reporter, [3, 1], {"x": 1})
+    again = Whole()
+    restore(again, encode(Whole, whole), "it")
+    part = again.parts["a"]
+    assert part._reporter is again.reporter
+    assert ([1, 3], {}, 2) == (part.numbers, part.cache, part.size)
+    reset(part)
+    assert ([], again.reporter) == (part.numbers, part._reporter)
+
+
+def test_a_type_without_a_form_is_refused_at_once():
+    """A field whose type nobody has thought of is seen by the first test that saves it."""
+    with pytest.raises(TypeError, match="bytes"):
+        encode(list[bytes], [b""])
+
+
+def _dataclass(**fields: Any) -> Any:
+    return dataclasses.make_dataclass("Made", list(fields.items()))
+
+
+def test_another_field_type_or_class_is_another_schema():
+    """The order of a union's members is none."""
+    made = [
+        _dataclass(a=int),
+        _dataclass(b=int),
+        _dataclass(a=str),
+        _dataclass(a=int, b=int),
+        _dataclass(a=int | None),
+        _dataclass(a=list[int]),
+        _dataclass(a=set[int]),
+        _dataclass(a=Dog | Cat),
+        dataclasses.make_dataclass("Other", [("a", int)]),
+    ]
+    assert len(made) == len({schema_hash(kind) for kind in made})
+    assert schema_hash(Dog | Cat) == schema_hash(Cat | Dog)
+
+
+# States of instances
+
+
+def known_instance() -> bytes:
+    """The state of a replica that has seen a little of everything."""
+    journal = Journal("a", UUID_B, 2).begin().groups(2)
+    journal.record("channel", channel="", action="change_source", source_uuid=UUID_A)
+    relay = journal.relay()
+    relay.connect()
+    relay.copy(Journal().begin().groups(1).binlog.groups[0])
+    journal.row(replica_status=journal.replica_status())
+    audit = InstanceAudit("a")
+    for block in blocks_from_lines(journal.lines()):
+        audit.absorb(block)
+    return audit.to_bytes()
+
+
+STATE = known_instance()
+
+
+@given(st.integers(0, len(STATE) - 1), st.integers(1, 255))
+def test_a_changed_byte_anywhere_is_noticed(at: int, change: int):
+    """Whatever it is a byte of."""
+    data = bytearray(STATE)
+    data[at] ^= change
+    with pytest.raises(StateError, match="the state of instance 'a'"):
+        InstanceAudit.from_bytes(bytes(data), "a")
+
+
+def test_bytes_cut_short_anywhere_are_refused():
+    """No prefix of saved bytes, nor more than them, is taken for the whole."""
+    for length in range(len(STATE)):
+        with pytest.raises(StateDamagedError):
+            InstanceAudit.from_bytes(STATE[:length])
+    with pytest.raises(StateDamagedError, match="expected"):
+        InstanceAudit.from_bytes(STATE + b"\0")
+
+
+def test_a_state_of_another_schema_is_named():
+    """Both schemas, and whose state it is."""
+    data = encode(Cat, Cat("tom"))
+    expected = schema_hash(InstanceAudit).hex()
+    message = f"instance 'a' has schema {schema_hash(Cat).hex()}, expected {expected}"
+    with pytest.raises(StateVersionError, match=message):
+        InstanceAudit.from_bytes(data, "a")
