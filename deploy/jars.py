@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from tallystick.coordinates.values.errors import install_extra
 from tallystick.deploy.errors import JarError
 from tallystick.deploy.preflight import java_command, java_environment, java_problem
 
@@ -290,7 +291,10 @@ def _ivy_jar() -> Path:
     for place in (spec.submodule_search_locations or []) if spec else []:
         for candidate in sorted(Path(place, "jars").glob("ivy-*.jar")):
             return candidate
-    raise JarError("pyspark with its Ivy is not installed here. Mend: make setup")
+    raise JarError(
+        "Jars are fetched with the Ivy that pyspark brings, which is not installed. "
+        + install_extra("stream")
+    )
 
 
 def _ivy_settings(cache: Path, repository: str | None) -> str:

@@ -8,9 +8,10 @@ The tree:
     ├── LogStatusError (ValueError)      a log_status row that cannot be read
     ├── JournalError (ValueError)        a journal event that cannot be read
     │   └── BlockError                   a block of events that cannot be decoded
-    └── StateError                       saved state of an audit that cannot be read
-        ├── StateVersionError            another schema: another version of tallystick has saved it
-        └── StateDamagedError            cut short, or changed since
+    ├── StateError                       saved state of an audit that cannot be read
+    │   ├── StateVersionError            another schema: another version of tallystick has saved it
+    │   └── StateDamagedError            cut short, or changed since
+    └── MissingExtraError                a package of an optional extra is not installed
 
 Errors of configuration, collection and delivery live beside what raises them.
 """
@@ -52,3 +53,20 @@ class StateVersionError(StateError):
 
 class StateDamagedError(StateError):
     """Saved state is cut short, or has changed since it was saved."""
+
+
+class MissingExtraError(AuditError):
+    """A package that only an optional extra brings is not installed.
+
+    Args:
+        needs: What needs which package: ``the streaming job needs pyspark``.
+        extra: The extra that brings it.
+    """
+
+    def __init__(self, needs: str, extra: str) -> None:
+        super().__init__(f"{needs}, which is not installed. {install_extra(extra)}")
+
+
+def install_extra(extra: str) -> str:
+    """The sentence that says how to install an extra."""
+    return f"To fix: pip install 'tallystick[{extra}]'"

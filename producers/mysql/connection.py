@@ -10,10 +10,11 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.values.errors import install_extra
 from tallystick.producers.mysql.dialect import Dialect
 from tallystick.producers.mysql.errors import (
-    DriverMissingError,
     MysqlError,
+    RsaMissingError,
     UnsupportedServerError,
     code_and_message,
 )
@@ -40,7 +41,6 @@ _INSISTS_ON_TLS = frozenset({1045, 3159})
 """Access denied, as to an account that requires it; ER_SECURE_TRANSPORT_REQUIRED."""
 _HOSTS_OF_SOCKET = frozenset({"%", "localhost"})
 """The hosts of accounts that a session through the Unix socket can be of."""
-_WITHOUT_DRIVER = "PyMySQL is not installed; expected it with: pip install 'tallystick[mysql]'"
 
 
 def connect(
@@ -55,14 +55,12 @@ def connect(
         statement_timeout_s: How long the server may be silent before the connection is given up.
 
     Raises:
-        DriverMissingError: PyMySQL is not installed.
+        RsaMissingError: The password needs RSA, and its package is not installed.
         UnsupportedServerError: The server is no MySQL, or too old.
         MysqlError: It cannot be reached, refuses the account or has no TLS that was asked for.
     """
-    try:
-        import pymysql
-    except ModuleNotFoundError:
-        raise DriverMissingError(_WITHOUT_DRIVER) from None
+    import pymysql
+
     connection = pymysql.connections.Connection(
         host=settings.host,
         port=settings.port,
@@ -98,10 +96,10 @@ def connect_for_stream(settings: ServerSettings) -> Connection[Any]:
 
     Where TLS is no more than preferred that is the server's Unix socket, or else TCP without TLS:
     nobody is in between, and a busy log takes more of the processors that the server works with
-    otherwise. An account or server that insists on TLS gets it.
+    otherwise. An account or server that insists on TLS gets it, and so does a password that would
+    need RSA without it where no package for RSA is installed.
 
     Raises:
-        DriverMissingError: PyMySQL is not installed.
         UnsupportedServerError: The server is no MySQL, or too old.
         MysqlError: As ``connect`` raises it.
     """
@@ -111,7 +109,7 @@ def connect_for_stream(settings: ServerSettings) -> Connection[Any]:
     try:
         connection = connect(settings.model_copy(update={"tls": "disabled"}))
     except MysqlError as error:
-        if error.code not in _INSISTS_ON_TLS:
+        if error.code not in _INSISTS_ON_TLS and not isinstance(error, RsaMissingError):
             raise
         connection = connect(settings)
     return _through_socket(settings, connection) or connection
@@ -182,6 +180,11 @@ def mysql_error(error: Exception, settings: ServerSettings, what: str) -> MysqlE
     """
     import pymysql
 
+    if isinstance(error, RuntimeError) and "cryptography" in str(error):
+        return RsaMissingError(
+            f"{_where(settings)}: {what}: without TLS the password goes encrypted with RSA, and"
+            f" the package cryptography is not installed. {install_extra('mysql')}"
+        )
     code, said = code_and_message(error)
     cause = getattr(error, "original_exception", None) or error.__context__
     is_timeout = code in _TIMED_OUT or isinstance(cause, TimeoutError)

@@ -3,7 +3,7 @@
 AuditError                    coordinates.values.errors
 ├── ServerSettingsError       servers.toml, a --server or a secret's file cannot be what was meant
 └── MysqlError                a server cannot be asked, or does not answer as MySQL does
-    ├── DriverMissingError    PyMySQL is not installed
+    ├── RsaMissingError       the password needs RSA, and its package is not installed
     └── UnsupportedServerError   it is no MySQL, or too old to have log_status
 """
 
@@ -35,8 +35,8 @@ class MysqlError(AuditError):
         self.is_timeout = is_timeout
 
 
-class DriverMissingError(MysqlError):
-    """PyMySQL, the extra ``mysql``, is not installed."""
+class RsaMissingError(MysqlError):
+    """The package for RSA, the extra ``mysql``, is not installed, and the password needs it."""
 
 
 class UnsupportedServerError(MysqlError):

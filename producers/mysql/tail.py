@@ -19,7 +19,7 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, BinlogDump
 from tallystick.producers.mysql.binlog_events import EventError
 from tallystick.producers.mysql.collection_desk import CollectionScheduler
-from tallystick.producers.mysql.errors import DriverMissingError, MysqlError, UnsupportedServerError
+from tallystick.producers.mysql.errors import MysqlError, RsaMissingError, UnsupportedServerError
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.server_history import ServerHistory
 from tallystick.producers.mysql.server_now import learn_server
@@ -129,7 +129,7 @@ class Tail:
 
         Raises:
             DeliveryError: The sink does not take the journal.
-            DriverMissingError: PyMySQL is not installed.
+            RsaMissingError: The password needs RSA, and its package is not installed.
             UnsupportedServerError: The server is no MySQL, or too old.
             OSError: The place cannot be saved.
         """
@@ -141,7 +141,7 @@ class Tail:
             begun = self._clock()
             try:
                 self._follow(stop)
-            except (DriverMissingError, UnsupportedServerError):
+            except (RsaMissingError, UnsupportedServerError):
                 raise
             except (MysqlError, EventError) as error:
                 self._tell_problem(str(error))

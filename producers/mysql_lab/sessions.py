@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from tallystick.producers.mysql.errors import DriverMissingError, code_and_message
+from tallystick.producers.mysql.errors import code_and_message
 from tallystick.producers.mysql_lab.accounts import ADMIN
 from tallystick.producers.mysql_lab.errors import LabError
 
@@ -19,19 +19,6 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 60.0
-_WITHOUT_DRIVER = "PyMySQL is not installed; expected it with: pip install 'tallystick[mysql]'"
-
-
-def require_driver() -> None:
-    """Says how to install the client library where it is missing.
-
-    Raises:
-        DriverMissingError: PyMySQL is not installed.
-    """
-    try:
-        import pymysql  # noqa: F401
-    except ModuleNotFoundError:
-        raise DriverMissingError(_WITHOUT_DRIVER) from None
 
 
 @dataclass(frozen=True, slots=True)

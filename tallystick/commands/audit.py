@@ -19,6 +19,7 @@ from tallystick.commands.options import (
     TopicPrefix,
 )
 from tallystick.errors import ExitCode, MisuseError
+from tallystick.extras import require_stream
 from tallystick.process import stopping
 from tallystick.settings import Settings, load
 
@@ -98,6 +99,7 @@ class _Audit:
         self._error: Exception | None = None
 
     def run(self) -> ExitCode:
+        require_stream("tallystick audit")
         from tallystick.deploy.jars import spark_kafka_jars
         from tallystick.deploy.preflight import check_machine
         from tallystick.expectations.validate import CollectionValidator

@@ -8,6 +8,7 @@ import typer
 
 from tallystick import terminal
 from tallystick.errors import ExitCode
+from tallystick.extras import require_stream
 from tallystick.process import stopping
 from tallystick.settings import load
 
@@ -40,6 +41,7 @@ def demo(
     left running. Exit status: 0 consistent, 1 inconsistent, 3 undecided. With --scenario: 0 when
     every claim was shown, every finding that the design foretells was found and no other, else 1.
     """
+    require_stream("tallystick demo")
     from tallystick.outputs.text import summary
     from tallystick.runs.demo import Demo, demo_scenario, new_run, preflight
 

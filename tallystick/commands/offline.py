@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +11,15 @@ import typer
 
 from tallystick import terminal
 from tallystick.commands.options import Disable, Json
+from tallystick.coordinates.values.errors import install_extra
 from tallystick.errors import ExitCode, MisuseError
+from tallystick.extras import missing_of_stream
 from tallystick.settings import load, suggestion
 
 if TYPE_CHECKING:
     from tallystick.campaign import CampaignResult, SeedResult
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.expectations.validation import CollectionValidation
 
 STANDARD_INPUT = "-"
 
@@ -88,7 +92,6 @@ def report(
 
     Great Expectations looks once more at the collection that tells most. Exit status as of the run.
     """
-    from tallystick.expectations.validate import CollectionValidator
     from tallystick.outputs.text import summary
     from tallystick.runs import result as results
 
@@ -102,7 +105,7 @@ def report(
         outcome = results.outcome_of_tables(
             tables,
             title=str(directory),
-            validation=CollectionValidator().validate(validated[0]) if validated else None,
+            validation=_validated_again(validated[0]) if validated else None,
             data_docs=str(docs.relative_to(directory)) if docs.exists() else None,
         )
         demonstrated = results.read_demonstrated(directory)
@@ -114,6 +117,19 @@ def report(
     else:
         terminal.show(*summary(outcome, page, docs if docs.exists() else None))
     raise typer.Exit(ExitCode.of(outcome.verdict))
+
+
+def _validated_again(rows: Sequence[Cut]) -> CollectionValidation | None:
+    missing = missing_of_stream()
+    if missing is not None:
+        terminal.notice(
+            f"the page is without Great Expectations: {missing} is not installed."
+            f" {install_extra('stream')}"
+        )
+        return None
+    from tallystick.expectations.validate import CollectionValidator
+
+    return CollectionValidator().validate(rows)
 
 
 def campaign(

@@ -14,7 +14,7 @@ from itertools import combinations
 
 from tallystick.errors import MisuseError
 from tallystick.producers.mysql.collection import Collector
-from tallystick.producers.mysql.errors import DriverMissingError, MysqlError, UnsupportedServerError
+from tallystick.producers.mysql.errors import MysqlError, RsaMissingError, UnsupportedServerError
 from tallystick.producers.mysql.rights import RightHeld
 from tallystick.producers.mysql.same_server import is_one_server
 from tallystick.producers.mysql.settings import ServerSettings
@@ -74,7 +74,7 @@ def discover(settings: Sequence[ServerSettings]) -> tuple[DiscoveredServer, ...]
 
     Raises:
         UnsupportedServerError: One of them is no MySQL, or too old.
-        DriverMissingError: PyMySQL is not installed.
+        RsaMissingError: The password needs RSA, and its package is not installed.
         MysqlError: None of them can be asked.
         MisuseError: Two of them are one server.
     """
@@ -88,7 +88,7 @@ def discover_reachable(settings: Sequence[ServerSettings]) -> tuple[DiscoveredSe
     """Ask those servers that are there, of whatever kind the others are.
 
     Raises:
-        DriverMissingError: PyMySQL is not installed.
+        RsaMissingError: The password needs RSA, and its package is not installed.
         MisuseError: Two of them are one server.
     """
     return _discover_all(settings, _probe_any)
@@ -124,7 +124,7 @@ def _probe(settings: ServerSettings) -> DiscoveredServer:
         )
         server.source_files = tuple(collector.source_files())
         server.binary_logs = collector.binary_logs()
-    except (UnsupportedServerError, DriverMissingError):
+    except (RsaMissingError, UnsupportedServerError):
         raise
     except MysqlError as error:
         server.problem = str(error)

@@ -40,7 +40,7 @@ from tallystick.producers.mysql_lab.replication import (
     wait_for_channels,
     wait_until_applied,
 )
-from tallystick.producers.mysql_lab.sessions import Address, require_driver, session
+from tallystick.producers.mysql_lab.sessions import Address, session
 
 DEFAULT_BASE_PORT = 23_306
 MAX_BASE_PORT = 65_536 - len(SERVERS)
@@ -169,7 +169,6 @@ class Lab:
             DeployError: a server cannot be made or started.
             LabError: replication cannot be made.
         """
-        require_driver()
         with self._locked():
             made_with = self._made_base_port
             wanted = self._wanted_base_port

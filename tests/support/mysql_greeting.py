@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 CLIENT_SSL = 1 << 11
@@ -27,19 +27,37 @@ def greeting(version: str, *, has_tls: bool = False) -> bytes:
         + b"saltsaltsalt\0"
         + b"mysql_native_password\0"
     )
-    return struct.pack("<I", len(body))[:3] + b"\0" + body
+    return packet(0, body)
+
+
+def packet(number: int, body: bytes) -> bytes:
+    """A packet with its header."""
+    return struct.pack("<I", len(body))[:3] + bytes([number]) + body
+
+
+def asking_for_rsa() -> tuple[bytes, ...]:
+    """What a server without TLS sends whose account has caching_sha2_password and no cached hash.
+
+    The greeting, the switch to the plugin, the wish for full authentication, the public key.
+    """
+    return (
+        greeting("8.0.31"),
+        packet(2, b"\xfecaching_sha2_password\0saltsaltsaltsaltsalt\0"),
+        packet(4, b"\x01\x04"),
+        packet(6, b"\x01-----BEGIN PUBLIC KEY-----\n"),
+    )
 
 
 class GreetingServer:
-    """Sends one message to whoever connects, reads the answer, and hangs up.
+    """Sends messages to whoever connects, reads the answer to each, and hangs up.
 
     Attributes:
         port: On 127.0.0.1.
         heard: What each client sent, in order; empty if it went away without a word.
     """
 
-    def __init__(self, first: bytes) -> None:
-        self._first = first
+    def __init__(self, messages: Sequence[bytes]) -> None:
+        self._messages = messages
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.heard: list[bytes] = []
@@ -64,16 +82,17 @@ class GreetingServer:
             with client:
                 client.settimeout(5)
                 try:
-                    client.sendall(self._first)
-                    self.heard.append(client.recv(4096))
+                    for message in self._messages:
+                        client.sendall(message)
+                        self.heard.append(client.recv(4096))
                 except OSError:
                     self.heard.append(b"")
 
 
 @contextmanager
-def greeting_with(first: bytes) -> Iterator[GreetingServer]:
+def greeting_with(*messages: bytes) -> Iterator[GreetingServer]:
     """A server that is there while the block runs; afterwards all that it heard is known."""
-    server = GreetingServer(first)
+    server = GreetingServer(messages)
     server.start()
     try:
         yield server

@@ -1,0 +1,42 @@
+"""The extra ``stream``: what the streaming job needs beyond the bare install."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from tallystick.coordinates.values.errors import MissingExtraError
+
+_STREAM = {
+    "pyspark": "pyspark",
+    "great_expectations": "great-expectations",
+    "pandas": "pandas",
+    "google.protobuf": "protobuf",
+    "prometheus_client": "prometheus-client",
+}
+"""Modules, and the packages that bring them. confluent-kafka can be missing: there is a second."""
+
+
+def missing_of_stream() -> str | None:
+    """The first package of the extra that is not installed, None when all are; imports nothing."""
+    return next((name for module, name in _STREAM.items() if not _is_installed(module)), None)
+
+
+def require_stream(what: str) -> None:
+    """Return when the extra is installed.
+
+    Args:
+        what: What needs it: ``tallystick audit``.
+
+    Raises:
+        MissingExtraError: It is not.
+    """
+    missing = missing_of_stream()
+    if missing is not None:
+        raise MissingExtraError(f"{what} needs {missing}", "stream")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that holds it is missing
+        return False

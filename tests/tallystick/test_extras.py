@@ -1,0 +1,126 @@
+"""What the bare install does, and the one sentence about an extra that is not installed.
+
+Each command runs in a process of its own in which the packages cannot be imported.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tallystick.deploy.mysql_server import mysqld_problem
+from tests.support.mysql_greeting import asking_for_rsa, greeting_with
+
+ROOT = Path(__file__).parents[2]
+STREAM = ("pyspark", "great_expectations", "pandas", "google", "prometheus_client")
+CONFLUENT = "confluent_kafka"
+EXTRAS = (*STREAM, CONFLUENT, "cryptography", "py4j", "scipy")
+"""The modules of both extras; a None in sys.modules is a module that is not installed."""
+PROGRAM = """\
+import sys
+sys.modules.update(dict.fromkeys(sys.argv.pop(1).split(",")))
+from tallystick.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def without(tmp_path):
+    """Run a command line where modules are missing, in an empty directory and cache."""
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("TALLYSTICK_")}
+    environ |= {"PYTHONPATH": str(ROOT), "TALLYSTICK_HOME": str(tmp_path / "home")}
+
+    def run(modules, *arguments, **more):
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM, ",".join(modules), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env=environ | more,
+            timeout=120,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("missing", STREAM)
+@pytest.mark.parametrize("command", ["audit", "demo"])
+def test_the_job_says_which_extra_is_missing(without, tmp_path, command, missing):
+    """Before anything is started: one sentence with the command that brings it."""
+    done = without([missing], command)
+    assert (2, "") == (done.returncode, done.stdout)
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith(f"tallystick: tallystick {command} needs ")
+    assert sentence.endswith("is not installed. To fix: pip install 'tallystick[stream]'")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["broker", "start", "--port", "0"], "Jars are fetched with the Ivy that pyspark brings"),
+        (["lab", "up"], "Jars are fetched with the Ivy that pyspark brings"),
+    ],
+)
+def test_what_must_be_fetched_first_says_which_extra_fetches_it(without, arguments, said):
+    """With an empty cache; jars that are there need nothing."""
+    if arguments[0] == "lab" and mysqld_problem() is not None:
+        pytest.skip(str(mysqld_problem()))
+    done = without(EXTRAS, *arguments)
+    sentence = done.stderr.splitlines()[-1]
+    assert 2 == done.returncode, done.stderr
+    assert "Traceback" not in done.stderr
+    assert sentence.startswith(f"tallystick: {said}")
+    assert sentence.endswith("To fix: pip install 'tallystick[stream]'")
+
+
+@pytest.mark.parametrize("command", ["check", "tail"])
+def test_a_password_that_needs_rsa_says_which_extra_has_it(without, command):
+    """Only a server without TLS whose account has caching_sha2_password asks for it."""
+    to = ("--output", "-") if command == "tail" else ()
+    with greeting_with(*asking_for_rsa()) as server:
+        done = without(
+            ["cryptography"],
+            *(command, "--server", f"a=me@127.0.0.1:{server.port}", *to),
+            TALLYSTICK_MYSQL_PASSWORD="secret",
+        )
+    assert (2, "") == (done.returncode, done.stdout)
+    sentence = done.stderr.splitlines()[-1]  # after what is said of progress
+    assert "the package cryptography is not installed" in sentence
+    assert sentence.endswith("To fix: pip install 'tallystick[mysql]'")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["rules"],
+        ["faults"],
+        ["config"],
+        ["check", "--rights"],
+        ["lab", "status", "--help"],
+        ["broker", "status"],
+        ["campaign", "--seeds", "0:2"],
+    ],
+)
+def test_the_bare_install_runs(without, arguments):
+    """Without a module of any extra."""
+    done = without(EXTRAS, *arguments)
+    assert 0 == done.returncode, done.stderr
+    assert done.stdout
+
+
+def test_the_bare_install_simulates_and_replays_with_a_page(without, tmp_path):
+    """The page needs no Great Expectations."""
+    options = ("--topology", "pair", "--seed", "1", "--fault", "errant_write")
+    assert 0 == without(EXTRAS, "simulate", *options, "--output", "journal").returncode
+    done = without(EXTRAS, "replay", "journal", "--report", "page")
+    assert (1, "") == (done.returncode, done.stderr)
+    assert "no_errant_gtids" in done.stdout
+    assert "no_errant_gtids" in (tmp_path / "page" / "report.html").read_text("utf-8")
