@@ -1,9 +1,9 @@
-"""What the audit says: verdicts, findings and observations. Values only; rules live elsewhere."""
+"""What an audit results in: verdicts, checks, findings, observations. Data, without a rule."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -36,40 +36,70 @@ class Severity(str, Enum):
     WARNING = "warning"
 
 
+class Outcome(str, Enum):
+    """What a rule says of one subject."""
+
+    HOLDS = "holds"
+    BROKEN = "broken"
+    UNDECIDED = "undecided"
+
+
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One broken invariant with the smallest witness a person can check.
+class Check:
+    """What one rule says of one subject at one collection.
 
     Attributes:
         rule: Name in the registry.
-        severity: From the registry.
-        instance_id: The instance whose account is wrong, or that shows it.
-        channel: Replication channel, None when none is concerned.
-        at: Coordinates of the contradiction (``binlog.000003:4711``, ``c-000012``): with
-            rule, instance and channel they identify the finding.
-        sentence: The contradiction in one sentence.
-        observed: One half of the contradiction, as text.
-        observed_in: Which account says so.
-        expected: The other half.
-        expected_in: Which account says so.
-        witness: The smallest thing that shows it: a GTID set, a coordinate, a number.
-        collection_id: The collection that showed it, None for a finding of the journal itself.
-        epoch: Journal place of the evidence.
-        sequence: Journal place of the evidence.
-        ts: Time of the evidence, microseconds of the observer's clock.
+        outcome: Holds, broken or undecided.
+        reason: Code of the reason why it is undecided, or of the case that is broken; else empty.
+        data: The values that reason or case are about, as JSON values.
     """
 
     rule: str
+    outcome: Outcome
+    reason: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {**asdict(self), "outcome": self.outcome.value}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Check:
+        """Inverse of ``to_dict``."""
+        return cls(**{**values, "outcome": Outcome(values["outcome"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One broken rule with the smallest witness a person can check.
+
+    Data only: ``coordinates.rules.explanation`` makes the sentences where a finding is shown.
+
+    Attributes:
+        rule: Name in the registry.
+        case: Which of the rule's contradictions it is.
+        severity: From the registry.
+        instance_id: The instance that shows the contradiction.
+        channel: Replication channel, None when none is concerned.
+        at: Coordinates of the contradiction (``binlog.000003:4711``, ``c-000012``): with rule,
+            instance and channel they identify the finding.
+        witness: The smallest thing that shows it, whole: a GTID set, a coordinate, a number.
+        data: Both sides of the contradiction, as JSON values; the case says what they are.
+        collection_id: The collection that showed it, None for a finding of the journal itself.
+        epoch: Of the journal record that shows it.
+        sequence: Of that record.
+        ts: Time of that record, microseconds of the observer's clock.
+    """
+
+    rule: str
+    case: str
     severity: Severity
     instance_id: str
     channel: str | None
     at: str
-    sentence: str
-    observed: str
-    observed_in: str
-    expected: str
-    expected_in: str
     witness: str
+    data: Mapping[str, Any] = field(hash=False)
     collection_id: str | None
     epoch: int
     sequence: int

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 # First: it says what Great Expectations reads when it is imported.
+from tallystick.coordinates.results import Outcome as ResultOutcome
+from tallystick.coordinates.rules.explanation import reasons
+
 from tallystick.expectations.data_docs import DataDocs  # isort: skip
 
 from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
@@ -22,7 +25,7 @@ from great_expectations.core.run_identifier import RunIdentifier
 
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Severity, Verdict
-from tallystick.expectations.judgement import JudgedRow, Outcome, Tally, undecided_reasons
+from tallystick.expectations.judgement import JudgedRow, Outcome, Tally
 from tallystick.expectations.judges._reading import forget_texts
 from tallystick.expectations.neutral import neutralise, restore
 from tallystick.expectations.rules import ExpectAuditToAgreeWithTheHalves
@@ -32,7 +35,7 @@ from tallystick.expectations.validation import CollectionValidation, Expectation
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_COLUMNS = cut_columns()
+_COLUMNS = cut_columns() | {"broken": str, "undecided": str}
 _PANDAS_TYPES: dict[type, Any] = {str: "object", int: "Int64", bool: "boolean"}
 _SPARK_TYPES = {str: "string", int: "bigint", bool: "boolean"}
 _NO_ROWS = Tally(0, 0, 0, 0, 0)
@@ -202,12 +205,12 @@ def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdi
     same (relay logs that nobody reads), the row's verdict stands.
     """
     said_open: dict[tuple[str | None, str | None], Collection[str | None]] = {
-        (cut.instance_id, cut.channel): undecided_reasons(cut.undecided).keys()
+        (cut.instance_id, cut.channel): cut.names(ResultOutcome.UNDECIDED)
         for cut in cuts
         if cut.verdict == Verdict.CONSISTENT.value
     }
     said_broken: dict[tuple[str | None, str | None], frozenset[str]] = {
-        (cut.instance_id, cut.channel): frozenset(cut.broken.split(",")) for cut in cuts
+        (cut.instance_id, cut.channel): frozenset(cut.names(ResultOutcome.BROKEN)) for cut in cuts
     }
     outcomes = {
         Outcome.UNDECIDED if _is_contested(result, said_broken) else result.outcome
@@ -256,7 +259,12 @@ def _not_validated(collection_id: str, reason: str) -> CollectionValidation:
 
 
 def _cell(cut: Cut, name: str) -> Any:
-    value = getattr(cut, name)
+    if name == "broken":
+        value: Any = ",".join(cut.names(ResultOutcome.BROKEN))
+    elif name == "undecided":
+        value = "; ".join(f"{rule}: {text}" for rule, text in reasons(cut))
+    else:
+        value = getattr(cut, name)
     return neutralise(value) if isinstance(value, str) else value
 
 

@@ -7,7 +7,6 @@ is still waiting in Kafka; deadlines pass only when everything that was there ha
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -152,7 +151,7 @@ class Rounds:
                     ts=ts,
                     answer="missing",
                     error_text=text,
-                    undecided="all: no answer",
+                    reason="log_status_missing",
                 )
             )
             observations.append(
@@ -181,7 +180,7 @@ class Rounds:
                 [
                     name,
                     opened.first_ts,
-                    [dataclasses.asdict(c) for r in opened.cuts.values() for c in r],
+                    [c.to_dict() for r in opened.cuts.values() for c in r],
                 ]
                 for name, opened in self._open.items()
             ],
@@ -195,7 +194,7 @@ class Rounds:
         for name, first_ts, rows in document["open"]:
             opened = self._open[name] = _Open(first_ts)
             for row in rows:
-                opened.cuts.setdefault(row["instance_id"], []).append(Cut(**row))
+                opened.cuts.setdefault(row["instance_id"], []).append(Cut.from_dict(row))
 
 
 def _row_order(cut: Cut) -> tuple[str, bool, str]:

@@ -78,6 +78,10 @@ def _arrow_schema(columns: dict[str, type]) -> pa.Schema:
 
 _TEXT_UNLESS = {"epoch": int, "sequence": int, "ts": int, "is_undecided": bool}
 
+CHECKS = pa.list_(
+    pa.struct([pa.field(name, pa.string()) for name in ("rule", "outcome", "reason", "data")])
+)
+"""The checks of a row; ``data`` as JSON."""
 FINDINGS = _arrow_schema(
     {"finding_id": str}
     | {field.name: _TEXT_UNLESS.get(field.name, str) for field in dataclasses.fields(Finding)}
@@ -85,12 +89,35 @@ FINDINGS = _arrow_schema(
 OBSERVATIONS = _arrow_schema(
     {field.name: _TEXT_UNLESS.get(field.name, str) for field in dataclasses.fields(Observation)}
 )
-CUTS = _arrow_schema(cut_columns())
+CUTS = _arrow_schema(cut_columns()).append(pa.field("checks", CHECKS))
 VALIDATIONS = _arrow_schema(
     {"collection_id": str, "verdict": str, "reason": str, "instances": int, "missing": int,
      "is_late": bool, "ts": int}
 )  # fmt: skip
 """One row a validated collection: the validator's answer and what it was given."""
+
+
+def finding_row(finding: Finding) -> dict[str, Any]:
+    """A row of FINDINGS; ``data`` is JSON text."""
+    return finding.to_dict() | {"data": json.dumps(finding.data)}
+
+
+def finding_of_row(row: dict[str, Any]) -> Finding:
+    """Inverse of ``finding_row``."""
+    return Finding.from_dict(row | {"data": json.loads(row["data"])})
+
+
+def cut_row(cut: Cut) -> dict[str, Any]:
+    """A row of CUTS; ``data`` of each check is JSON text."""
+    values = cut.to_dict()
+    checks = [check | {"data": json.dumps(check["data"])} for check in values["checks"]]
+    return values | {"checks": checks}
+
+
+def cut_of_row(row: dict[str, Any]) -> Cut:
+    """Inverse of ``cut_row``."""
+    checks = [check | {"data": json.loads(check["data"])} for check in row["checks"]]
+    return Cut.from_dict(row | {"checks": checks})
 
 
 def encode_document(
@@ -100,7 +127,7 @@ def encode_document(
     document = [
         [finding.to_dict() for finding in findings],
         [observation.to_dict() for observation in observations],
-        [dataclasses.asdict(cut) for cut in cuts],
+        [cut.to_dict() for cut in cuts],
     ]
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -112,5 +139,5 @@ def decode_document(data: bytes) -> tuple[list[Finding], list[Observation], list
     return (
         [Finding.from_dict(finding) for finding in findings],
         [Observation.from_dict(observation) for observation in observations],
-        [Cut(**cut) for cut in cuts],
+        [Cut.from_dict(cut) for cut in cuts],
     )

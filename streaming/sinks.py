@@ -6,7 +6,6 @@ finding's id in its topic, the micro-batch's number in Parquet.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation
+from tallystick.coordinates.rules.explanation import finding_document
 from tallystick.streaming import schema
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class KafkaSink:
             [
                 {
                     "key": finding.finding_id.encode(),
-                    "value": json.dumps(finding.to_dict(), separators=(",", ":")).encode(),
+                    "value": json.dumps(finding_document(finding), separators=(",", ":")).encode(),
                     "headers": [],
                 }
                 for finding in findings
@@ -154,9 +154,9 @@ class ParquetSink:
         validations: Sequence[dict[str, Any]] = (),
     ) -> None:
         """Write the rows of one micro-batch; ``batch`` is its number, or ``end``."""
-        self._write("findings", batch, schema.FINDINGS, [f.to_dict() for f in findings])
+        self._write("findings", batch, schema.FINDINGS, list(map(schema.finding_row, findings)))
         self._write("observations", batch, schema.OBSERVATIONS, [o.to_dict() for o in observations])
-        self._write("cuts", batch, schema.CUTS, [dataclasses.asdict(cut) for cut in cuts])
+        self._write("cuts", batch, schema.CUTS, list(map(schema.cut_row, cuts)))
         self._write("validations", batch, schema.VALIDATIONS, list(validations))
 
     def _write(
@@ -180,12 +180,15 @@ class ParquetSink:
 
 
 def _encodable(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: value.encode("utf-8", "backslashreplace").decode()
-        if isinstance(value, str)
-        else value
-        for name, value in row.items()
-    }
+    return {name: _encodable_value(value) for name, value in row.items()}
+
+
+def _encodable_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    return value
 
 
 def batch_name(batch_id: int) -> str:
@@ -199,7 +202,7 @@ END_BATCH = "end"
 
 def read_findings(directory: Path) -> list[Finding]:
     """Every finding in a Parquet sink, once, in the order of its evidence."""
-    found = {row["finding_id"]: Finding.from_dict(row) for row in _rows(directory, "findings")}
+    found = {row["finding_id"]: schema.finding_of_row(row) for row in _rows(directory, "findings")}
     return sorted(found.values(), key=lambda finding: finding.order)
 
 
@@ -216,7 +219,7 @@ def read_cuts(directory: Path) -> list[Cut]:
     """The cut table; an answer replaces the row that says it is missing."""
     table: dict[tuple[str, str, str, str | None], Cut] = {}
     for row in _rows(directory, "cuts"):
-        cut = Cut(**row)
+        cut = schema.cut_of_row(row)
         key = (cut.collection_id, cut.instance_id, cut.scope, cut.channel)
         if key not in table or table[key].answer == "missing":
             table[key] = cut

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules.explanation import explain
 from tallystick.producers.simulator.engine import simulate
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.negatives import NEGATIVES, with_options
@@ -227,7 +228,7 @@ def run_seed(scenario: Scenario, disabled: frozenset[str] = frozenset()) -> Seed
         undecided=result.verdict is Verdict.UNDECIDED,
         records=len(history),
         sentences=tuple(
-            f"{finding.instance_id}: {name}: {finding.sentence}"
+            f"{finding.instance_id}: {name}: {explain(finding).sentence}"
             for name, finding in sorted(surplus.items())
         ),
     )

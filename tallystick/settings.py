@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     @field_validator("disabled")
     @classmethod
     def _known_invariants(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        from tallystick.coordinates.rules import RULES
+        from tallystick.coordinates.rules.catalogue import RULES
 
         for name in names:
             if name not in RULES:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.producers.simulator.faults import FAULTS
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from tallystick.campaign import SeedResult, run_seed, scenario_of, simulate_command
-from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.negatives import NEGATIVES
 from tallystick.producers.simulator.scenario import Scenario

@@ -6,8 +6,11 @@ the report and Parquet all read this one table.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
+
+from tallystick.coordinates.results import Check, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +78,46 @@ class Cut:
 
     event_findings: int = 0
     """Findings of the journal itself since the cut before."""
-    broken: str = ""
-    """Names of the invariants that this row breaks, comma-separated."""
-    undecided: str = ""
-    """``name`` or ``name: reason`` of those it leaves undecided, separated by ``; ``."""
-    held: str = ""
-    """Names of those that it keeps, comma-separated, in the order of their names."""
-    evaluated: int = 0
-    """How many invariants were judged (held or broken) on this row."""
+    reason: str = ""
+    """Code of the reason why the row as a whole is undecided; empty: its checks say."""
+    checks: tuple[Check, ...] = ()
+    """What each rule says of the row, by the rules' names."""
+
+    def names(self, outcome: Outcome) -> list[str]:
+        """The rules of one outcome, by name."""
+        return [check.rule for check in self.checks if check.outcome is outcome]
+
+    @property
+    def undecided(self) -> list[Check]:
+        """The checks that lack evidence."""
+        return [check for check in self.checks if check.outcome is Outcome.UNDECIDED]
+
+    @property
+    def evaluated(self) -> int:
+        """How many rules were judged: held or broken."""
+        return len(self.checks) - len(self.undecided)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        values = {name: getattr(self, name) for name in cut_columns()}
+        return values | {"checks": [check.to_dict() for check in self.checks]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Cut:
+        """Inverse of ``to_dict``."""
+        return cls(**{**values, "checks": tuple(map(Check.from_dict, values["checks"]))})
 
 
 def cut_columns() -> dict[str, type]:
-    """Column name to ``str``, ``int`` or ``bool``, in table order; every column is nullable."""
-    columns: dict[str, type] = {}
+    """Column name to ``str``, ``int`` or ``bool``, in table order, without the checks; nullable."""
+    return dict(_COLUMNS)
+
+
+def _columns() -> Iterator[tuple[str, type]]:
     for name, hint in get_type_hints(Cut).items():
         kinds: tuple[Any, ...] = get_args(hint) or (hint,)
-        columns[name] = next(kind for kind in kinds if kind is not type(None))
-    return columns
+        if name != "checks":
+            yield name, next(kind for kind in kinds if kind is not type(None))
+
+
+_COLUMNS = tuple(_columns())

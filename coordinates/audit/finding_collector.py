@@ -11,6 +11,7 @@ from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.audit.topology import describe_source
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
 from tallystick.coordinates.rules.fleet import GTID_ORIGIN_AGREEMENT, SERVER_UUID_UNIQUE
+from tallystick.coordinates.rules.registry import PROSE_CASE
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.comparison_queues import QueueKey
@@ -103,12 +104,15 @@ class FindingCollector:
                 instance_id=instance_id,
                 channel=channel,
                 at=problem.at,
-                sentence=problem.sentence,
-                observed=problem.observed,
-                observed_in=problem.observed_in,
-                expected=problem.expected,
-                expected_in=problem.expected_in,
+                case=PROSE_CASE,
                 witness=problem.witness,
+                data={
+                    "sentence": problem.sentence,
+                    "observed": problem.observed,
+                    "observed_in": problem.observed_in,
+                    "expected": problem.expected,
+                    "expected_in": problem.expected_in,
+                },
                 collection_id=place.collection_id,
                 epoch=place.epoch,
                 sequence=place.sequence,

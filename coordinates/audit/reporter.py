@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
+from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.registry import PROSE_CASE
 from tallystick.coordinates.state_codec import TRANSIENT
 
 if TYPE_CHECKING:
@@ -48,38 +50,61 @@ class Reporter:
     def broken(
         self,
         rule: Rule,
+        broken: Broken,
         *,
-        at: str,
-        sentence: str,
-        observed: object,
-        observed_in: str,
-        expected: object,
-        expected_in: str,
-        witness: object,
+        at: str = "",
         channel: str | None = None,
         collection_id: str | None = None,
     ) -> None:
-        """Write down a finding."""
+        """Write down a finding.
+
+        Args:
+            rule: What is broken.
+            broken: How.
+            at: Coordinates of the contradiction where ``broken`` names none.
+            channel: Replication channel, None when none is concerned.
+            collection_id: The collection that showed it.
+        """
         if rule.name in self.disabled:
             return
         self.findings.append(
             Finding(
                 rule=rule.name,
+                case=broken.case,
                 severity=rule.severity,
                 instance_id=self.instance_id,
                 channel=channel,
-                at=at,
-                sentence=sentence,
-                observed=shorten(str(observed)),
-                observed_in=observed_in,
-                expected=shorten(str(expected)),
-                expected_in=expected_in,
-                witness=shorten(str(witness)),
+                at=broken.at or at,
+                witness=broken.witness,
+                data=broken.data,
                 collection_id=collection_id,
                 epoch=self.epoch,
                 sequence=self.sequence,
                 ts=self.ts,
             )
+        )
+
+    def prose(
+        self,
+        rule: Rule,
+        *,
+        at: str,
+        channel: str | None = None,
+        collection_id: str | None = None,
+        witness: object,
+        **texts: object,
+    ) -> None:
+        """Write down a finding whose texts were made where it was judged."""
+        self.broken(
+            rule,
+            Broken(
+                PROSE_CASE,
+                witness=shorten(str(witness)),
+                at=at,
+                **{name: shorten(str(text)) for name, text in texts.items()},
+            ),
+            channel=channel,
+            collection_id=collection_id,
         )
 
     def note(

@@ -60,7 +60,7 @@ class BinlogFileReader(LogReader):
     def _judge_next_number(self, base_name: str, file_number: int) -> None:
         if file_number <= self.file_number + 1:
             return
-        self.reporter.broken(
+        self.reporter.prose(
             BINLOG_FILES_FORM_RANGE,
             at=f"{base_name}#{file_number}",
             sentence=f"Binary log file number {file_number} follows number {self.file_number}.",
@@ -73,7 +73,7 @@ class BinlogFileReader(LogReader):
 
     def _judge_appended(self, event: Event) -> None:
         self.must_open_file = False
-        self.reporter.broken(
+        self.reporter.prose(
             BINLOG_FILES_FORM_RANGE,
             at=f"{self.file_name}:{event.start}",
             sentence=f"After a start the binary log goes on in the old file {self.file_name}; a "
@@ -97,7 +97,7 @@ class BinlogFileReader(LogReader):
         else:
             return
         at = f"{self.file_name}:{event.start}"
-        self.reporter.broken(
+        self.reporter.prose(
             BINLOG_FILE_FRAMING,
             at=at,
             sentence=f"The event at {at} has type {event.type} where {expected} belongs.",
@@ -114,7 +114,7 @@ class BinlogFileReader(LogReader):
         if event.log_pos in (0, ABSENT) or event.flags & FLAG_ARTIFICIAL:
             return
         at = f"{self.file_name}:{event.start}"
-        self.reporter.broken(
+        self.reporter.prose(
             BINLOG_LOG_POS_FIELD_AGREES,
             at=at,
             sentence=f"The event at {at} ends at {end}, but its header says {event.log_pos}.",
@@ -137,7 +137,7 @@ class BinlogFileReader(LogReader):
         if (base_name, number, position) == expected:
             return
         at = f"{self.file_name}:{event.start}"
-        self.reporter.broken(
+        self.reporter.prose(
             BINLOG_ROTATE_SUCCESSOR,
             at=at,
             sentence=f"The ROTATE at {at} does not name the next file at position 4.",
@@ -164,7 +164,7 @@ class BinlogFileReader(LogReader):
             field = "last_committed"
         else:
             expected, observed, field = last + 1, number, "sequence_number"
-        self.reporter.broken(
+        self.reporter.prose(
             SEQUENCE_NUMBERS_VALID,
             at=at,
             sentence=f"The group at {at} has {field} {observed} where {expected} belongs.",
@@ -182,7 +182,7 @@ class BinlogFileReader(LogReader):
             return
         at = f"{self.file_name}:{event.start}"
         kind = "an anonymous group" if is_anonymous else "a group with a GTID"
-        self.reporter.broken(
+        self.reporter.prose(
             GTID_MODE_RESPECTED,
             at=at,
             sentence=f"Under gtid_mode={mode} {kind} was logged at {at}.",

@@ -208,7 +208,7 @@ class BinlogReader(BinlogFileReader):
         try:
             previous = GtidSet.parse(text, tags=self.server.knows_tags)
         except GtidSetParseError as error:
-            self.reporter.broken(
+            self.reporter.prose(
                 GTID_TEXT_WELLFORMED,
                 at=at,
                 sentence=f"The Previous_gtids of {self.file_name} cannot be read: {error}",
@@ -247,7 +247,7 @@ class BinlogReader(BinlogFileReader):
     def _report_discontinuity(
         self, at: str, missing: GtidSet, before: GtidSet, previous: GtidSet
     ) -> None:
-        self.reporter.broken(
+        self.reporter.prose(
             PREVIOUS_GTIDS_CONTINUITY,
             at=at,
             sentence=f"Previous_gtids of {self.file_name} lacks {missing.first(3)}, which the "
@@ -270,7 +270,7 @@ class BinlogReader(BinlogFileReader):
         sid = self.sids[group.sid]
         if self.logged.contains(sid, group.gno):
             at = f"{self.file_name}:{group.start}"
-            self.reporter.broken(
+            self.reporter.prose(
                 GTID_LOGGED_ONCE,
                 at=at,
                 sentence=f"The group at {at} has the GTID {sid}:{group.gno}, which the binary log "
@@ -468,7 +468,7 @@ class BinlogReader(BinlogFileReader):
             return
         at = f"purge to {to_file}"
         if base_name == self.base_name and number > self.file_number and self.end >= 0:
-            self.reporter.broken(
+            self.reporter.prose(
                 BINLOG_FILES_FORM_RANGE,
                 at=at,
                 sentence=f"The purge to {to_file} removed the active file {self.file_name}.",

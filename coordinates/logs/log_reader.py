@@ -236,7 +236,7 @@ class LogReader:
 
     def _judge_contiguity(self, event: Event) -> None:
         file_name = self.file_name
-        self.reporter.broken(
+        self.reporter.prose(
             LOG_EVENTS_CONTIGUOUS,
             at=f"{file_name}:{event.start}",
             channel=self.channel,
@@ -293,7 +293,7 @@ class LogReader:
         again = (event.length, event.type, event.sid, event.gno)
         sums = (int(first[CHECKSUM]), event.checksum)
         if before != again or (-1 not in sums and sums[0] != sums[1]):
-            self.reporter.broken(
+            self.reporter.prose(
                 LOG_REDELIVERY_IDENTICAL,
                 at=at,
                 channel=self.channel,
@@ -363,7 +363,7 @@ class LogReader:
         if event.type == EventType.ANONYMOUS_GTID or event.gno > 0:
             return
         at = f"{self.file_name}:{event.start}"
-        self.reporter.broken(
+        self.reporter.prose(
             GTID_TEXT_WELLFORMED,
             at=at,
             channel=self.channel,
@@ -379,7 +379,7 @@ class LogReader:
         group = self.group
         if group.transaction_length > 0 and group.size != group.transaction_length:
             at = f"{self.file_name}:{group.start}"
-            self.reporter.broken(
+            self.reporter.prose(
                 TRANSACTION_LENGTH_AGREES,
                 at=at,
                 channel=self.channel,
@@ -401,7 +401,7 @@ class LogReader:
 
     def _malformed_group(self, event: Event, why: str) -> None:
         at = f"{self.file_name}:{event.start}"
-        self.reporter.broken(
+        self.reporter.prose(
             BINLOG_GROUP_WELLFORMED,
             at=at,
             channel=self.channel,

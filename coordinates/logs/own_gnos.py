@@ -128,7 +128,7 @@ class OwnGnos:
         del self._watched[sid]
         if gno <= free or logged.contains(sid, gno):
             return
-        reporter.broken(
+        reporter.prose(
             OWN_GNO_DENSE,
             at=f"{sid}:{free}",
             sentence=f"The group at {at} took {sid}:{gno} although {sid}:{free} was free.",
@@ -149,7 +149,7 @@ def _tell_hole(
         if is_filled
         else f"and left out {sid}:{free}, which nobody owns"
     )
-    reporter.broken(
+    reporter.prose(
         OWN_GNO_DENSE,
         at=f"{sid}:{free}",
         sentence=f"The binary log {went_on} {sid}:{last} {behind}.",

@@ -183,7 +183,7 @@ class RelayReader(LogReader):
             self.has_fallen = True
             at = f"{self.file_name}:{event.start}"
             source = format_log_file_name(self.source_base, self.source_number)
-            self.reporter.broken(
+            self.reporter.prose(
                 RELAY_SOURCE_POS_MONOTONE,
                 at=at,
                 channel=self.channel,
@@ -218,7 +218,7 @@ class RelayReader(LogReader):
             previous = GtidSet.parse(text, tags=self.server.knows_tags)
         except GtidSetParseError as error:
             at = f"{self.file_name}:{event.start}"
-            self.reporter.broken(
+            self.reporter.prose(
                 GTID_TEXT_WELLFORMED,
                 at=at,
                 channel=self.channel,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.rules.catalogue import RULES
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.rules import Rule, Scope
+    from tallystick.coordinates.rules.registry import Rule, Scope
 
 WIDTH = 96
 

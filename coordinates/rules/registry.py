@@ -1,4 +1,4 @@
-"""The registry: every rule's number, name and prose, kept beside the code that judges it.
+"""The registry: every rule with its prose, its predicate and the texts of its findings.
 
 A rule's module registers its entries when it is imported; `coordinates.rules` imports them
 all. Reports, documentation and expectations read the registry, so that a name is spelt once.
@@ -7,11 +7,13 @@ all. Reports, documentation and expectations read the registry, so that a name i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal, final
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from string import Formatter
+from typing import Any, Literal, NamedTuple, final
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.outcomes import Answer, Reason
 
 Scope = Literal["E", "S", "T", "X"]
 """What a rule looks at: an event, a log_status row, one instance over time, several instances."""
@@ -19,6 +21,26 @@ Scope = Literal["E", "S", "T", "X"]
 TIER_MAX = 4
 
 _is_name = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+").fullmatch
+_is_code = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*").fullmatch
+
+
+class Case(NamedTuple):
+    """One way in which a rule is broken, in words: templates that name values of ``Broken.data``.
+
+    They may also name ``witness``, ``at``, ``instance``, ``channel`` and ``collection``; how values
+    are formatted is described in ``coordinates.rules.explanation``.
+    """
+
+    sentence: str
+    observed: str
+    observed_in: str
+    expected: str
+    expected_in: str
+
+    def names(self) -> set[str]:
+        """The values that its texts name."""
+        parsed = (Formatter().parse(text) for text in self)
+        return {name for parts in parsed for _, name, _, _ in parts if name}
 
 
 @final
@@ -37,6 +59,8 @@ class Rule:
         undecided_when: When the evidence does not suffice.
         sources: Where it is written or measured: document and section.
         remedy: What an operator does about a breach.
+        cases: The ways to break it, by their codes.
+        judge: The predicate on evidence, None where a protocol or a log is followed step by step.
     """
 
     number: int
@@ -49,6 +73,8 @@ class Rule:
     undecided_when: str
     sources: tuple[str, ...]
     remedy: str
+    cases: Mapping[str, Case] = field(default_factory=dict, hash=False)
+    judge: Callable[..., Answer] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.number < 1 or not 0 <= self.tier <= TIER_MAX or not _is_name(self.name):
@@ -59,11 +85,13 @@ class Rule:
         prose = (self.claim, self.why, self.undecided_when, self.remedy, *self.sources)
         if not self.sources or not all(text.strip() for text in prose):
             raise ValueError(f"expected prose in every field of {self.name!r}")
+        if wrong := [code for code in self.cases if not _is_code(code)]:
+            raise ValueError(f"expected snake_case codes of cases of {self.name!r}, found {wrong}")
 
 
 @final
 class _Registry(Mapping[str, Rule]):
-    """Invariants by name, in the order of their numbers whatever the order of imports."""
+    """Rules by name, in the order of their numbers whatever the order of imports."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Rule] = {}
@@ -93,10 +121,49 @@ RULES: Mapping[str, Rule] = _registry
 
 
 def register(rule: Rule) -> Rule:
-    """Enter an rule into the registry and hand it back, to be named as a constant.
+    """Enter a rule into the registry and hand it back, to be named as a constant.
 
     Raises:
         ValueError: Its number or its name is taken.
     """
     _registry.add(rule)
     return rule
+
+
+def rule(**attributes: Any) -> Callable[[Callable[..., Answer]], Rule]:
+    """Make a rule of a predicate: it has the function's name.
+
+    Args:
+        attributes: Those of ``Rule``, without ``name`` and ``judge``.
+    """
+
+    def decorate(judge: Callable[..., Answer]) -> Rule:
+        return register(Rule(name=judge.__name__, judge=judge, **attributes))
+
+    return decorate
+
+
+REASONS: dict[str, Reason] = {}
+"""Every reason for being undecided by its code."""
+
+
+def reason(code: str, text: str) -> Reason:
+    """Define why evidence may not suffice.
+
+    Args:
+        code: What checks carry; snake_case.
+        text: A template in the manner of ``Case``.
+
+    Raises:
+        ValueError: The code is taken, or is none.
+    """
+    if code in REASONS or not _is_code(code):
+        raise ValueError(f"expected a new code in snake_case, found {code!r}")
+    REASONS[code] = Reason(code, text)
+    return REASONS[code]
+
+
+# Until every rule is converted: texts that were made where they were judged.
+PROSE = Case("{sentence}", "{observed}", "{observed_in}", "{expected}", "{expected_in}")
+PROSE_CASE = "prose"
+UNDECIDED_PROSE = reason("prose", "{text}")

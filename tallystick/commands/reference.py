@@ -13,7 +13,7 @@ from tallystick.errors import MisuseError
 from tallystick.settings import Settings, load, suggestion
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.rules import Rule
+    from tallystick.coordinates.rules.registry import Rule
     from tallystick.producers.simulator.faults import Fault
 
 
@@ -22,7 +22,7 @@ def rules(
     json: Json = False,
 ) -> None:
     """List what is checked, or print one entry: claim, why, documents, remedy."""
-    from tallystick.coordinates.rules import RULES
+    from tallystick.coordinates.rules.catalogue import RULES
 
     if name is not None and name not in RULES:
         raise MisuseError(f"no invariant has the name {name!r}{suggestion(name, RULES)}")

@@ -14,8 +14,10 @@ from typing import Any
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation, Severity, Verdict
-from tallystick.coordinates.rules import RULES, Rule
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
+from tallystick.coordinates.rules.explanation import explain, finding_document, reasons_of
+from tallystick.coordinates.rules.registry import Rule
 from tallystick.expectations.neutral import printable
 from tallystick.expectations.validation import CollectionValidation
 from tallystick.runs.scenario_result import Demonstrated
@@ -216,7 +218,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
     """A finding with where it is written that healthy servers keep the invariant."""
     invariant = RULES.get(finding.rule)
     sources = [] if invariant is None else list(written_in(invariant))
-    return {**finding.to_dict(), "written_in": sources}
+    return {**finding_document(finding), "written_in": sources}
 
 
 def report_text(data: ReportData) -> str:
@@ -234,13 +236,14 @@ def report_text(data: ReportData) -> str:
         lines += ["", f"{group.severity.value.upper()} {group.name} ({len(group.findings)})"]
         for finding in group.findings[: _TEXT_FINDINGS_MAX - shown]:
             shown += 1
+            texts = explain(finding)
             channel = (
                 "" if finding.channel is None else f", channel {channel_name(finding.channel)},"
             )
             lines += [
-                f"  {finding.instance_id}{channel} at {finding.at}: {finding.sentence}",
-                f"    observed, {finding.observed_in}: {finding.observed}",
-                f"    expected, {finding.expected_in}: {finding.expected}",
+                f"  {finding.instance_id}{channel} at {finding.at}: {texts.sentence}",
+                f"    observed, {texts.observed_in}: {texts.observed}",
+                f"    expected, {texts.expected_in}: {texts.expected}",
             ]
         if group.rule is not None:
             lines.append(f"  Written in: {'; '.join(written_in(group.rule))}")
@@ -250,10 +253,10 @@ def report_text(data: ReportData) -> str:
     told = Counter(observation.code.value for observation in data.observations)
     if told:
         lines += ["", "Observed: " + ", ".join(f"{n} {code}" for code, n in told.items())]
-    open_rows = [cut for cut in newest_cuts(data) if cut.undecided]
+    open_rows = [cut for cut in newest_cuts(data) if cut.undecided or cut.reason]
     if open_rows:
         lines += ["", "Undecided in the newest collection:"]
-        lines += [f"  {row_name(cut)}: {cut.undecided}" for cut in open_rows]
+        lines += [f"  {row_name(cut)}: {reasons_of(cut)}" for cut in open_rows]
     return "\n".join(_line(line) for line in lines) + "\n"
 
 

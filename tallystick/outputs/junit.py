@@ -12,6 +12,7 @@ from datetime import datetime
 from xml.etree import ElementTree as ET
 
 from tallystick.coordinates.results import Finding, Verdict
+from tallystick.coordinates.rules.explanation import explain
 from tallystick.expectations.neutral import printable
 from tallystick.runs.rule_results import Answer
 
@@ -81,7 +82,7 @@ def _answered(suite: str, answer: Answer) -> ET.Element:
     if answer.verdict is Verdict.INCONSISTENT:
         first = answer.findings[0]
         lines = [line for finding in answer.findings for line in _lines(finding)]
-        _tell(case, "failure", first.severity.value, first.sentence, lines)
+        _tell(case, "failure", first.severity.value, explain(first).sentence, lines)
     elif answer.verdict is Verdict.UNDECIDED:
         _tell(case, "skipped", "", f"undecided: {answer.reason}", [])
     return case
@@ -105,9 +106,9 @@ def _lines(finding: Finding) -> list[str]:
     channel = "" if finding.channel is None else f", channel {finding.channel or '(default)'}"
     return [
         f"{finding.instance_id}{channel}, at {finding.at}",
-        finding.sentence,
-        f"observed, {finding.observed_in}: {finding.observed}",
-        f"expected, {finding.expected_in}: {finding.expected}",
+        explain(finding).sentence,
+        f"observed, {explain(finding).observed_in}: {explain(finding).observed}",
+        f"expected, {explain(finding).expected_in}: {explain(finding).expected}",
         f"witness: {finding.witness}",
     ]
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
-from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
+from tallystick.coordinates.rules.explanation import explain, reasons_of
 from tallystick.outputs._view import (
     Edge,
     broken_invariants,
@@ -73,9 +74,9 @@ def _lines(outcome: Outcome, report: Path | None, data_docs: Path | None) -> Ite
 
 def _finding(finding: Finding, topology: Sequence[Edge]) -> Iterator[Line]:
     yield f"  {finding.instance_id}{_channels(finding, topology)}, at {finding.at}"
-    yield f"    {finding.sentence}"
-    yield f"    observed, {finding.observed_in}: {_short(finding.observed)}"
-    yield f"    expected, {finding.expected_in}: {_short(finding.expected)}"
+    yield f"    {explain(finding).sentence}"
+    yield f"    observed, {explain(finding).observed_in}: {_short(explain(finding).observed)}"
+    yield f"    expected, {explain(finding).expected_in}: {_short(explain(finding).expected)}"
     yield f"    witness: {_short(finding.witness)}"
 
 
@@ -108,10 +109,9 @@ def _doubts(outcome: Outcome) -> Iterator[Line]:
         if seen.code is ObservationCode.LOG_STATUS_MISSING
     }
     reasons += [
-        f"  {row_name(cut)}: {cut.undecided}"
+        f"  {row_name(cut)}: {reasons_of(cut)}"
         for cut in newest_cuts(outcome.data)
-        if cut.undecided
-        and cut.verdict == Verdict.UNDECIDED.value
+        if cut.verdict == Verdict.UNDECIDED.value
         and (cut.instance_id, cut.collection_id) not in rowless
     ]
     if not outcome.data.collections:

@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Finding
+from tallystick.coordinates.results import Finding, Outcome
+from tallystick.coordinates.rules.explanation import explain
 from tallystick.coordinates.rules.fleet import GTID_ORIGIN_AGREEMENT
+from tallystick.coordinates.rules.registry import PROSE_CASE
 
 _AGAINST = " against "
 _NAMES_MAX = 6
@@ -112,7 +114,7 @@ def _held(cuts: Iterable[Cut], wanted: Collection[_Rule]) -> dict[_Rule, list[in
     """When each of some rules held."""
     held: dict[_Rule, list[int]] = {}
     for cut in cuts:
-        for name in cut.held.split(","):
+        for name in cut.names(Outcome.HOLDS):
             rule = name, cut.instance_id, cut.channel
             if rule in wanted:
                 held.setdefault(rule, []).append(cut.ts)
@@ -134,9 +136,13 @@ def _with_repeats(state: Sequence[Finding]) -> Finding:
     if not more:
         return first
     where = f"in {more} more rows, the last of" if more > 1 else "in one more row, of"
-    return replace(
-        first, sentence=f"{first.sentence} So it stayed {where} {state[-1].collection_id}."
-    )
+    stayed = f"{explain(first).sentence} So it stayed {where} {state[-1].collection_id}."
+    return _with_prose(first, sentence=stayed)
+
+
+def _with_prose(finding: Finding, **texts: str) -> Finding:
+    data = {**explain(finding)._asdict(), **texts}
+    return replace(finding, case=PROSE_CASE, data=data)
 
 
 def _gtid(finding: Finding) -> str:
@@ -148,10 +154,10 @@ def _claims(pairs: Sequence[Finding]) -> dict[str, set[str]]:
     """By origin of the transaction, in whose logs it is said."""
     claims: dict[str, set[str]] = {}
     for pair in pairs:
-        said = [(pair.observed, pair.instance_id)]
+        said = [(explain(pair).observed, pair.instance_id)]
         _, is_pair, other = pair.at.partition(_AGAINST)
         if is_pair:
-            said.append((pair.expected, other))
+            said.append((explain(pair).expected, other))
         for origins, instance in said:
             for origin in origins.split("; "):
                 claims.setdefault(origin, set()).add(instance)
@@ -172,15 +178,13 @@ def _one(
     sides = [(origin, sorted(names)) for origin, names in claims.items()]
     sides.sort(key=lambda side: (owner not in side[1], side[1], side[0]))
     logs = [f"in the logs of {_listed(names)}" for _, names in sides]
-    return replace(
-        shown_by,
-        at=gtid,
+    return _with_prose(
+        replace(shown_by, at=gtid, witness=gtids),
         sentence=f"{gtids} is one transaction {', and another '.join(logs)}.",
         observed="; ".join(f"{_listed(names)}: {origin}" for origin, names in sides),
         observed_in=f"logs that hold {gtid}",
         expected="one origin",
         expected_in="every log that holds it",
-        witness=gtids,
     )
 
 

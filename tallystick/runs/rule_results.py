@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
-from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.results import Finding, Observation, ObservationCode, Outcome, Verdict
+from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.explanation import reason_text
 from tallystick.coordinates.rules.fleet import (
     GTID_ORIGIN_AGREEMENT,
     NO_ERRANT_GTIDS,
@@ -97,13 +98,10 @@ def answers_of(
 
 
 def _take_row(instance: _Instance, cut: Cut) -> None:
-    for name in filter(None, cut.held.split(",")):
-        instance.held.add((name, cut.channel))
-    for said in filter(None, cut.undecided.split("; ")):
-        name, _, reason = said.partition(": ")
-        if name in RULES:
-            # The newest row's reason is the one that still holds.
-            instance.undecided[name, cut.channel] = reason or "the evidence does not suffice"
+    instance.held.update((name, cut.channel) for name in cut.names(Outcome.HOLDS))
+    for check in cut.undecided:
+        # The newest row's reason is the one that still holds.
+        instance.undecided[check.rule, cut.channel] = reason_text(check)
 
 
 def _take_events(instance: _Instance, is_binlog_read: bool, is_relay_read: bool) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.results import ObservationCode, Outcome
 from tallystick.errors import MisuseError
 from tallystick.runs.scenario_result import (
     ClaimShown,
@@ -103,9 +103,8 @@ def _judged_on_rows(data: ReportData) -> tuple[Counter[str], Counter[str]]:
     undecided: Counter[str] = Counter()
     for cuts in data.collections:
         for cut in cuts:
-            held.update(name for name in cut.held.split(",") if name)
-            reasons = (reason.partition(":")[0].strip() for reason in cut.undecided.split(";"))
-            undecided.update(name for name in reasons if name)
+            held.update(cut.names(Outcome.HOLDS))
+            undecided.update(cut.names(Outcome.UNDECIDED))
     for seen in data.observations:
         if seen.code is ObservationCode.COMPARISON_UNDECIDED:
             # A comparison of the fleet; the text begins with the rule's name.

@@ -9,6 +9,7 @@ from tallystick.coordinates.audit.instance import WAITING_MAX, InstanceAudit
 from tallystick.coordinates.events.journal import Block, BlockBuilder, concatenate, cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.explanation import explain
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.producers.simulator.engine import simulate
 from tests.support.journals import UUID_A, Audited, Gtids, Journal, Record, audit, read_gtids
@@ -54,7 +55,7 @@ BUSY = whole(busy())
 def test_a_gap_anywhere_is_told_and_nothing_is_found(first: int, missing: int):
     """Whatever is lost, wherever: no finding then or later, and the rows at the end are judged."""
     result = absorbed(BUSY.take(0, first), BUSY.take(first + missing, len(BUSY)))
-    assert [] == [(f.rule, f.sentence) for f in result.findings]
+    assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     [told] = [o for o in result.observations if o.code is GAP]
     assert (f"records {first} to {first + missing - 1} are missing", True) == (
         told.text,
@@ -107,7 +108,7 @@ def test_a_new_epoch_is_a_gap_even_when_it_begins_further_back(back: int):
     """A producer that begins anew may read its logs from an older place again."""
     half = len(BUSY) // 2
     result = absorbed(BUSY.take(0, half), of_epoch(BUSY.take(half - back, len(BUSY)), 1))
-    assert [] == [(f.rule, f.sentence) for f in result.findings]
+    assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     told = next(o for o in result.observations if o.code is GAP)
     assert "the producer began epoch 1" in told.text
     assert "CONSISTENT" == result.verdicts[-1]
@@ -129,7 +130,7 @@ def test_an_unreadable_block_is_told_and_counts_as_a_gap():
             result.take(result.audit.note_unreadable("checksum of the stream"))
         else:
             result.take(result.audit.absorb(piece))
-    assert [] == [(f.rule, f.sentence) for f in result.findings]
+    assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     told = [o for o in result.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
     assert [True] == [o.is_undecided for o in told]
     assert "checksum of the stream" in told[0].text
@@ -148,7 +149,7 @@ def test_a_gap_that_the_observer_tells_of_is_one(at: int):
     lost = [*records[:at], {"kind": "gap", "instance": "a"}, *records[at + 6 :]]
     lost[at]["ts"] = lost[at - 1]["ts"]
     result = audit(lost)
-    assert [] == [(f.rule, f.sentence) for f in result.findings]
+    assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     assert 1 == result.codes.count(GAP)
 
 
@@ -182,7 +183,7 @@ def test_a_reset_that_a_gap_hides_accuses_nobody(name: str):
     journal.binlog.rotate()
     journal.groups(1).row()
     result = audit(journal)
-    assert [] == [(f.rule, f.sentence) for f in result.findings]
+    assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     assert "CONSISTENT" == result.verdicts[-1]
 
 
@@ -223,9 +224,9 @@ def test_a_row_whose_place_never_comes_is_undecided(ending: str):
         journal.executed = read_gtids(f"{UUID_A}:1")
         journal.row()
     result = audit(journal)
-    assert [] == [(f.rule, f.sentence) for f in result.findings]
+    assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     assert {"UNDECIDED"} == set(result.verdicts)
-    assert "did not reach" in result.cuts[0].undecided
+    assert "row_not_reached" == result.cuts[0].reason
     assert [False, True] == [o.is_undecided for o in result.observations if o.code is EARLY]
 
 
@@ -298,7 +299,7 @@ def test_a_gap_in_a_healthy_fleet_accuses_nobody(seed: int, first: int, missing:
             *audit_.absorb(journal.take(first + missing, len(journal))).findings,
             *audit_.finish().findings,
         ]
-        assert [] == [(f.rule, f.sentence) for f in found]
+        assert [] == [(f.rule, explain(f).sentence) for f in found]
 
 
 ZONE_TAILS = [

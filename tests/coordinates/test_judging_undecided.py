@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tallystick.coordinates.rules.explanation import explain
 from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, Record, audit
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import master_info
@@ -287,16 +288,16 @@ def test_a_finding_of_a_row_says_both_halves_and_where():
     local(journal.row())["gtid_executed"] = f"{UUID_A}:1-4"
     [finding] = audit(journal).findings
     assert (f"{UUID_A}:1-4", "gtid_executed of log_status") == (
-        finding.observed,
-        finding.observed_in,
+        explain(finding).observed,
+        explain(finding).observed_in,
     )
     assert (f"{UUID_A}:1-3", "binary log up to binlog.000001:1057") == (
-        finding.expected,
-        finding.expected_in,
+        explain(finding).expected,
+        explain(finding).expected_in,
     )
     assert (f"{UUID_A}:4", "c1", "c1") == (finding.witness, finding.at, finding.collection_id)
     assert f"{UUID_A}:4 is executed, but neither logged up to binlog.000001:1057" in (
-        finding.sentence
+        explain(finding).sentence
     )
     assert ("a", None, journal.records[-1]["ts"], len(journal.records) - 1) == (
         finding.instance_id,
@@ -313,7 +314,7 @@ def test_a_finding_of_an_event_names_file_and_offset():
     [finding] = audit(journal).findings
     at = journal.records[-2]["start"]
     assert (f"binlog.000001:{at}", None) == (finding.at, finding.collection_id)
-    assert f"ends at {at + 65}, but its header says {at + 84}" in finding.sentence
+    assert f"ends at {at + 65}, but its header says {at + 84}" in explain(finding).sentence
 
 
 def test_a_finding_of_a_channel_names_it():

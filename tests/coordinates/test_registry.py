@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tallystick.coordinates.rules import RULES, register
-from tallystick.coordinates.rules.registry import _Registry
+from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.registry import _Registry, register
 
 FLEET = {
     19: "relay_mirrors_source",

@@ -10,8 +10,9 @@ from types import ModuleType
 import pytest
 
 from tallystick.coordinates import rules as invariants
-from tallystick.coordinates.rules import RULES, Rule
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import WIDTH, describe, page
+from tallystick.coordinates.rules.registry import Rule
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
 REGENERATE = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tallystick.coordinates.audit.cut import Cut
+from tests.support.results import checks
 
 SOURCE_UUID = "aaaaaaaa-0000-0000-0000-000000000001"
 REPLICA_UUID = "bbbbbbbb-0000-0000-0000-000000000002"
@@ -50,7 +51,7 @@ def instance_cut(collection: int = 1, instance: str = "source-1", **changes) -> 
         commit_lag=0,
         commit_lag_max=8,
         commits_are_ordered=True,
-        evaluated=24,
+        checks=checks(held="executed_within_logged,lsn_order,snapshot_position_on_group_boundary"),
         **before,
     )
     return replace(cut, **changes)
@@ -85,7 +86,7 @@ def channel_cut(
         journal_relay_log_file="relay.000007",
         journal_relay_log_position=position,
         journal_retrieved_gtid_set=received,
-        evaluated=9,
+        checks=checks(held="relay_position_on_written_boundary"),
     )
     return replace(cut, **changes)
 

@@ -8,7 +8,7 @@ import pytest
 from cuts import SOURCE_UUID, channel_cut, instance_cut
 
 from tallystick.coordinates.audit.cut import cut_columns
-from tallystick.coordinates.rules import RULES as REGISTRY
+from tallystick.coordinates.rules.catalogue import RULES as REGISTRY
 from tallystick.expectations.judgement import Outcome, judge_cells
 from tallystick.expectations.judges import RULES
 

@@ -10,9 +10,10 @@ import pytest
 from cuts import SOURCE_UUID, channel_cut, collection_cuts, instance_cut
 
 from tallystick.coordinates.results import Verdict
-from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.expectations.suite import build_suite
 from tallystick.expectations.validate import CollectionValidator
+from tests.support.results import checks
 
 U = SOURCE_UUID
 HOSTILE = [
@@ -57,7 +58,7 @@ def test_a_broken_row_is_named_with_its_witness(validator):
         cuts[1],
         gtid_executed=f"{U}:1-1025",
         verdict="INCONSISTENT",
-        broken="executed_within_logged",
+        checks=checks(broken="executed_within_logged"),
     )
     validation = validator.validate(cuts)
     assert validation.verdict is Verdict.INCONSISTENT
@@ -82,7 +83,9 @@ def test_checkers_that_contradict_each_other_leave_the_verdict_open(validator):
         "expect_executed_gtids_to_be_logged",
         "expect_audit_to_agree_with_the_halves",
     ]
-    cuts[2] = replace(cuts[2], verdict="INCONSISTENT", broken="relay_info_coordinates_paired")
+    cuts[2] = replace(
+        cuts[2], verdict="INCONSISTENT", checks=checks(broken="relay_info_coordinates_paired")
+    )
     assert validator.validate(cuts).verdict is Verdict.INCONSISTENT
 
 
@@ -117,7 +120,10 @@ def test_what_the_audit_leaves_open_by_name_does_not_hide_its_verdict(
     """Without relay logs a channel's row is as consistent as the audit calls it."""
     first, replica, _ = collection_cuts(2)
     unread = replace(
-        channel_cut(2), journal_retrieved_gtid_set=None, verdict=verdict, undecided=said
+        channel_cut(2),
+        journal_retrieved_gtid_set=None,
+        verdict=verdict,
+        checks=checks(undecided=said),
     )
     unread = [replace(unread, channel=f"c{number}") for number in range(channels)]
     validation = validator.validate([first, replica, *unread])
@@ -266,8 +272,7 @@ def test_hostile_names_are_inert_in_data_docs(tmp_path):
             answer="failed",
             error_text=text,
             verdict=text,
-            broken=text,
-            undecided=text,
+            checks=checks(broken=text, undecided=f"lsn_order: {text}"),
         )
         for text in HOSTILE
     ]

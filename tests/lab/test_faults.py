@@ -10,7 +10,7 @@ import json
 import pytest
 
 from tallystick.cli import run_command
-from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.errors import ExitCode, MisuseError
 from tallystick.producers.mysql_lab.errors import LabError
 from tallystick.producers.mysql_lab.faults import FAULTS, make_fault

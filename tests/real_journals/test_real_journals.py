@@ -11,7 +11,7 @@ import pytest
 
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
-from tallystick.coordinates.results import ObservationCode, Verdict
+from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 
 HERE = Path(__file__).parent
 HEALTHY = (
@@ -87,7 +87,7 @@ def test_a_row_with_all_inputs_leaves_little_undecided(name: str) -> None:
     rows = [cut for cut in result.cuts if cut.answer == "row"]
     assert len(rows) >= 15
     for cut in rows:
-        undecided = {part.split(":")[0] for part in cut.undecided.split("; ") if part}
+        undecided = set(cut.names(Outcome.UNDECIDED))
         is_empty = cut.scope == "channel" and not cut.relay_log_file
         assert undecided <= MAY_BE_UNDECIDED | (OF_AN_EMPTY_CHANNEL if is_empty else set())
     doubts = [o for o in result.observations if o.is_undecided]

@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Finding, Severity
 from tallystick.streaming import sinks
+from tests.support.results import finding
 
-FINDING = Finding(
-    rule="executed_within_logged", severity=Severity.CRITICAL, instance_id="a", channel=None,
-    at="c1", sentence="s", observed="o", observed_in="oi", expected="e", expected_in="ei",
-    witness="w", collection_id="c1", epoch=0, sequence=2**62, ts=5,
-)  # fmt: skip
+FINDING = finding(collection_id="c1", sequence=2**62, ts=5)
 
 
 def test_a_retried_micro_batch_replaces_its_files(tmp_path):

@@ -17,6 +17,7 @@ from tallystick.coordinates.audit.fleet_events import FleetEvent
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
+from tallystick.coordinates.rules.explanation import reasons
 
 UUID_A = "aaaaaaaa-0000-0000-0000-000000000001"
 UUID_B = "bbbbbbbb-0000-0000-0000-000000000002"
@@ -442,8 +443,7 @@ class Audited:
     def undecided(self, scope: str = "instance") -> dict[str, str]:
         """What the last row of a scope left undecided, with the reasons."""
         last = [cut for cut in self.cuts if cut.scope == scope][-1]
-        pairs = (part.partition(": ") for part in last.undecided.split("; ") if part)
-        return {name: reason for name, _, reason in pairs}
+        return dict(reasons(last))
 
     def take(self, output: Any) -> None:
         self.findings += output.findings

@@ -11,26 +11,13 @@ import pytest
 from tallystick import campaign
 from tallystick.campaign import run_campaign, run_seed, scenario_of, simulate_command
 from tallystick.coordinates.audit.replay import AuditResult
-from tallystick.coordinates.results import Finding, Severity
+from tallystick.coordinates.results import Finding
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.scenario import Scenario
+from tests.support.results import finding
 
-_LOUD = Finding(
-    rule="invented_for_a_test",
-    severity=Severity.ERROR,
-    instance_id="source-a",
-    channel=None,
-    at="nowhere",
-    sentence="Something is said to be wrong.",
-    observed="a",
-    observed_in="here",
-    expected="b",
-    expected_in="there",
-    witness="a",
-    collection_id=None,
-    epoch=0,
-    sequence=0,
-    ts=0,
+_LOUD = finding(
+    rule="invented_for_a_test", instance_id="source-a", sentence="Something is said to be wrong."
 )
 
 

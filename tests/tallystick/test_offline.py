@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tallystick import campaign as campaigns
-from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.producers.simulator.faults import FAULTS
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "journal.md").read_text("utf-8")

@@ -258,7 +258,7 @@ class _Backup:
         witness: object,
         channel: str | None = None,
     ) -> None:
-        self._audit.reporter.broken(
+        self._audit.reporter.prose(
             rule,
             at=self._at,
             channel=channel,

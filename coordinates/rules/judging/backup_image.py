@@ -115,7 +115,7 @@ class BackupImages(StepJudge):
             self._undecided(rule, backup_id, wrong, name)
         elif wrong is not None:
             what, observed, expected = wrong
-            self._reporter.broken(
+            self._reporter.prose(
                 rule,
                 at=f"image {backup_id}",
                 channel=name,

@@ -119,10 +119,10 @@ def _judge_place(row: Row, position: LogCoordinates) -> None:
 
 def place_is_undecided(row: Row) -> bool:
     """Whether the journal cannot tell what ends at or before P."""
-    undecided = row.judgement.undecided_reasons(None)
-    return SNAPSHOT_POSITION_WITHIN_FILE.name in undecided or (
-        SNAPSHOT_POSITION_ON_GROUP_BOUNDARY.name in undecided
-        and not row.judgement.is_broken(SNAPSHOT_POSITION_WITHIN_FILE)
+    judgement = row.judgement
+    return judgement.is_undecided(SNAPSHOT_POSITION_WITHIN_FILE) or (
+        judgement.is_undecided(SNAPSHOT_POSITION_ON_GROUP_BOUNDARY)
+        and not judgement.is_broken(SNAPSHOT_POSITION_WITHIN_FILE)
     )
 
 

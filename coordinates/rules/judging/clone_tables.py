@@ -174,7 +174,7 @@ class CloneTables(StepJudge):
             )
 
     def _disagree(self, at: str, sentence: str, observed: str, expected: str) -> None:
-        self._reporter.broken(
+        self._reporter.prose(
             CLONE_STATUS_AGREES,
             at=at,
             sentence=sentence,

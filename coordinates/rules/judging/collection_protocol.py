@@ -229,7 +229,7 @@ class CollectionProtocol:
         if rule.name in round_.broken:
             return
         round_.broken.append(rule.name)
-        self._reporter.broken(
+        self._reporter.prose(
             rule,
             at=round_.collection_id,
             collection_id=round_.collection_id,

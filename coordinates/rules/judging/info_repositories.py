@@ -75,7 +75,7 @@ class InfoRepositories(StepJudge):
         self._writes[table, channel] = [values]
         if writes is None or _may_read(values, writes, crashed=crashed):
             return
-        self._reporter.broken(
+        self._reporter.prose(
             INFO_REPOSITORY_READ_BACK,
             at=f"{table} at start {ts}",
             channel=channel,
@@ -89,7 +89,7 @@ class InfoRepositories(StepJudge):
         )
 
     def _ambiguous(self, table: str, channel: str, ts: int) -> None:
-        self._reporter.broken(
+        self._reporter.prose(
             INFO_REPOSITORY_UNAMBIGUOUS,
             at=f"{table} at start {ts}",
             channel=channel,

@@ -1,70 +1,87 @@
-"""The judgement of one row: which invariants held, which were broken, which stay undecided, why."""
+"""The checks of one row: which rules hold, are broken, or stay undecided and why."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.results import Check, Outcome
+from tallystick.coordinates.rules.outcomes import Broken, Holds, Undecided
+from tallystick.coordinates.rules.registry import UNDECIDED_PROSE
+
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.rules.outcomes import Answer
     from tallystick.coordinates.rules.registry import Rule
+
+_HOLDS = Holds()
 
 
 class Judgement:
-    """Collects the answers of the judges for one log_status row.
+    """Collects what rules answer about one log_status row, and reports what is broken.
 
-    Answers are kept per scope: None for the instance, else the channel.
+    A rule may be asked several times of one subject (None: the instance, else a channel): broken
+    beats undecided beats holds, and of several reasons the first stays.
     """
 
     def __init__(self, reporter: Reporter, collection_id: str) -> None:
         self.reporter = reporter
         self.collection_id = collection_id
-        self._held: dict[str | None, set[str]] = {}
-        self._broken: dict[str | None, list[str]] = {}
-        self._undecided: dict[str | None, dict[str, str]] = {}
+        self._checks: dict[str | None, dict[str, Check]] = {}
 
-    def wants(self, rule: Rule) -> bool:
-        """Whether the invariant is switched on."""
-        return rule.name not in self.reporter.disabled
+    def take(self, rule: Rule, answer: Answer, channel: str | None = None) -> None:
+        """Write down what a rule answers about the row."""
+        if rule.name in self.reporter.disabled:
+            return
+        checks = self._checks.setdefault(channel, {})
+        known = checks.get(rule.name)
+        if isinstance(answer, Broken):
+            self.reporter.broken(
+                rule,
+                answer,
+                at=self.collection_id,
+                channel=channel,
+                collection_id=self.collection_id,
+            )
+            if known is None or known.outcome is not Outcome.BROKEN:
+                checks[rule.name] = Check(rule.name, Outcome.BROKEN, answer.case, answer.data)
+        elif isinstance(answer, Holds):
+            checks.setdefault(rule.name, Check(rule.name, Outcome.HOLDS))
+        elif known is None or known.outcome is Outcome.HOLDS:
+            checks[rule.name] = Check(rule.name, Outcome.UNDECIDED, answer.reason.code, answer.data)
+
+    def is_broken(self, *rules: Rule, channel: str | None = None) -> bool:
+        """Whether any of them was broken so far."""
+        return any(self._outcome(rule, channel) is Outcome.BROKEN for rule in rules)
+
+    def is_undecided(self, *rules: Rule, channel: str | None = None) -> bool:
+        """Whether any of them is undecided so far."""
+        return any(self._outcome(rule, channel) is Outcome.UNDECIDED for rule in rules)
+
+    def checks(self, channel: str | None) -> tuple[Check, ...]:
+        """All checks of one subject, by the names of their rules."""
+        return tuple(check for _, check in sorted(self._checks.get(channel, {}).items()))
+
+    def _outcome(self, rule: Rule, channel: str | None) -> Outcome | None:
+        check = self._checks.get(channel, {}).get(rule.name)
+        return None if check is None else check.outcome
+
+    # Until every rule of a row is a function: answers whose texts were made where it was judged.
 
     def holds(self, rule: Rule, channel: str | None = None) -> None:
         """The row keeps the rule."""
-        if self.wants(rule):
-            self._held.setdefault(channel, set()).add(rule.name)
+        self.take(rule, _HOLDS, channel)
 
     def undecided(self, rule: Rule, reason: str, channel: str | None = None) -> None:
         """The evidence does not suffice."""
-        if self.wants(rule):
-            self._undecided.setdefault(channel, {}).setdefault(rule.name, reason)
+        self.take(rule, Undecided(UNDECIDED_PROSE, text=reason), channel)
 
-    def broken(self, rule: Rule, *, channel: str | None = None, **finding: Any) -> None:
-        """The row breaks the invariant; ``finding`` as in ``Reporter.broken``."""
-        if not self.wants(rule):
-            return
-        names = self._broken.setdefault(channel, [])
-        if rule.name not in names:
-            names.append(rule.name)
-        finding.setdefault("at", self.collection_id)
-        self.reporter.broken(rule, channel=channel, collection_id=self.collection_id, **finding)
-
-    def is_broken(self, *invariants: Rule, channel: str | None = None) -> bool:
-        """Whether any of them was broken so far."""
-        names = self._broken.get(channel, [])
-        return any(rule.name in names for rule in invariants)
-
-    def broken_names(self, channel: str | None) -> list[str]:
-        """Broken invariants of one scope, in order of judging."""
-        return list(self._broken.get(channel, []))
-
-    def undecided_reasons(self, channel: str | None) -> dict[str, str]:
-        """Undecided invariants of one scope with their reasons, without those that broke."""
-        broken = self._broken.get(channel, [])
-        return {n: r for n, r in self._undecided.get(channel, {}).items() if n not in broken}
-
-    def held_names(self, channel: str | None) -> list[str]:
-        """Invariants that one scope keeps, by name: nothing of them broke or is undecided."""
-        others = {*self._broken.get(channel, ()), *self._undecided.get(channel, ())}
-        return sorted(self._held.get(channel, set()) - others)
-
-    def evaluated(self, channel: str | None) -> int:
-        """How many invariants were judged in one scope."""
-        return len(self.held_names(channel)) + len(self._broken.get(channel, ()))
+    def broken(
+        self, rule: Rule, *, channel: str | None = None, witness: object, **texts: Any
+    ) -> None:
+        """The row breaks the rule."""
+        at = texts.pop("at", None)
+        self.take(
+            rule,
+            Broken("prose", witness=witness, at=at, **{n: str(t) for n, t in texts.items()}),
+            channel,
+        )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.log_status import ServerState
-from tallystick.coordinates.results import ObservationCode, Verdict
+from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules.judging.binlog_row import judge_binlog_row
 from tallystick.coordinates.rules.judging.channel_row import judge_channel_rows
 from tallystick.coordinates.rules.judging.judgement import Judgement
@@ -20,6 +20,7 @@ from tallystick.coordinates.rules.readable import (
     LOG_STATUS_ROW_COMPLETE,
     SNAPSHOT_NEVER_SILENTLY_EMPTY,
 )
+from tallystick.coordinates.rules.registry import reason
 from tallystick.coordinates.rules.snapshot import (
     EXECUTED_WITHIN_LOGGED,
     SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.log_status import ChannelState
     from tallystick.coordinates.logs.relay_reader import RelayReader
     from tallystick.coordinates.rules.judging.channel_row import RelayView
+    from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.coordinates.values.binlog import LogCoordinates
 
 REFUSED_CODES = frozenset({1142, 1227})
@@ -47,6 +49,15 @@ TIER_0 = (
 )
 REQUIRED_FOR_CONSISTENT = (EXECUTED_WITHIN_LOGGED, SNAPSHOT_POSITION_ON_GROUP_BOUNDARY)
 """Without these two a row cannot be called consistent; others undecided are told beside it."""
+NO_ROW = {
+    "refused": reason("log_status_refused", "the server refused the collection"),
+    "failed": reason("log_status_failed", "the collection failed"),
+    "missing": reason("log_status_missing", "the server did not answer"),
+    "empty": reason("log_status_empty", "the answer has neither a row nor an error"),
+}
+NOT_REACHED = reason(
+    "row_not_reached", "the journal did not reach the coordinates of the log_status row"
+)
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
@@ -103,9 +114,9 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     }
     if view.boundary is not None:
         instance["journal_binary_log_file"], instance["journal_binary_log_position"] = view.boundary
-    cuts = [Cut(**instance, **_answers(judgement, None))]
+    cuts = [Cut(**instance, **_checked(judgement, None))]
     cuts += [
-        Cut(**channels[name], **_journal_half(views.get(name)), **_answers(judgement, name))
+        Cut(**channels[name], **_journal_half(views.get(name)), **_checked(judgement, name))
         for name in sorted(channels)
     ]
     return cuts
@@ -156,11 +167,7 @@ def _judge_no_row(
     reporter.fleet_event(
         FleetEventKind.NO_STATUS, {"collection_id": collection_id, "reason": values["answer"]}
     )
-    answers = _answers(judgement, None)
-    if not answers["broken"]:
-        answers["verdict"] = Verdict.UNDECIDED.value
-        answers["undecided"] = f"log_status: {values['answer']}"
-    return Cut(**values, **answers)
+    return Cut(**values, **_undecided(judgement, NO_ROW[values["answer"]]))
 
 
 def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,11 +201,12 @@ def _leave_undecided(audit: InstanceState, judgement: Judgement, base: dict[str,
     audit.reporter.fleet_event(
         FleetEventKind.NO_STATUS, {"collection_id": collection_id, "reason": "not reached"}
     )
-    answers = _answers(judgement, None)
-    if not answers["broken"]:
-        answers["verdict"] = Verdict.UNDECIDED.value
-        answers["undecided"] = "log_status: the journal did not reach the row's coordinates"
-    return Cut(**base, scope="instance", event_findings=audit.event_findings, **answers)
+    return Cut(
+        **base,
+        scope="instance",
+        event_findings=audit.event_findings,
+        **_undecided(judgement, NOT_REACHED),
+    )
 
 
 # Tier 0
@@ -292,22 +300,24 @@ def _previous_half(audit: InstanceState) -> dict[str, Any]:
     }
 
 
-def _answers(judgement: Judgement, channel: str | None) -> dict[str, Any]:
-    broken = judgement.broken_names(channel)
-    undecided = judgement.undecided_reasons(channel)
-    evaluated = judgement.evaluated(channel)
+def _checked(judgement: Judgement, channel: str | None) -> dict[str, Any]:
+    checks = judgement.checks(channel)
     verdict = Verdict.CONSISTENT
-    if broken:
+    if any(check.outcome is Outcome.BROKEN for check in checks):
         verdict = Verdict.INCONSISTENT
-    elif not evaluated or any(rule.name in undecided for rule in REQUIRED_FOR_CONSISTENT):
+    elif all(check.outcome is Outcome.UNDECIDED for check in checks) or judgement.is_undecided(
+        *REQUIRED_FOR_CONSISTENT, channel=channel
+    ):
         verdict = Verdict.UNDECIDED
-    return {
-        "verdict": verdict.value,
-        "broken": ",".join(broken),
-        "undecided": "; ".join(f"{name}: {reason}" for name, reason in undecided.items()),
-        "held": ",".join(judgement.held_names(channel)),
-        "evaluated": evaluated,
-    }
+    return {"verdict": verdict.value, "checks": checks}
+
+
+def _undecided(judgement: Judgement, why: Reason) -> dict[str, Any]:
+    """A row that could not be judged: undecided as a whole, unless it is broken by itself."""
+    checked = _checked(judgement, None)
+    if checked["verdict"] != Verdict.INCONSISTENT.value:
+        checked |= {"verdict": Verdict.UNDECIDED.value, "reason": why.code}
+    return checked
 
 
 def _place(file: str, position: str, coordinates: LogCoordinates | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class StepJudge:
     ) -> None:
         """Tell a finding; ``halves``: observed, expected, and where that is written."""
         observed, expected, expected_in = halves
-        self._reporter.broken(
+        self._reporter.prose(
             rule,
             at=at,
             sentence=sentence,

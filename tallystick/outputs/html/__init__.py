@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.describe import written_in
+from tallystick.coordinates.rules.explanation import explain, reasons
 from tallystick.expectations.neutral import reveal
 from tallystick.outputs._view import (
     ReportData,
@@ -74,7 +75,7 @@ def render_report(data: ReportData) -> str:
         width=drawing.WIDTH,
         collections=collections,
         fleet=_fleet(cuts, [node.name for node in topology.nodes]),
-        undecided=[(row_name(cut), _reasons(cut.undecided)) for cut in cuts if cut.undecided],
+        undecided=[(row_name(cut), reasons(cut)) for cut in cuts if cut.undecided],
     )
 
 
@@ -90,6 +91,7 @@ def _environment() -> Environment:
     )
     environment.filters["moment"] = moment
     environment.filters["written_in"] = written_in
+    environment.filters["explain"] = explain
     environment.filters["seconds"] = seconds
     environment.filters["verdict_on"] = verdict_on
     environment.filters["channel_name"] = channel_name
@@ -129,11 +131,6 @@ def _fleet(cuts: Sequence[Cut], order: Sequence[str]) -> list[dict[str, Any]]:
         rows = [entry["cut"], *entry.setdefault("channels", [])]
         entry["verdict"] = Verdict.merge(Verdict(row.verdict) for row in rows if row is not None)
     return [made[name] for name in order if name in made]
-
-
-def _reasons(undecided: str) -> list[tuple[str, str]]:
-    parts = (part.partition(":") for part in undecided.split(";"))
-    return [(name.strip(), reason.strip()) for name, _, reason in parts if name.strip()]
 
 
 def _healthy_since_last(data: ReportData) -> int:

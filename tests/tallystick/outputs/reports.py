@@ -9,30 +9,33 @@ from cuts import REPLICA_UUID, SOURCE_UUID, START, channel_cut, collection_cuts,
 
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Severity
 from tallystick.outputs._view import Edge, ReportData
+from tests.support import results
 
 NOW = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc)
 
 
 def finding(**changes) -> Finding:
-    made = Finding(
-        rule="executed_within_logged",
-        severity=Severity.CRITICAL,
-        instance_id="replica-2",
-        channel=None,
-        at="c-000027",
-        sentence="gtid_executed holds 2 GTIDs that neither the binary log up to "
-        "binlog.000003:235000 nor gtid_purged holds.",
-        observed=f"{SOURCE_UUID}:1-1272",
-        observed_in="log_status, gtid_executed",
-        expected=f"{SOURCE_UUID}:1-1270",
-        expected_in="GTIDs of the binary log up to binlog.000003:235000, and gtid_purged",
-        witness=f"{SOURCE_UUID}:1271-1272",
-        collection_id="c-000027",
-        epoch=1,
-        sequence=27_000,
-        ts=START + 270_000_000,
+    return results.finding(
+        **{
+            "rule": "executed_within_logged",
+            "severity": Severity.CRITICAL,
+            "instance_id": "replica-2",
+            "channel": None,
+            "at": "c-000027",
+            "sentence": "gtid_executed holds 2 GTIDs that neither the binary log up to "
+            "binlog.000003:235000 nor gtid_purged holds.",
+            "observed": f"{SOURCE_UUID}:1-1272",
+            "observed_in": "log_status, gtid_executed",
+            "expected": f"{SOURCE_UUID}:1-1270",
+            "expected_in": "GTIDs of the binary log up to binlog.000003:235000, and gtid_purged",
+            "witness": f"{SOURCE_UUID}:1271-1272",
+            "collection_id": "c-000027",
+            "epoch": 1,
+            "sequence": 27_000,
+            "ts": START + 270_000_000,
+            **changes,
+        }
     )
-    return replace(made, **changes)
 
 
 def observation(**changes) -> Observation:
@@ -80,14 +83,14 @@ def broken() -> ReportData:
             cuts[3] = replace(
                 cuts[3],
                 verdict="INCONSISTENT",
-                broken="executed_within_logged",
+                checks=results.checks(broken="executed_within_logged"),
                 gtid_executed=f"{SOURCE_UUID}:1-1302",
             )
         if number == 30:
             cuts[4] = replace(
                 cuts[4],
                 verdict="INCONSISTENT",
-                broken="relay_position_on_written_boundary",
+                checks=results.checks(broken="relay_position_on_written_boundary"),
                 relay_log_position=204_000,
             )
             cuts[1] = replace(
@@ -97,7 +100,7 @@ def broken() -> ReportData:
                 error_text="Access denied; you need (at least one of) the BACKUP_ADMIN "
                 "privilege(s) for this operation",
                 verdict="UNDECIDED",
-                undecided="log_status: refused",
+                reason="log_status_refused",
             )
             sids = ",\n".join(
                 f"{n:08x}-1111-2222-3333-444444444444:1-{n * 977}:{n * 1000}-{n * 1001}"
@@ -178,7 +181,7 @@ def hostile() -> ReportData:
             "gtid_executed": text,
             "binary_log_file": text,
             "server_uuid": text,
-            "undecided": f"lsn_order: {text}",
+            "checks": results.checks(undecided=f"lsn_order: {text}"),
         }
         cuts.append(instance_cut(1, text, collection_id=HOSTILE[0], **changes))
         cuts.append(

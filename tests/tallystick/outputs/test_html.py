@@ -12,7 +12,7 @@ from cuts import collection_cuts
 from reports import HOSTILE, NOW, broken, finding, healthy, hostile
 
 from tallystick.coordinates.results import Verdict
-from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.expectations.validate import CollectionValidator
 from tallystick.outputs._view import ReportData
 from tallystick.outputs.html import render_report

@@ -10,6 +10,7 @@ import pytest
 from tallystick.coordinates.results import Finding, Severity, Verdict
 from tallystick.outputs.junit import Suite, junit_xml
 from tallystick.runs.rule_results import Answer
+from tests.support import results
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 HOSTILE = "a<b>&\"'\x00\x1b[31m\n\r\t\x85\ud800\ufffe\uffff\u2028\u202e\U0001f600]]>"
@@ -22,7 +23,7 @@ def finding(**more) -> Finding:
         "observed_in": "the row", "expected": "y", "expected_in": "the log", "witness": "w",
         "collection_id": "c", "epoch": 0, "sequence": 0, "ts": 1,
     }  # fmt: skip
-    return Finding(**{**values, **more})
+    return results.finding(**{**values, **more})
 
 
 def parsed(*suites: Suite) -> ET.Element:

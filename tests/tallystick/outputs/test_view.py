@@ -86,7 +86,9 @@ def test_the_json_form_is_json_and_cuts_nothing(build):
     document = json.loads(json.dumps(report_json(data)))
     assert document["verdict"] == data.verdict.value
     assert len(document["findings"]) == len(data.findings)
-    assert [f["observed"] for f in document["findings"]] == [f.observed for f in data.findings]
+    assert [f["observed"] for f in document["findings"]] == [
+        f.data["observed"] for f in data.findings
+    ]
     assert len(document["newest_cuts"]) == len(data.collections[-1])
     assert document["totals"]["findings"] == counts(data)["findings"]
 
@@ -97,7 +99,7 @@ def test_the_text_names_verdict_findings_and_remedy():
     assert text.startswith("INCONSISTENT since 2026-01-01 00:04:30 UTC: Staging fleet under load\n")
     assert "CRITICAL executed_within_logged (2)" in text
     assert "What to do:" in text
-    assert "replica-1: log_status: refused" in text
+    assert "replica-1: the server refused the collection" in text
 
 
 def test_no_character_of_an_instance_moves_the_cursor():

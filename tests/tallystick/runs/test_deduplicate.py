@@ -8,10 +8,12 @@ from itertools import permutations
 import pytest
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Finding, Severity
+from tallystick.coordinates.results import Finding
+from tallystick.coordinates.rules.explanation import explain
 from tallystick.runs.deduplicate import ToldOnce, tell_once, tell_states_once
 from tallystick.runs.result import owners
 from tests.support.fleet_journals import A, B, C, Journal, audit, fleet_of_two
+from tests.support.results import checks, finding
 
 INVARIANT = "gtid_origin_agreement"
 
@@ -45,10 +47,10 @@ def test_pairs_about_one_transaction_are_one_finding_in_any_order():
     (one,) = outcomes[0].findings
     assert all(outcomes[0] == other for other in outcomes)
     assert (INVARIANT, "r", f"{A}:2") == (one.rule, one.instance_id, one.at)
-    assert one.sentence == (
+    assert explain(one).sentence == (
         f"{A}:2 is one transaction in the logs of s, and another in the logs of r and t."
     )
-    assert one.observed == (
+    assert explain(one).observed == (
         "s: server_id 1, original_commit_timestamp 1000;"
         " r and t: server_id 2, original_commit_timestamp 5"
     )
@@ -79,7 +81,7 @@ def test_a_server_that_holds_both_is_on_both_sides():
     """Its relay log has the source's transaction, its binary log its own."""
     once = told(disagreeing(2, is_also_received=True))
     (one,) = [finding for finding in once.findings if finding.rule == INVARIANT]
-    assert "in the logs of r and s, and another in the logs of r and t." in one.sentence
+    assert "in the logs of r and s, and another in the logs of r and t." in explain(one).sentence
     assert ("r", "s", "t") == once.instances[one.finding_id]
 
 
@@ -104,17 +106,16 @@ RULE = "relay_info_updated_with_commit"
 def seen(number: int, instance: str = "r", **other: str) -> Finding:
     """What one collection finds of a row."""
     said = {"sentence": "It is wrong.", "observed": "o", "expected": "e", "witness": "w", **other}
-    return Finding(
-        rule=RULE, severity=Severity.CRITICAL, instance_id=instance, channel="",
-        at=f"c{number}", observed_in="a", expected_in="b", collection_id=f"c{number}", epoch=1,
-        sequence=number, ts=10 * number, **said,
+    return finding(
+        rule=RULE, instance_id=instance, channel="", at=f"c{number}", collection_id=f"c{number}",
+        epoch=1, sequence=number, ts=10 * number, **said,
     )  # fmt: skip
 
 
 def rule_held_at(ts: int, channel: str = "") -> Cut:
     return Cut(
         collection_id="c", instance_id="r", scope="channel", channel=channel, ts=ts,
-        held=f"lsn_order,{RULE}",
+        checks=checks(held=f"lsn_order,{RULE}"),
     )  # fmt: skip
 
 
@@ -124,9 +125,9 @@ def test_a_state_that_stays_is_told_where_it_was_seen_first():
     for order in permutations(states):
         (one,) = tell_states_once(order, [rule_held_at(15, "another channel")])
         assert (states[0].finding_id, 10) == (one.finding_id, one.ts)
-        assert one.sentence == "It is wrong. So it stayed in 2 more rows, the last of c3."
+        assert explain(one).sentence == "It is wrong. So it stayed in 2 more rows, the last of c3."
     (one,) = tell_states_once(states[:2], [])
-    assert one.sentence == "It is wrong. So it stayed in one more row, of c2."
+    assert explain(one).sentence == "It is wrong. So it stayed in one more row, of c2."
 
 
 def test_a_fault_that_comes_back_is_another():
@@ -134,7 +135,7 @@ def test_a_fault_that_comes_back_is_another():
     found = [seen(1), seen(2), seen(4)]
     first, again = tell_states_once(found, [rule_held_at(30)])
     assert ("c1", "c4") == (first.at, again.at)
-    assert "one more row" in first.sentence
+    assert "one more row" in explain(first).sentence
     assert again == seen(4)
 
 

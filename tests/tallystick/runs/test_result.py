@@ -9,6 +9,7 @@ import pytest
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.replay import AuditResult
 from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules.explanation import explain
 from tallystick.errors import ExitCode
 from tallystick.outputs._view import Edge
 from tallystick.runs import result as results
@@ -93,7 +94,7 @@ def test_the_job_and_replay_tell_a_transaction_once_and_alike(tmp_path):
     by_replay = results.outcome_of_replay(AuditResult(findings=found), "t")
     told, state = by_replay.data.findings
     assert [told, state] == by_job.data.findings
-    assert ("c1", True) == (state.at, state.sentence.endswith("in one more row, of c2."))
+    assert ("c1", True) == (state.at, explain(state).sentence.endswith("in one more row, of c2."))
     assert {told.finding_id: ("r", "s", "t")} == by_replay.named == by_job.named
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Finding, Observation, ObservationCode, Severity, Verdict
+from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
 from tallystick.outputs._view import Edge, ReportData
 from tallystick.runs.rule_results import Answer, answers_of
+from tests.support import results
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 def row(instance: str, collection: str = "c1", **more) -> Cut:
-    return Cut(collection_id=collection, instance_id=instance,
+    checks = {name: more.pop(name) for name in ("held", "undecided") if name in more}
+    return Cut(collection_id=collection, instance_id=instance, checks=results.checks(**checks),
                scope="channel" if "channel" in more else "instance", **more)  # fmt: skip
 
 
@@ -31,8 +33,7 @@ def fleet(**more) -> ReportData:
 
 
 def finding(rule: str, instance: str, channel: str | None = None) -> Finding:
-    return Finding(rule, Severity.ERROR, instance, channel, "at", "s", "o", "oi", "e", "ei",
-                   "w", None, 0, 0, 1)  # fmt: skip
+    return results.finding(rule=rule, instance_id=instance, channel=channel)
 
 
 def test_a_finding_about_several_servers_breaks_it_on_each():

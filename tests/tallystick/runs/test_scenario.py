@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
-from tallystick.coordinates.rules import RULES
+from tallystick.coordinates.results import Outcome
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.producers.simulator.demonstration import Expected
 from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS, with_options
 from tallystick.producers.simulator.engine import History, simulate
@@ -113,12 +114,12 @@ def test_what_is_not_seen_not_found_or_not_foretold_is_told() -> None:
 def test_the_counts_are_those_of_the_cuts() -> None:
     """Held counts rows that keep the rule, broken counts findings."""
     _, audit = run("log_status", 1)
-    held = sum("lsn_monotone" in cut.held.split(",") for cut in audit.cuts)
+    held = sum("lsn_monotone" in cut.names(Outcome.HOLDS) for cut in audit.cuts)
     assert 0 < held < len(audit.cuts)
     claims = {claim.requirement: claim for claim in shown("log_status").claims}
     assert f"lsn_monotone held {held} times" == verdict_on(claims["F-1.2.4"].judged[1])
     for cut in audit.cuts:
-        names = [name for name in (*cut.held.split(","), *cut.broken.split(",")) if name]
+        names = [*cut.names(Outcome.HOLDS), *cut.names(Outcome.BROKEN)]
         assert cut.evaluated == len(names)
 
 

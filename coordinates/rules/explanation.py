@@ -1,0 +1,127 @@
+"""Sentences for findings, checks and reasons: made from their data, where something is shown.
+
+The texts are with the rules, as templates that name values of the data. Beside Python's own format
+specifications they know
+
+- ``{gtids:gtids}``: a GTID set; of a long one the first intervals and how much is left out,
+- ``{us:seconds}``: microseconds as seconds,
+- ``{count:n transaction}``: a number with its noun, in the plural unless it is one,
+- ``{names:list}``: a list as text.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tallystick.coordinates.rules.catalogue import REASONS, RULES
+from tallystick.coordinates.rules.registry import PROSE, PROSE_CASE
+from tallystick.coordinates.values.errors import GtidSetParseError
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.results import Check, Finding
+
+INTERVALS_SHOWN = 12
+_MANY = "n "
+
+
+class Explanation(NamedTuple):
+    """A finding in words: one sentence, and both sides of the contradiction with their origins."""
+
+    sentence: str
+    observed: str
+    observed_in: str
+    expected: str
+    expected_in: str
+
+
+class _Formatter(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec == "gtids":
+            return shorten_gtids(str(value))
+        if format_spec == "seconds":
+            return f"{value / 1e6:.3f} s"
+        if format_spec == "list":
+            return ", ".join(map(str, value))
+        if format_spec.startswith(_MANY):
+            noun = format_spec.removeprefix(_MANY)
+            return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+        return str(super().format_field(value, format_spec))
+
+
+_formatter = _Formatter()
+
+
+def fill(template: str, data: Mapping[str, Any]) -> str:
+    """A template with its values."""
+    return _formatter.vformat(template, (), data)
+
+
+def explain(finding: Finding) -> Explanation:
+    """The sentence of a finding, and both sides of its contradiction.
+
+    A finding of another version, whose rule or case is not known here, is shown by its data.
+    """
+    rule = RULES.get(finding.rule)
+    texts = None if rule is None else rule.cases.get(finding.case)
+    if finding.case == PROSE_CASE:
+        texts = PROSE
+    values = {
+        **finding.data,
+        "witness": finding.witness,
+        "at": finding.at,
+        "instance": finding.instance_id,
+        "channel": finding.channel,
+        "collection": finding.collection_id,
+    }
+    if texts is None:
+        shown = "; ".join(f"{name} {value}" for name, value in finding.data.items())
+        return Explanation(
+            f"{finding.rule} is broken: {finding.case}.", finding.witness, "", shown, ""
+        )
+    return Explanation(*(fill(template, values) for template in texts))
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """A finding as JSON for its readers: the data, and the sentences made of them."""
+    return finding.to_dict() | explain(finding)._asdict()
+
+
+def reason_text(check: Check) -> str:
+    """Why a check is undecided, in words."""
+    reason = REASONS.get(check.reason)
+    return check.reason if reason is None else fill(reason.text, check.data)
+
+
+def reasons(cut: Cut) -> list[tuple[str, str]]:
+    """The rules that a row leaves undecided, each with why, in words."""
+    return [(check.rule, reason_text(check)) for check in cut.undecided]
+
+
+def reasons_of(cut: Cut) -> str:
+    """Why a row is undecided, in one line."""
+    whole = [REASONS[cut.reason].text] if cut.reason in REASONS else []
+    return "; ".join([*whole, *(f"{rule}: {text}" for rule, text in reasons(cut))])
+
+
+def shorten_gtids(text: str) -> str:
+    """A GTID set with its first intervals, and how many intervals and GTIDs are left out."""
+    if text.count(":") + text.count("-") <= INTERVALS_SHOWN:
+        return text
+    try:
+        gtids = GtidSet.parse(text)
+    except GtidSetParseError:
+        return text
+    intervals = list(gtids)
+    if len(intervals) <= INTERVALS_SHOWN:
+        return text
+    shown = GtidSet(intervals[:INTERVALS_SHOWN])
+    left_out = gtids - shown
+    return (
+        f"{shown} and {len(intervals) - INTERVALS_SHOWN:,} more intervals"
+        f" ({left_out.count():,} of {gtids.count():,} GTIDs)"
+    )
