@@ -6,7 +6,7 @@ What reads them, and so judges them, is `coordinates.events.log_status` and the 
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.registry import Rule, reason, register
 
 GTID_TEXT_WELLFORMED = register(
     Rule(
@@ -147,4 +147,14 @@ SNAPSHOT_NEVER_SILENTLY_EMPTY = register(
             " coordinates were stored empty."
         ),
     )
+)
+
+NO_ROW = {
+    "refused": reason("log_status_refused", "the server refused the collection"),
+    "failed": reason("log_status_failed", "the collection failed"),
+    "missing": reason("log_status_missing", "the server did not answer"),
+    "empty": reason("log_status_empty", "the answer has neither a row nor an error"),
+}
+NOT_REACHED = reason(
+    "row_not_reached", "the journal did not reach the coordinates of the log_status row"
 )

@@ -908,9 +908,9 @@ class TestGtidOriginAgreement:
         source.status(f"{A}:1-3")
         own = [f for f in audit(source, replica).findings if f.at == f"{A}:1 in its own logs"]
         assert [("r", "one origin")] == [(f.instance_id, explain(f).expected) for f in own]
-        assert "in one log of instance r and another in another log of it" in explain(own[0]).sentence
-        assert "original_commit_timestamp 1000" in own[0].observed
-        assert "original_commit_timestamp 1001" in own[0].observed
+        assert "in one log of instance r and another in another log" in explain(own[0]).sentence
+        assert "original_commit_timestamp 1000" in explain(own[0]).observed
+        assert "original_commit_timestamp 1001" in explain(own[0]).observed
 
     def test_unknown_origins_are_skipped(self):
         """-1 agrees with everything."""

@@ -18,9 +18,10 @@ from tallystick.coordinates.rules.readable import (
     GTID_TEXT_CANONICAL,
     GTID_TEXT_WELLFORMED,
     LOG_STATUS_ROW_COMPLETE,
+    NO_ROW,
+    NOT_REACHED,
     SNAPSHOT_NEVER_SILENTLY_EMPTY,
 )
-from tallystick.coordinates.rules.registry import reason
 from tallystick.coordinates.rules.snapshot import (
     EXECUTED_WITHIN_LOGGED,
     SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
@@ -49,15 +50,6 @@ TIER_0 = (
 )
 REQUIRED_FOR_CONSISTENT = (EXECUTED_WITHIN_LOGGED, SNAPSHOT_POSITION_ON_GROUP_BOUNDARY)
 """Without these two a row cannot be called consistent; others undecided are told beside it."""
-NO_ROW = {
-    "refused": reason("log_status_refused", "the server refused the collection"),
-    "failed": reason("log_status_failed", "the collection failed"),
-    "missing": reason("log_status_missing", "the server did not answer"),
-    "empty": reason("log_status_empty", "the answer has neither a row nor an error"),
-}
-NOT_REACHED = reason(
-    "row_not_reached", "the journal did not reach the coordinates of the log_status row"
-)
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
