@@ -13,6 +13,7 @@ from tallystick.producers.simulator import (
     binary_log,
     commit,
     demonstrations,
+    faults,
     innodb,
     load,
     negatives,
@@ -406,11 +407,7 @@ def simulate(scenario: Scenario, hooks: FaultHooks | None = None) -> History:
 
 def hooks_of(scenario: Scenario) -> FaultHooks:
     """The injector of the scenario's fault, or none."""
-    if scenario.fault is None:
-        return FaultHooks()
-    from tallystick.producers.simulator import faults  # faults are built on the engine
-
-    return faults.make_hooks(scenario)
+    return FaultHooks() if scenario.fault is None else faults.make_fault(scenario.fault)
 
 
 def _collect(fleet: Fleet, collection_id: str) -> None:

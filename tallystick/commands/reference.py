@@ -55,7 +55,7 @@ def faults(
     for fault in chosen:
         terminal.show(
             (f"{fault.name}", "bold"),
-            f"  {fault.injection}",
+            f"  {fault.text}",
             f"  breaks {', '.join(sorted(fault.must_fire))}",
         )
 
@@ -96,7 +96,7 @@ def _entry(rule: Rule) -> Iterator[str | tuple[str, str]]:
         ("Undecided when", [f"{rule.undecided_when}."]),
         ("Written in", written_in(rule)),
         ("What to do", [rule.remedy]),
-        ("Broken by", [f"{f.name}: {f.injection}" for f in _faults_that_break(rule)]),
+        ("Broken by", [f"{f.name}: {f.text}" for f in _faults_that_break(rule)]),
     )
     for heading, paragraphs in parts:
         yield ""
@@ -105,7 +105,7 @@ def _entry(rule: Rule) -> Iterator[str | tuple[str, str]]:
             yield f"  {paragraph}"
 
 
-def _faults_that_break(rule: Rule) -> list[Fault]:
+def _faults_that_break(rule: Rule) -> list[type[Fault]]:
     from tallystick.producers.simulator.faults import FAULTS
 
     return [fault for fault in FAULTS.values() if rule.name in fault.must_fire]
@@ -129,11 +129,11 @@ def _invariant_document(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _fault_document(fault: Fault) -> dict[str, Any]:
+def _fault_document(fault: type[Fault]) -> dict[str, Any]:
     return {
         "number": fault.number,
         "name": fault.name,
         "group": fault.group.value,
-        "injection": fault.injection,
+        "injection": fault.text,
         "must_fire": sorted(fault.must_fire),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
 from tallystick.coordinates.values.innodb import lsn_offset_is_legal
 from tallystick.producers.simulator.engine import History, simulate
-from tallystick.producers.simulator.faults import FAULTS, INJECTORS, BaseHistory, make_injector
+from tallystick.producers.simulator.faults import FAULTS, BaseHistory, make_fault
 from tallystick.producers.simulator.scenario import Scenario
+from tests.support.catalogue_pages import DOCS, MARK, PAGES
 
-_DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
 _DUE_US = 2_000_000
 _DUE_TS = 1_700_000_000_000_000 + _DUE_US
 _PLAIN_ROW_FAULTS = {
@@ -89,14 +88,13 @@ def _changed(fault: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_the_catalogue_is_numbered_without_a_gap_and_every_fault_has_an_injector() -> None:
     """No number and no name is listed twice, and nothing is listed that cannot be injected."""
     assert [fault.number for fault in FAULTS.values()] == list(range(1, len(FAULTS) + 1))
-    assert set(INJECTORS) == set(FAULTS)
-    assert all(fault.must_fire and fault.injection for fault in FAULTS.values())
+    assert all(fault.must_fire and fault.text for fault in FAULTS.values())
 
 
 def test_an_unknown_fault_is_refused_with_the_names_that_are_known() -> None:
     """A misspelt name does not silently give a healthy history."""
     with pytest.raises(ValueError, match=r"gtid_text_corrupted.*got 'gtid_text_corupted'"):
-        make_injector("gtid_text_corupted")
+        make_fault("gtid_text_corupted")
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -217,17 +215,10 @@ def test_every_base_history_holds_the_demo() -> None:
     assert all("demo" in base.topologies for base in BaseHistory)
 
 
-def test_the_document_lists_every_fault_as_the_catalogue_does() -> None:
-    """The page is the catalogue, row by row."""
-    text = _DOCUMENT.read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith("| F")]
-    assert len(rows) == len(FAULTS)
-    for row, fault in zip(rows, FAULTS.values(), strict=True):
-        broken = ", ".join(f"`{name}`" for name in sorted(fault.must_fire))
-        notes = [(not fault.heals, "stays"), (not fault.bears_acts, "quiet")]
-        told = ", ".join(note for is_so, note in notes if is_so)
-        cells = [fault.label, f"`{fault.name}`", fault.injection, broken, fault.base.value, told]
-        assert [cell.strip() for cell in row.strip("|").split("|")] == cells
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_the_catalogue_says(name: str) -> None:
+    """To write the pages anew: python -m tests.support.catalogue_pages."""
+    assert (DOCS / name).read_text("utf-8").partition(MARK)[2] == PAGES[name]()
 
 
 def _executed(block: Block) -> list[GtidSet]:

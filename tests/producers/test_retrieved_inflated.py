@@ -5,8 +5,8 @@ from __future__ import annotations
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import receiver
 from tallystick.producers.simulator.engine import Fleet
-from tallystick.producers.simulator.faults.channel_faults import RetrievedInflated
-from tallystick.producers.simulator.faults.injector import gtid_of
+from tallystick.producers.simulator.faults.logs import gtid_of
+from tallystick.producers.simulator.faults.replication import RetrievedInflated
 from tallystick.producers.simulator.model import Channel, QueuedGroup
 from tallystick.producers.simulator.scenario import Scenario
 

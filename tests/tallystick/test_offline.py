@@ -256,7 +256,7 @@ def test_the_reference_is_complete(tallystick):
     for said in ("claim", "why", "undecided_when", "remedy"):
         assert getattr(RULES["lsn_monotone"], said) in entry
     assert "WL#9452 (Log Position Lock), F-1.2.4" in entry
-    assert FAULTS["lsn_regressed"].injection in entry
+    assert FAULTS["lsn_regressed"].text in entry
     documented = json.loads(tallystick("rules", "lsn_monotone", "--json").out)
     assert "lsn_regressed" in documented["broken_by"]
     catalogue = json.loads(tallystick("faults", "--json").out)
@@ -265,7 +265,7 @@ def test_the_reference_is_complete(tallystick):
     }
     one = tallystick("faults", "errant_write").out
     assert "no_errant_gtids" in one
-    assert FAULTS["errant_write"].injection in one
+    assert FAULTS["errant_write"].text in one
 
 
 def test_replay_starts_without_kafka_and_spark():

@@ -21,13 +21,11 @@ from tallystick.producers.simulator.backup_safe_binlog.lock_state import (
     TABLES,
     HeaderUpdates,
 )
-from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup, declare
-from tallystick.producers.simulator.faults.injector import Injector, groups_between, is_pure_source
+from tallystick.producers.simulator.faults.fault import BaseHistory, Fault
+from tallystick.producers.simulator.faults.logs import groups_between, is_pure_source
 from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tallystick.producers.simulator.engine import Fleet
     from tallystick.producers.simulator.model import Channel, Instance, LoggedGroup, QueuedGroup
 
@@ -37,7 +35,7 @@ _RETRY_US: Final = 100_000
 _LONG_US: Final = 400_000
 
 
-class _OnQuietServer(Injector):
+class _OnQuietServer(Fault):
     """Something that begins on a source when nobody is between the stages of a commit there."""
 
     def on_fleet(self, fleet: Fleet) -> None:
@@ -80,6 +78,10 @@ class _LockIgnored(_OnQuietServer):
 class CommitUnderBinlogLock(_LockIgnored):
     """A client commits under LOCK BINLOG FOR BACKUP."""
 
+    number = 91
+    name = "commit_under_binlog_lock"
+    text = "a group is committed under LOCK BINLOG FOR BACKUP"
+    must_fire = frozenset({"backup_locks_freeze_scope"})
     locks = (TABLES, BINLOG)
     kind = GroupKind.INNODB
 
@@ -87,12 +89,18 @@ class CommitUnderBinlogLock(_LockIgnored):
 class DdlUnderTableLock(_LockIgnored):
     """A definition changes under LOCK TABLES FOR BACKUP."""
 
+    number = 92
+    name = "ddl_under_table_lock"
+    text = "a DDL statement is executed under LOCK TABLES FOR BACKUP"
+    must_fire = frozenset({"backup_locks_freeze_scope"})
     locks = (TABLES,)
     kind = GroupKind.DDL
 
 
-class _ReplicaGoesOn(Injector):
+class _ReplicaGoesOn(Fault):
     """The binlog lock is taken where a thread of replication has passed the check already."""
+
+    base = BaseHistory.REPLICA
 
     def take_lock(self, fleet: Fleet, replica: Instance) -> None:
         """Take the lock on a replica where nobody is between the stages of a commit."""
@@ -108,6 +116,11 @@ class _ReplicaGoesOn(Injector):
 class ApplierMovesUnderBinlogLock(_ReplicaGoesOn):
     """The applier executes a group, and the position executed moves with it."""
 
+    number = 93
+    name = "applier_moves_under_binlog_lock"
+    text = "an applier executes a group under LOCK BINLOG FOR BACKUP"
+    must_fire = frozenset({"backup_locks_freeze_scope"})
+
     def on_apply(self, fleet: Fleet, channel: Channel, queued: QueuedGroup) -> bool:
         """Lock before a group that the applier has already begun."""
         self.take_lock(fleet, channel.replica)
@@ -116,6 +129,11 @@ class ApplierMovesUnderBinlogLock(_ReplicaGoesOn):
 
 class ReceiverMovesUnderBinlogLock(_ReplicaGoesOn):
     """The receiver queues a group, and the position read moves with it."""
+
+    number = 94
+    name = "receiver_moves_under_binlog_lock"
+    text = "a receiver queues a group under LOCK BINLOG FOR BACKUP"
+    must_fire = frozenset({"backup_locks_freeze_scope"})
 
     def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
         """Lock before a group that the receiver has already got."""
@@ -149,6 +167,10 @@ class _UnsafeBackup(_OnQuietServer):
 class TableLockWithoutHeader(_UnsafeBackup):
     """LOCK TABLES FOR BACKUP does not write the coordinates into the header."""
 
+    number = 95
+    name = "table_lock_without_header"
+    text = "LOCK TABLES FOR BACKUP leaves the InnoDB header stale on a backup-safe server"
+    must_fire = frozenset({"backup_coordinates_match_data", "trx_sys_coords_fresh_under_lock"})
     options = Options(lock_binlog=False)
 
     def prepare(self, fleet: Fleet, instance: Instance) -> None:
@@ -168,6 +190,10 @@ class TableLockWithoutHeader(_UnsafeBackup):
 class StaleHeaderTrusted(_UnsafeBackup):
     """A utility does not ask for the variable."""
 
+    number = 96
+    name = "stale_header_trusted"
+    text = "a backup takes its coordinates from the header of a server that is not backup-safe"
+    must_fire = frozenset({"backup_coordinates_match_data"})
     options = Options(lock_binlog=False, coordinates_from=HEADER)
 
     def prepare(self, fleet: Fleet, instance: Instance) -> None:
@@ -183,17 +209,30 @@ class StaleHeaderTrusted(_UnsafeBackup):
 class UnlockedInWrongOrder(_UnsafeBackup):
     """UNLOCK TABLES comes first."""
 
+    number = 99
+    name = "backup_unlocked_in_wrong_order"
+    text = "a backup executes UNLOCK TABLES before UNLOCK BINLOG"
+    must_fire = frozenset({"backup_lock_protocol"})
     options = Options(lock_binlog=True, unlocks=(TABLES, BINLOG))
 
 
 class LockLeftBehind(_UnsafeBackup):
     """UNLOCK TABLES does not come; the server releases the lock with the session."""
 
+    number = 100
+    name = "backup_lock_left_behind"
+    text = "a backup ends without UNLOCK TABLES"
+    must_fire = frozenset({"backup_lock_protocol"})
     options = Options(lock_binlog=True, unlocks=(BINLOG,))
 
 
 class LockedInWrongOrder(_OnQuietServer):
     """LOCK BINLOG FOR BACKUP, then LOCK TABLES FOR BACKUP."""
+
+    number = 101
+    name = "backup_locked_in_wrong_order"
+    text = "a session takes LOCK TABLES FOR BACKUP under LOCK BINLOG FOR BACKUP"
+    must_fire = frozenset({"backup_lock_protocol"})
 
     def begin(self, fleet: Fleet, instance: Instance) -> None:
         """Nobody holds a table now, so nobody waits for anybody."""
@@ -207,6 +246,10 @@ class LockedInWrongOrder(_OnQuietServer):
 class SnapshotFileWithoutLock(_UnsafeBackup):
     """A node's last binary log file is copied while clients commit."""
 
+    number = 98
+    name = "snapshot_file_without_binlog_lock"
+    text = "a snapshot copies the last binary log file without the binlog lock while clients commit"
+    must_fire = frozenset({"backup_binlog_copy_matches_data"})
     options = Options(lock_binlog=False)
 
     def prepare(self, fleet: Fleet, instance: Instance) -> None:
@@ -231,8 +274,14 @@ class SnapshotFileWithoutLock(_UnsafeBackup):
         fleet.clock.schedule(fleet.now + _RETRY_US, instance, self._wait, fleet, instance)
 
 
-class ReplicaPositionWithoutLock(Injector):
+class ReplicaPositionWithoutLock(Fault):
     """SHOW SLAVE STATUS is read while the applier runs; the copy of the redo ends later."""
+
+    number = 97
+    name = "replica_position_without_binlog_lock"
+    text = "a backup reads SHOW SLAVE STATUS without the binlog lock while the applier runs"
+    must_fire = frozenset({"backup_replica_coordinates_match_data"})
+    base = BaseHistory.REPLICA
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Begin when the fault is due."""
@@ -279,84 +328,3 @@ def _write_to_source(fleet: Fleet, source: Instance) -> None:
     while source.channels and not source.writes:
         source = next(iter(source.channels.values())).source
     _write_to_innodb(fleet, source)
-
-
-_GROUP: Final = FaultGroup.PROTOCOL
-_FREEZE: Final = "backup_locks_freeze_scope"
-_MATCH: Final = "backup_coordinates_match_data"
-_PROTOCOL: Final = "backup_lock_protocol"
-
-BACKUP_SAFE_BINLOG_FAULTS: Final[tuple[Fault, ...]] = (
-    declare(
-        91, _GROUP, "commit_under_binlog_lock",
-        "a group is committed under LOCK BINLOG FOR BACKUP",
-        _FREEZE,
-    ),
-    declare(
-        92, _GROUP, "ddl_under_table_lock",
-        "a DDL statement is executed under LOCK TABLES FOR BACKUP",
-        _FREEZE,
-    ),
-    declare(
-        93, _GROUP, "applier_moves_under_binlog_lock",
-        "an applier executes a group under LOCK BINLOG FOR BACKUP",
-        _FREEZE,
-        base=BaseHistory.REPLICA,
-    ),
-    declare(
-        94, _GROUP, "receiver_moves_under_binlog_lock",
-        "a receiver queues a group under LOCK BINLOG FOR BACKUP",
-        _FREEZE,
-        base=BaseHistory.REPLICA,
-    ),
-    declare(
-        95, _GROUP, "table_lock_without_header",
-        "LOCK TABLES FOR BACKUP leaves the InnoDB header stale on a backup-safe server",
-        _MATCH, "trx_sys_coords_fresh_under_lock",
-    ),
-    declare(
-        96, _GROUP, "stale_header_trusted",
-        "a backup takes its coordinates from the header of a server that is not backup-safe",
-        _MATCH,
-    ),
-    declare(
-        97, _GROUP, "replica_position_without_binlog_lock",
-        "a backup reads SHOW SLAVE STATUS without the binlog lock while the applier runs",
-        "backup_replica_coordinates_match_data",
-        base=BaseHistory.REPLICA,
-    ),
-    declare(
-        98, _GROUP, "snapshot_file_without_binlog_lock",
-        "a snapshot copies the last binary log file without the binlog lock while clients commit",
-        "backup_binlog_copy_matches_data",
-    ),
-    declare(
-        99, _GROUP, "backup_unlocked_in_wrong_order",
-        "a backup executes UNLOCK TABLES before UNLOCK BINLOG",
-        _PROTOCOL,
-    ),
-    declare(
-        100, _GROUP, "backup_lock_left_behind",
-        "a backup ends without UNLOCK TABLES",
-        _PROTOCOL,
-    ),
-    declare(
-        101, _GROUP, "backup_locked_in_wrong_order",
-        "a session takes LOCK TABLES FOR BACKUP under LOCK BINLOG FOR BACKUP",
-        _PROTOCOL,
-    ),
-)  # fmt: skip
-
-BACKUP_SAFE_BINLOG_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "commit_under_binlog_lock": CommitUnderBinlogLock,
-    "ddl_under_table_lock": DdlUnderTableLock,
-    "applier_moves_under_binlog_lock": ApplierMovesUnderBinlogLock,
-    "receiver_moves_under_binlog_lock": ReceiverMovesUnderBinlogLock,
-    "table_lock_without_header": TableLockWithoutHeader,
-    "stale_header_trusted": StaleHeaderTrusted,
-    "replica_position_without_binlog_lock": ReplicaPositionWithoutLock,
-    "snapshot_file_without_binlog_lock": SnapshotFileWithoutLock,
-    "backup_unlocked_in_wrong_order": UnlockedInWrongOrder,
-    "backup_lock_left_behind": LockLeftBehind,
-    "backup_locked_in_wrong_order": LockedInWrongOrder,
-}

@@ -1,4 +1,4 @@
-"""Faults of clones (WL#9211): their entries in the catalogue, and what injects them."""
+"""Faults of clones (WL#9211): what is copied, when, and what the recipient does with it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from tallystick.producers.simulator import administration, binary_log, commit, r
 from tallystick.producers.simulator.clone import cloning
 from tallystick.producers.simulator.clone.clone_status import State
 from tallystick.producers.simulator.clone.cloning import CrashPoint
-from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup, declare
-from tallystick.producers.simulator.faults.injector import Injector
-from tallystick.producers.simulator.faults.tampered_journal import JournalFault
+from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, FaultGroup
+from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.model import GroupKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tallystick.producers.simulator.clone.recipient import Clone
     from tallystick.producers.simulator.engine import Fleet
@@ -28,18 +27,18 @@ _OTHER_RELEASE: Final = "8.0.32"
 _CUT_OFF: Final = CrashPoint("recipient", "FILE COPY")
 
 
-class _CloneFault(Injector):
+class _CloneFault(ActFault):
     """A replica that nobody reads from clones its source, and something is wrong with it."""
+
+    group = FaultGroup.PROTOCOL
+    base = BaseHistory.SINGLE_CHANNEL
+    retry_us = 10_000
 
     def __init__(self) -> None:
         super().__init__()
         self.channel: Channel | None = None
 
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Clone when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._begin, fleet)
-
-    def _begin(self, fleet: Fleet) -> None:
+    def act(self, fleet: Fleet) -> bool:
         for instance in fleet.instances.values():
             channels = [c for c in instance.channels.values() if c.is_configured]
             if len(channels) != 1 or instance.subscribers or not instance.is_running:
@@ -48,8 +47,8 @@ class _CloneFault(Injector):
             if channel.source.is_running and len(channel.source.binlog.active.groups()) >= 2:
                 self.channel = channel
                 self.clone(fleet, channel)
-                return
-        fleet.clock.schedule(fleet.now + 10_000, None, self._begin, fleet)
+                return True
+        return False
 
     def clone(self, fleet: Fleet, channel: Channel) -> None:
         """Clone the channel's source."""
@@ -57,7 +56,14 @@ class _CloneFault(Injector):
 
 
 class ClonePositionShifted(_CloneFault):
-    """F73: the page's position is where the last group of the cloned set begins."""
+    """The page's position is where the last group of the cloned set begins."""
+
+    number = 73
+    name = "clone_position_shifted"
+    text = "a clone reports a position one group before its GTID set"
+    must_fire = frozenset({"clone_coordinates_equal_donor"})
+    heals = False
+    is_core = True
 
     def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
         """Let recovery read the wrong position."""
@@ -71,7 +77,14 @@ class ClonePositionShifted(_CloneFault):
 
 
 class CloneResumeGap(_CloneFault):
-    """F74: the first group that the donor would send is never queued."""
+    """The first group that the donor would send is never queued."""
+
+    number = 74
+    name = "clone_resume_gap"
+    text = "the first group that a clone receives is one too late"
+    must_fire = frozenset({"clone_resume_exact"})
+    heals = False
+    bears_acts = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +106,12 @@ class CloneResumeGap(_CloneFault):
 
 
 class CloneBlocksDonor(_CloneFault):
-    """F75: the donor's XA commits stand still for two seconds."""
+    """The donor's XA commits stand still for two seconds."""
+
+    number = 75
+    name = "clone_blocks_donor"
+    text = "a clone blocks the donor's commits for two seconds"
+    must_fire = frozenset({"clone_protocol"})
 
     def clone(self, fleet: Fleet, channel: Channel) -> None:
         """Hold the donor."""
@@ -102,7 +120,12 @@ class CloneBlocksDonor(_CloneFault):
 
 
 class CloneOfAnotherVersion(_CloneFault):
-    """F82: donor and recipient differ in their version, and the clone goes on."""
+    """Donor and recipient differ in their version, and the clone goes on."""
+
+    number = 82
+    name = "clone_of_another_version"
+    text = "a clone goes on although donor and recipient have different versions"
+    must_fire = frozenset({"clone_protocol"})
 
     def clone(self, fleet: Fleet, channel: Channel) -> None:
         """Give the recipient another release of the same series."""
@@ -120,18 +143,17 @@ class CloneOfAnotherVersion(_CloneFault):
 class _CloneJournalFault(_CloneFault, JournalFault):
     """A clone that goes well, and a journal that tells one thing of it wrong."""
 
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Clone when the fault is due."""
-        self.fleet = fleet
-        super().on_fleet(fleet)
-
 
 class CloneStagesMixed(_CloneJournalFault):
-    """F83: PAGE COPY comes before FILE COPY."""
+    """PAGE COPY comes before FILE COPY."""
 
+    number = 83
+    name = "clone_stages_mixed"
+    text = "a clone is told to copy pages before files"
+    must_fire = frozenset({"clone_protocol"})
     _SWAPPED: Final = {"FILE COPY": "PAGE COPY", "PAGE COPY": "FILE COPY"}
 
-    def on_fact(
+    def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Swap both stages."""
@@ -144,7 +166,12 @@ class CloneStagesMixed(_CloneJournalFault):
 
 
 class CloneXaNotBlocked(_CloneFault):
-    """F84: XA PREPARE is logged while the end of the clone holds external XA back."""
+    """XA PREPARE is logged while the end of the clone holds external XA back."""
+
+    number = 84
+    name = "clone_xa_not_blocked"
+    text = "the donor logs XA PREPARE while the end of a clone blocks external XA"
+    must_fire = frozenset({"clone_blocks_xa"})
 
     def clone(self, fleet: Fleet, channel: Channel) -> None:
         """Clone a server that clients write to."""
@@ -168,7 +195,12 @@ class CloneXaNotBlocked(_CloneFault):
 
 
 class CloneCommitsUnordered(_CloneFault):
-    """F85: two commits write their places into the TRX_SYS page in the wrong order."""
+    """Two commits write their places into the TRX_SYS page in the wrong order."""
+
+    number = 85
+    name = "clone_commits_unordered"
+    text = "two commits of the donor write the TRX_SYS page out of order while a clone ends"
+    must_fire = frozenset({"clone_commits_ordered"})
 
     def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
         """Tell of the later one first."""
@@ -182,7 +214,14 @@ class CloneCommitsUnordered(_CloneFault):
 
 
 class CloneLacksPreparedGroup(_CloneFault):
-    """F86: a prepared group is not awaited: the page names a later one, the data lack it."""
+    """A prepared group is not awaited: the page names a later one, the data lack it."""
+
+    number = 86
+    name = "clone_lacks_prepared_group"
+    text = "a clone does not wait for a prepared group in front of its position"
+    must_fire = frozenset({"clone_coordinates_equal_donor", "clone_resume_exact"})
+    heals = False
+    bears_acts = False
 
     def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
         """Take a group before the last one out of the copy."""
@@ -199,7 +238,12 @@ class CloneLacksPreparedGroup(_CloneFault):
 
 
 class FailedCloneReported(_CloneFault):
-    """F87: clone_status shows Completed for a clone that a crash has ended."""
+    """Clone_status shows Completed for a clone that a crash has ended."""
+
+    number = 87
+    name = "failed_clone_completed"
+    text = "one row of clone_status shows a failed clone as Completed"
+    must_fire = frozenset({"clone_status_agrees"})
 
     def clone(self, fleet: Fleet, channel: Channel) -> None:
         """Let the recipient crash, and leave time for a row."""
@@ -219,9 +263,15 @@ class FailedCloneReported(_CloneFault):
 
 
 class CloneStatusShowsOther(_CloneJournalFault):
-    """F88: recovery read another position than the one that clone_status shows."""
+    """Recovery read another position than the one that clone_status shows."""
 
-    def on_fact(
+    number = 88
+    name = "clone_status_shows_other"
+    text = "clone_status shows another position than recovery read from the TRX_SYS page"
+    must_fire = frozenset({"clone_status_agrees"})
+    heals = False
+
+    def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Tell of a position one byte on."""
@@ -232,7 +282,13 @@ class CloneStatusShowsOther(_CloneJournalFault):
 
 
 class FailedCloneResumed(_CloneFault):
-    """F89: replication starts on dropped data."""
+    """Replication starts on dropped data."""
+
+    number = 89
+    name = "failed_clone_resumed"
+    text = "replication starts on a recipient whose clone failed with its data dropped"
+    must_fire = frozenset({"failed_clone_not_resumed"})
+    bears_acts = False
 
     def clone(self, fleet: Fleet, channel: Channel) -> None:
         """Let the recipient crash, and start replication before the clone is issued again."""
@@ -251,7 +307,14 @@ class FailedCloneResumed(_CloneFault):
 
 
 class CloneOfPurgedDonor(_CloneFault):
-    """F90: the donor purges what the recipient needs, before replication starts."""
+    """The donor purges what the recipient needs, before replication starts."""
+
+    number = 90
+    name = "clone_of_purged_donor"
+    text = "the donor purges its binary log between a clone and the start of replication"
+    must_fire = frozenset({"purged_not_needed"})
+    heals = False
+    bears_acts = False
 
     def clone(self, fleet: Fleet, channel: Channel) -> None:
         """Purge between clone and replication."""
@@ -281,87 +344,3 @@ def _groups_up_to(
         for logged in file.groups()
         if (file.name, logged.end) <= place and logged.group.sid is not None
     ]
-
-
-def _declare(
-    number: int, name: str, injection: str, *must_fire: str, heals: bool = True, acts: bool = True
-) -> Fault:
-    return declare(
-        number,
-        FaultGroup.PROTOCOL,
-        name,
-        injection,
-        *must_fire,
-        base=BaseHistory.SINGLE_CHANNEL,
-        heals=heals,
-        bears_acts=acts,
-    )
-
-
-CLONE_FAULTS: Final = (
-    _declare(
-        82, "clone_of_another_version",
-        "a clone goes on although donor and recipient have different versions",
-        "clone_protocol",
-    ),
-    _declare(
-        83, "clone_stages_mixed",
-        "a clone is told to copy pages before files",
-        "clone_protocol",
-    ),
-    _declare(
-        84, "clone_xa_not_blocked",
-        "the donor logs XA PREPARE while the end of a clone blocks external XA",
-        "clone_blocks_xa",
-    ),
-    _declare(
-        85, "clone_commits_unordered",
-        "two commits of the donor write the TRX_SYS page out of order while a clone ends",
-        "clone_commits_ordered",
-    ),
-    _declare(
-        86, "clone_lacks_prepared_group",
-        "a clone does not wait for a prepared group in front of its position",
-        "clone_coordinates_equal_donor", "clone_resume_exact",
-        heals=False, acts=False,
-    ),
-    _declare(
-        87, "failed_clone_completed",
-        "one row of clone_status shows a failed clone as Completed",
-        "clone_status_agrees",
-    ),
-    _declare(
-        88, "clone_status_shows_other",
-        "clone_status shows another position than recovery read from the TRX_SYS page",
-        "clone_status_agrees",
-        heals=False,
-    ),
-    _declare(
-        89, "failed_clone_resumed",
-        "replication starts on a recipient whose clone failed with its data dropped",
-        "failed_clone_not_resumed",
-        acts=False,
-    ),
-    _declare(
-        90, "clone_of_purged_donor",
-        "the donor purges its binary log between a clone and the start of replication",
-        "purged_not_needed",
-        heals=False, acts=False,
-    ),
-)  # fmt: skip
-"""What the catalogue has of clones beside F73 to F75."""
-
-CLONE_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "clone_position_shifted": ClonePositionShifted,
-    "clone_resume_gap": CloneResumeGap,
-    "clone_blocks_donor": CloneBlocksDonor,
-    "clone_of_another_version": CloneOfAnotherVersion,
-    "clone_stages_mixed": CloneStagesMixed,
-    "clone_xa_not_blocked": CloneXaNotBlocked,
-    "clone_commits_unordered": CloneCommitsUnordered,
-    "clone_lacks_prepared_group": CloneLacksPreparedGroup,
-    "failed_clone_completed": FailedCloneReported,
-    "clone_status_shows_other": CloneStatusShowsOther,
-    "failed_clone_resumed": FailedCloneResumed,
-    "clone_of_purged_donor": CloneOfPurgedDonor,
-}

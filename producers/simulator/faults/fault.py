@@ -1,13 +1,19 @@
-"""What a fault is: how it is called, what it changes, and what that breaks."""
+"""What a fault is: its entry in the catalogue and what injects it, as one class."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+from tallystick.producers.simulator.hooks import FaultHooks
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
 
 
 class FaultGroup(str, Enum):
-    """Which account of the history a fault tampers with."""
+    """What of the history a fault tampers with."""
 
     SNAPSHOT = "snapshot content"
     STREAM = "event streams"
@@ -33,62 +39,80 @@ class BaseHistory(str, Enum):
         return several if self is BaseHistory.REPLICA else (*several, "single")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One way in which accounts of one history can disagree.
+class Fault(FaultHooks):
+    """One way in which records of one history can disagree; a subclass with a number is registered.
+
+    It changes one thing and leaves everything else as it is; it waits for a moment at which that is
+    possible.
 
     Attributes:
         number: Its number in the catalogue, from 1.
         name: Its name on the command line.
-        group: The account that is tampered with.
-        injection: What is changed, and nothing else is.
-        must_fire: Names of the invariants that it breaks; every other one still holds.
-        is_core: True for the faults that every campaign must be able to inject.
+        text: What is changed, and nothing else is.
+        must_fire: Names of the rules that it breaks; every other one still holds. They are texts:
+            a producer does not know the auditor.
+        group: What it tampers with.
         base: The fleet that it needs.
         heals: False when the damage stays: the fault is found once, at its first evidence.
         bears_acts: Whether everyday rotation, purge and reconnects may go on beside it; where they
-            would carry the damage on into other accounts, the fault has a quiet fleet to itself.
+            would carry the damage on, the fault has a quiet fleet to itself.
+        is_core: True for the faults that every campaign must be able to inject.
+        injected: Whether the history shows the fault.
+        injected_in: The instance that shows it, empty before.
+        injected_at: When, microseconds of virtual time; -1 before.
     """
 
-    number: int
-    name: str
-    group: FaultGroup
-    injection: str
-    must_fire: frozenset[str]
-    is_core: bool
-    base: BaseHistory
-    heals: bool
-    bears_acts: bool
+    registered: ClassVar[list[type[Fault]]] = []
+    number: ClassVar[int]
+    name: ClassVar[str]
+    text: ClassVar[str]
+    must_fire: ClassVar[frozenset[str]]
+    group: ClassVar[FaultGroup] = FaultGroup.PROTOCOL
+    base: ClassVar[BaseHistory] = BaseHistory.SERVER
+    heals: ClassVar[bool] = True
+    bears_acts: ClassVar[bool] = True
+    is_core: ClassVar[bool] = False
 
-    @property
-    def label(self) -> str:
-        """``F9``: as tables of results name it."""
-        return f"F{self.number}"
+    def __init_subclass__(cls) -> None:
+        if "number" in vars(cls):
+            cls.registered.append(cls)
+
+    def __init__(self) -> None:
+        self.injected = False
+        self.injected_in = ""
+        self.injected_at = -1
+
+    def is_due(self, fleet: Fleet) -> bool:
+        """Whether the fault is still to be injected and its time has come."""
+        return not self.injected and fleet.now >= fleet.fault_at
+
+    def mark(self, fleet: Fleet, instance: Instance) -> None:
+        """Note that the history shows the fault from now on."""
+        self.injected = True
+        self.injected_in = instance.instance_id
+        self.injected_at = fleet.now
+        fleet.note_injection(self.name, instance)
 
 
-def declare(
-    number: int,
-    group: FaultGroup,
-    name: str,
-    injection: str,
-    *must_fire: str,
-    base: BaseHistory | None = None,
-    heals: bool = True,
-    bears_acts: bool = True,
-    is_core: bool = False,
-) -> Fault:
-    """A fault; without ``base`` it needs what the faults of its group usually need."""
-    if base is None:
-        needs_replica = group in (FaultGroup.CHANNEL, FaultGroup.FLEET)
-        base = BaseHistory.REPLICA if needs_replica else BaseHistory.SERVER
-    return Fault(
-        number=number,
-        name=name,
-        group=group,
-        injection=injection,
-        must_fire=frozenset(must_fire),
-        is_core=is_core,
-        base=base,
-        heals=heals,
-        bears_acts=bears_acts,
-    )
+class ActFault(Fault):
+    """Something is done to the fleet as soon as the fault is due, and tried again until it can be.
+
+    Attributes:
+        retry_us: How long after an attempt the next one comes.
+    """
+
+    retry_us: ClassVar[int] = 1_000
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Make the first attempt when the fault is due."""
+        super().on_fleet(fleet)
+        fleet.clock.schedule(fleet.fault_at, None, self.attempt, fleet)
+
+    def attempt(self, fleet: Fleet) -> None:
+        """Do it now or a little later."""
+        if not self.act(fleet):
+            fleet.clock.schedule(fleet.now + self.retry_us, None, self.attempt, fleet)
+
+    def act(self, fleet: Fleet) -> bool:
+        """Do it, if the moment allows it; whether it is done."""
+        raise NotImplementedError

@@ -12,26 +12,21 @@ from tallystick.producers.simulator.clone.undo_log import (
     TRX_UNDO_FLAGS,
     has_gtid,
 )
-from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
-from tallystick.producers.simulator.faults.injector import (
-    Injector,
-    Row,
-    RowFault,
-    is_pure_source,
-    server_text,
-)
-from tallystick.producers.simulator.faults.tampered_journal import JournalFault
+from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
+from tallystick.producers.simulator.faults.journal import JournalFault
+from tallystick.producers.simulator.faults.logs import is_pure_source
+from tallystick.producers.simulator.faults.row import Row, RowFault, server_text
 from tallystick.producers.simulator.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.model import Group, GroupKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tallystick.producers.simulator.clone.undo_log import UndoLogHeader
     from tallystick.producers.simulator.engine import Fleet
     from tallystick.producers.simulator.model import Instance
 
-_FIRST: Final = 126
+_FAR: Final = 1_000
 _STEP_US: Final = 1_000
 _RETRY_US: Final = 50_000
 _ROOM: Final = 2_048
@@ -40,11 +35,30 @@ _WRITES_BEFORE: Final = 2
 """So often a persister writes before an audit that begins here knows what was committed before."""
 
 
-class _Watched(Injector):
-    """Somebody begins to watch the persisters when the fault is due."""
+class GtidTableAhead(RowFault):
+    """The table holds a GTID of the own UUID that was never given."""
+
+    number = 76
+    name = "gtid_table_ahead"
+    text = "mysql.gtid_executed holds a GTID that is neither executed, owned nor prepared"
+    must_fire = frozenset({"gtid_table_within_executed"})
+    group = FaultGroup.PROTOCOL
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        if "gtid_executed_table" not in row.body or row.instance.gtid_mode != "ON":
+            return False
+        uuid = row.instance.server_uuid
+        gno = row.instance.logged.next_free(uuid) + _FAR
+        table = GtidSet.parse(row.body["gtid_executed_table"]) | GtidSet([(uuid, gno, gno)])
+        row.body["gtid_executed_table"] = server_text(table)
+        return True
+
+
+class _Watched(Fault):
+    """The journals record what persisters do from when the fault is due."""
 
     def on_fleet(self, fleet: Fleet) -> None:
-        """Let the journals tell what persisters do."""
+        super().on_fleet(fleet)
         for instance in fleet.instances.values():
             fleet.clock.schedule(
                 fleet.fault_at, None, setattr, *(instance, "tells_gtid_persister", True)
@@ -52,7 +66,13 @@ class _Watched(Injector):
 
 
 class PurgeOvertakesPersister(_Watched):
-    """F77: purge once looks at read views alone."""
+    """Purge once looks at read views alone."""
+
+    number = 77
+    name = "purge_overtakes_persister"
+    text = "undo is purged up to a transaction whose GTID is not stored yet"
+    must_fire = frozenset({"purge_waits_for_gtid_persist"})
+    is_core = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,6 +137,11 @@ class _Crash(_Watched):
 class UndoGtidMissing(_Crash):
     """The flag of the GTID is not set in one undo log header."""
 
+    number = 126
+    name = "undo_gtid_missing"
+    text = "a crash comes before the persister, and the undo log header has no GTID"
+    must_fire = frozenset({"undo_gtids_recovered"})
+
     def on_undo_durable(self, fleet: Fleet, instance: Instance, header: UndoLogHeader) -> None:
         """Take the flag away from the transaction before the crash."""
         if instance is self._victim and has_gtid(header):
@@ -127,8 +152,13 @@ class UndoGtidMissing(_Crash):
 class RecoveryStopsTooEarly(_Crash):
     """Recovery takes a number from the page that is too great, so it skips what it needs."""
 
+    number = 127
+    name = "recovery_skips_undo"
+    text = "after a crash recovery skips rollback segments that it needs"
+    must_fire = frozenset({"undo_gtids_recovered"})
+
     def on_recovery(self, fleet: Fleet, instance: Instance, trx_num_gtid: int) -> int:
-        """Begin behind the last transaction."""
+        """Begin after the last transaction."""
         if instance is not self._victim:
             return trx_num_gtid
         self._victim = None
@@ -137,6 +167,11 @@ class RecoveryStopsTooEarly(_Crash):
 
 class PreparedGtidOverwritten(_Crash):
     """XA COMMIT overwrites the GTID of XA PREPARE that nobody has saved."""
+
+    number = 128
+    name = "prepared_gtid_overwritten"
+    text = "XA COMMIT overwrites the GTID of XA PREPARE in the undo log before it is saved"
+    must_fire = frozenset({"undo_gtids_recovered"})
 
     def leave_gtids(self, fleet: Fleet, instance: Instance) -> None:
         """Prepare and commit at once."""
@@ -151,6 +186,11 @@ class PreparedGtidOverwritten(_Crash):
 class PreparedUndoPurged(_Crash):
     """Purge takes the undo log of a prepared transaction."""
 
+    number = 129
+    name = "prepared_undo_purged"
+    text = "the undo log of a prepared XA transaction is purged"
+    must_fire = frozenset({"undo_gtids_recovered"})
+
     def leave_gtids(self, fleet: Fleet, instance: Instance) -> None:
         """Prepare, and lose the undo log; an end of the transaction will not come."""
         self.write(fleet, instance, GroupKind.XA_PREPARE)
@@ -158,18 +198,12 @@ class PreparedUndoPurged(_Crash):
             segment.slots = []
 
 
-class _Told(JournalFault):
-    """What persisters do is told from when the fault is due on, and once it is told wrong."""
+class _RecordedWrong(_Watched, JournalFault):
+    """What persisters do is recorded, and once it is recorded wrong."""
 
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Let the journals tell what persisters do."""
-        super().on_fleet(fleet)
-        for instance in fleet.instances.values():
-            fleet.clock.schedule(
-                fleet.fault_at, None, setattr, *(instance, "tells_gtid_persister", True)
-            )
+    group = FaultGroup.PROTOCOL
 
-    def on_fact(
+    def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Ask for each step of a persister."""
@@ -184,8 +218,13 @@ class _Told(JournalFault):
         raise NotImplementedError
 
 
-class NumberBeforeTable(_Told):
+class NumberBeforeTable(_RecordedWrong):
     """TRX_SYS_TRX_NUM_GTID moves on before the list is in the table."""
+
+    number = 130
+    name = "number_before_table"
+    text = "TRX_SYS_TRX_NUM_GTID moves on before the GTIDs are in the table"
+    must_fire = frozenset({"purge_waits_for_gtid_persist"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -211,8 +250,13 @@ class NumberBeforeTable(_Told):
         return body
 
 
-class GtidPersistedEarly(_Told):
+class GtidPersistedEarly(_RecordedWrong):
     """The persister writes the GTID of a transaction that is yet to come."""
+
+    number = 131
+    name = "gtid_persisted_early"
+    text = "the persister writes the GTID of a transaction that is not committed yet"
+    must_fire = frozenset({"gtid_persisted_after_commit"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -238,6 +282,10 @@ class GtidPersistedEarly(_Told):
 class PersisterStalls(_Watched):
     """A persister does not wake up for twelve seconds."""
 
+    number = 132
+    name = "persister_stalls"
+    text = "the persister does not wake up for twelve seconds"
+    must_fire = frozenset({"gtid_persisted_in_time"})
     _STALL_US: Final = 12_000_000
 
     def on_persister_wait(self, fleet: Fleet, instance: Instance, at: int) -> int:
@@ -249,7 +297,13 @@ class PersisterStalls(_Watched):
 
 
 class TableMissesClosedFile(RowFault):
-    """Mysql.gtid_executed lacks a GTID of a binary log file that was closed before."""
+    """The table lacks a GTID of a binary log file that was closed before."""
+
+    number = 133
+    name = "gtid_table_misses_closed_file"
+    text = "mysql.gtid_executed lacks a GTID of a binary log file that was closed before"
+    must_fire = frozenset({"gtid_table_has_closed_files"})
+    group = FaultGroup.PROTOCOL
 
     def on_fleet(self, fleet: Fleet) -> None:
         """See to it that a file with groups is closed."""
@@ -258,7 +312,6 @@ class TableMissesClosedFile(RowFault):
             fleet.schedule(fleet.fault_at, instance, act, instance)
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Take the last one of the file that the row before named."""
         if not (row.has_position and before.has_position and row.position >= before.position):
             return False
         file = row.instance.binlog.file_of_number(before.position[0])
@@ -270,67 +323,3 @@ class TableMissesClosedFile(RowFault):
             return False
         row.body["gtid_executed_table"] = server_text(told - GtidSet([(own, last, last)]))
         return True
-
-
-_LOST: Final = "undo_gtids_recovered"
-GTID_PERSISTENCE_FAULTS: Final = tuple(
-    declare(number, FaultGroup.PROTOCOL, name, injection, rule, base=BaseHistory.SERVER)
-    for number, (name, injection, rule) in enumerate(
-        (
-            (
-                "undo_gtid_missing",
-                "a crash comes before the persister, and the undo log header has no GTID",
-                _LOST,
-            ),
-            (
-                "recovery_skips_undo",
-                "after a crash recovery skips rollback segments that it needs",
-                _LOST,
-            ),
-            (
-                "prepared_gtid_overwritten",
-                "XA COMMIT overwrites the GTID of XA PREPARE in the undo log before it is saved",
-                _LOST,
-            ),
-            (
-                "prepared_undo_purged",
-                "the undo log of a prepared XA transaction is purged",
-                _LOST,
-            ),
-            (
-                "number_before_table",
-                "TRX_SYS_TRX_NUM_GTID moves on before the GTIDs are in the table",
-                "purge_waits_for_gtid_persist",
-            ),
-            (
-                "gtid_persisted_early",
-                "the persister writes the GTID of a transaction that is not committed yet",
-                "gtid_persisted_after_commit",
-            ),
-            (
-                "persister_stalls",
-                "the persister does not wake up for twelve seconds",
-                "gtid_persisted_in_time",
-            ),
-            (
-                "gtid_table_misses_closed_file",
-                "mysql.gtid_executed lacks a GTID of a binary log file that was closed before",
-                "gtid_table_has_closed_files",
-            ),
-        ),
-        _FIRST,
-    )
-)
-"""The faults, as data."""
-
-GTID_PERSISTENCE_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "purge_overtakes_persister": PurgeOvertakesPersister,
-    "undo_gtid_missing": UndoGtidMissing,
-    "recovery_skips_undo": RecoveryStopsTooEarly,
-    "prepared_gtid_overwritten": PreparedGtidOverwritten,
-    "prepared_undo_purged": PreparedUndoPurged,
-    "number_before_table": NumberBeforeTable,
-    "gtid_persisted_early": GtidPersistedEarly,
-    "persister_stalls": PersisterStalls,
-    "gtid_table_misses_closed_file": TableMissesClosedFile,
-}

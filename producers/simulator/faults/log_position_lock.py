@@ -1,58 +1,123 @@
-"""Faults of the Log Position Lock (WL#9452): what goes on although a collection holds every lock.
-
-Each act comes behind the row and before the first unlock, so that the row itself stays true.
-"""
+"""Faults of collections (WL#9452): their locks, and what goes on although they hold every lock."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import administration, innodb, receiver
-from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
-from tallystick.producers.simulator.faults.injector import Injector, is_pure_source
+from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
+from tallystick.producers.simulator.faults.journal import JournalFault
+from tallystick.producers.simulator.faults.logs import is_pure_source
 from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.model import OutOfMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tallystick.producers.simulator.engine import Fleet
     from tallystick.producers.simulator.model import Channel, Instance
 
+_SECOND_US: Final = 1_000_000
 _GONE_UUID: Final = "0badc0de-0000-4000-8000-000000000000"
 _AFTERWARDS_US: Final = 5_000
 _REDO_LENGTH: Final = 300
 
-LOG_POSITION_LOCK_FAULTS: Final = tuple(
-    declare(number, FaultGroup.PROTOCOL, name, injection, "no_progress_while_locked", base=base)
-    for number, (name, injection, base) in enumerate(
-        (
-            (
-                "gtids_assigned_during_collection",
-                "gtid_executed is assigned to while a collection holds every lock",
-                BaseHistory.SERVER,
-            ),
-            (
-                "channel_removed_during_collection",
-                "RESET REPLICA ALL ends a channel while a collection holds every lock",
-                BaseHistory.REPLICA,
-            ),
-            (
-                "engine_log_moves_during_collection",
-                "InnoDB adds redo between the lock and the unlock of its log",
-                BaseHistory.SERVER,
-            ),
-            (
-                "receiver_flush_during_collection",
-                "a receiver writes slave_master_info while a collection holds every lock",
-                BaseHistory.REPLICA,
-            ),
-        ),
-        78,
-    )
-)
+
+class LockOrderInverted(JournalFault):
+    """One collection takes the engine's log first and the binary log last."""
+
+    number = 64
+    name = "lock_order_inverted"
+    text = "a collection locks the engine's log before the binary log"
+    must_fire = frozenset({"collection_lock_order"})
+    group = FaultGroup.PROTOCOL
+    _SWAPPED: Final = {"binlog": "engine:InnoDB", "engine:InnoDB": "binlog"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._collection = ""
+
+    def on_server_record(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Swap both resources in every step of one collection."""
+        if record_type is not RecordType.COLLECTION:
+            return body
+        if body["step"] == "enter" and self.is_due_in(instance_id):
+            self.mark_in(instance_id)
+            self._collection = body["collection_id"]
+        is_it = instance_id == self.injected_in and body["collection_id"] == self._collection
+        resource = body.get("resource")
+        if not is_it or resource not in self._SWAPPED:
+            return body
+        return {**body, "resource": self._SWAPPED[resource]}
 
 
-class _UnderTheLocks(Injector):
+class LockLeaked(Fault):
+    """A collection fails with 3722 and never unlocks the channel map."""
+
+    number = 65
+    name = "lock_leaked_on_error"
+    text = "a collection that fails leaves the channel map locked"
+    must_fire = frozenset({"collection_unlock_complete"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._collection = ""
+
+    def on_collect_step(
+        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+    ) -> bool:
+        """Let the collection fail; leave out one unlock."""
+        if step == "enter" and self.is_due(fleet):
+            self.mark(fleet, instance)
+            self._collection = collection_id
+            instance.out_of_memory = OutOfMemory("collect", "engine:InnoDB")
+        is_it = instance.instance_id == self.injected_in and collection_id == self._collection
+        return not (is_it and step == "unlock" and resource == "channel_map")
+
+
+class CommitDuringCollection(Fault):
+    """A client commits between the last lock and the first unlock."""
+
+    number = 66
+    name = "commit_during_collection"
+    text = "a group is logged while a collection holds every lock"
+    must_fire = frozenset({"no_progress_while_locked"})
+    is_core = True
+
+    def on_collect_step(
+        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+    ) -> bool:
+        """Commit before the first resource is collected."""
+        is_locked = step == "collect" and is_pure_source(instance)
+        if is_locked and self.is_due(fleet) and not instance.rotation_is_due:
+            self.mark(fleet, instance)
+            fleet.write(instance)
+        return True
+
+
+class CollectionTooSlow(Fault):
+    """Three seconds pass before the first unlock; the instance stands still."""
+
+    number = 67
+    name = "collection_too_slow"
+    text = "a collection holds its locks for three seconds"
+    must_fire = frozenset({"collection_within_budget"})
+
+    def on_collect_step(
+        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+    ) -> bool:
+        """Let time pass at the last resource, which is unlocked first."""
+        is_first = step == "unlock" and resource == "engine:InnoDB"
+        if is_first and self.is_due(fleet):
+            self.mark(fleet, instance)
+            instance.journal.tick(3 * _SECOND_US)
+        return True
+
+
+class _UnderTheLocks(Fault):
     """An act of another session between the row and the first unlock of a collection."""
 
     def on_collect_step(
@@ -77,6 +142,11 @@ class _UnderTheLocks(Injector):
 class GtidsAssigned(_UnderTheLocks):
     """GTIDs of a server that is gone enter every set of the fleet, here too early."""
 
+    number = 78
+    name = "gtids_assigned_during_collection"
+    text = "gtid_executed is assigned to while a collection holds every lock"
+    must_fire = frozenset({"no_progress_while_locked"})
+
     def is_possible(self, fleet: Fleet, instance: Instance) -> bool:
         """The replicas, which have answered already, get them at the same moment."""
         instances = fleet.instances.values()
@@ -95,6 +165,12 @@ class GtidsAssigned(_UnderTheLocks):
 
 class ChannelRemoved(_UnderTheLocks):
     """A channel ends, and begins again when the locks are free."""
+
+    number = 79
+    name = "channel_removed_during_collection"
+    text = "RESET REPLICA ALL ends a channel while a collection holds every lock"
+    must_fire = frozenset({"no_progress_while_locked"})
+    base = BaseHistory.REPLICA
 
     def is_possible(self, fleet: Fleet, instance: Instance) -> bool:
         """Nobody waits for what the replica would log meanwhile."""
@@ -122,6 +198,11 @@ def _create_again(fleet: Fleet, channel: Channel) -> None:
 class EngineLogMoves(_UnderTheLocks):
     """InnoDB goes on."""
 
+    number = 80
+    name = "engine_log_moves_during_collection"
+    text = "InnoDB adds redo between the lock and the unlock of its log"
+    must_fire = frozenset({"no_progress_while_locked"})
+
     def is_possible(self, fleet: Fleet, instance: Instance) -> bool:
         """Redo can be added at any time."""
         return True
@@ -133,6 +214,12 @@ class EngineLogMoves(_UnderTheLocks):
 
 class ReceiverFlushes(_UnderTheLocks):
     """A receiver tells its repository where it is."""
+
+    number = 81
+    name = "receiver_flush_during_collection"
+    text = "a receiver writes slave_master_info while a collection holds every lock"
+    must_fire = frozenset({"no_progress_while_locked"})
+    base = BaseHistory.REPLICA
 
     def is_possible(self, fleet: Fleet, instance: Instance) -> bool:
         """It runs, and what it has read is flushed."""
@@ -152,11 +239,3 @@ class ReceiverFlushes(_UnderTheLocks):
 
 def _channel(instance: Instance) -> Channel | None:
     return next((c for c in instance.channels.values() if c.is_configured), None)
-
-
-LOG_POSITION_LOCK_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "gtids_assigned_during_collection": GtidsAssigned,
-    "channel_removed_during_collection": ChannelRemoved,
-    "engine_log_moves_during_collection": EngineLogMoves,
-    "receiver_flush_during_collection": ReceiverFlushes,
-}

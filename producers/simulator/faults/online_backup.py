@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import administration, commit, workload
-from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
-from tallystick.producers.simulator.faults.injector import Injector, is_pure_source
+from tallystick.producers.simulator.faults.fault import BaseHistory, Fault
+from tallystick.producers.simulator.faults.logs import is_pure_source
 from tallystick.producers.simulator.model import GroupKind
 from tallystick.producers.simulator.online_backup import engine_locking
 from tallystick.producers.simulator.online_backup.backup_protocol import Backup
@@ -22,8 +22,6 @@ from tallystick.producers.simulator.online_backup.engine_locking import ENGINES,
 from tallystick.producers.simulator.online_backup.tables import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tallystick.producers.simulator.engine import Fleet
     from tallystick.producers.simulator.model import Group, Instance
     from tallystick.producers.simulator.online_backup.backup_synchronization import Thread
@@ -36,83 +34,8 @@ _TIMES_OUT: Final = (
 )
 _SLOW_FIRST: Final = (Engine("myisam", waits_us=(_SECOND_US,)), *ENGINES[1:])
 
-ONLINE_BACKUP_FAULTS: Final = tuple(
-    declare(number, FaultGroup.PROTOCOL, name, injection, broken, base=base)
-    for number, (name, injection, broken, base) in enumerate(
-        (
-            (
-                "zone_opened_twice",
-                "a commit zone that is open already is opened again",
-                "zone_entry_protocol",
-                BaseHistory.SERVER,
-            ),
-            (
-                "ticket_dropped_twice",
-                "a ticket of the commit zone is dropped by hand and again by its destructor",
-                "zone_entry_protocol",
-                BaseHistory.SERVER,
-            ),
-            (
-                "participant_passes_zone",
-                "a client logs a change of a backed-up table past the closed zone",
-                "critical_sequence_in_zone",
-                BaseHistory.SERVER,
-            ),
-            (
-                "applier_passes_zone",
-                "an applier logs a change of a backed-up table past the closed zone",
-                "critical_sequence_in_zone",
-                BaseHistory.REPLICA,
-            ),
-            (
-                "tables_unlocked_outside_zone",
-                "a thread leaves the zone before a non-transactional change is made visible",
-                "critical_sequence_in_zone",
-                BaseHistory.SERVER,
-            ),
-            (
-                "engine_locks_retried_too_early",
-                "engine locking is retried one second after it gave up",
-                "engine_lock_budget",
-                BaseHistory.SERVER,
-            ),
-            (
-                "engine_locks_after_bail_out",
-                "a backup that has bailed out locks its engines once more",
-                "engine_lock_budget",
-                BaseHistory.SERVER,
-            ),
-            (
-                "whole_time_out_for_each_engine",
-                "every engine is given the whole time-out, not what the others left of it",
-                "engine_lock_budget",
-                BaseHistory.SERVER,
-            ),
-            (
-                "group_logged_in_locked_binlog",
-                "a group is logged while the binary log is locked as one of the engines",
-                "locked_engines_stand_still",
-                BaseHistory.SERVER,
-            ),
-            (
-                "cluster_commits_in_locked_engine",
-                "another member of the cluster changes NDB while the backup has it locked",
-                "locked_engines_stand_still",
-                BaseHistory.SERVER,
-            ),
-            (
-                "ddl_during_backup",
-                "a DDL is executed and logged while a backup blocks metadata operations",
-                "no_metadata_change_during_backup",
-                BaseHistory.SERVER,
-            ),
-        ),
-        102,
-    )
-)
 
-
-class _BackupFault(Injector):
+class _BackupFault(Fault):
     """A backup of one server with the fault in it, repeated until it shows."""
 
     engines: tuple[Engine, ...] = ()
@@ -184,6 +107,11 @@ class _BackupFault(Injector):
 class ZoneOpenedTwice(_BackupFault):
     """Two owners of one backup, each of which opens the zone."""
 
+    number = 102
+    name = "zone_opened_twice"
+    text = "a commit zone that is open already is opened again"
+    must_fire = frozenset({"zone_entry_protocol"})
+
     def at_end(
         self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
     ) -> None:
@@ -194,6 +122,11 @@ class ZoneOpenedTwice(_BackupFault):
 
 class TicketDroppedTwice(_BackupFault):
     """A copied ticket: its destructor does not know of the drop by hand."""
+
+    number = 103
+    name = "ticket_dropped_twice"
+    text = "a ticket of the commit zone is dropped by hand and again by its destructor"
+    must_fire = frozenset({"zone_entry_protocol"})
 
     def at_end(
         self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
@@ -222,7 +155,7 @@ class _Careless(BackupSynchronization):
 
 
 class _PassesZone(_BackupFault):
-    """enter_zone is false for a thread that changes a table which is backed up."""
+    """Flag enter_zone is false for a thread that changes a table which is backed up."""
 
     def make_synchronization(
         self, fleet: Fleet, instance: Instance, rng: Random
@@ -246,6 +179,11 @@ class _PassesZone(_BackupFault):
 class ParticipantPassesZone(_PassesZone):
     """A client's statement."""
 
+    number = 104
+    name = "participant_passes_zone"
+    text = "a client logs a change of a backed-up table past the closed zone"
+    must_fire = frozenset({"critical_sequence_in_zone"})
+
     def source(self, instance: Instance) -> Instance:
         """The server itself."""
         return instance
@@ -253,6 +191,12 @@ class ParticipantPassesZone(_PassesZone):
 
 class ApplierPassesZone(_PassesZone):
     """The SQL thread heeds the zone as little as it did the global read lock."""
+
+    number = 105
+    name = "applier_passes_zone"
+    text = "an applier logs a change of a backed-up table past the closed zone"
+    must_fire = frozenset({"critical_sequence_in_zone"})
+    base = BaseHistory.REPLICA
 
     def choose(self, instance: Instance) -> bool:
         """A replica that replicates."""
@@ -289,6 +233,11 @@ class _LeavesEarly(BackupSynchronization):
 class TablesUnlockedOutsideZone(_BackupFault):
     """The critical sequence ends with the commit, as it would for InnoDB."""
 
+    number = 106
+    name = "tables_unlocked_outside_zone"
+    text = "a thread leaves the zone before a non-transactional change is made visible"
+    must_fire = frozenset({"critical_sequence_in_zone"})
+
     def make_synchronization(
         self, fleet: Fleet, instance: Instance, rng: Random
     ) -> BackupSynchronization:
@@ -317,6 +266,10 @@ class _HastyBackup(Backup):
 class EngineLocksRetriedTooEarly(_BackupFault):
     """The server is stalled again before it has caught up."""
 
+    number = 107
+    name = "engine_locks_retried_too_early"
+    text = "engine locking is retried one second after it gave up"
+    must_fire = frozenset({"engine_lock_budget"})
     engines = _TIMES_OUT
 
     def make_backup(
@@ -346,6 +299,10 @@ class _StubbornBackup(Backup):
 class EngineLocksAfterBailOut(_BackupFault):
     """The operator has been told that there is no backup, and the server stands still for it."""
 
+    number = 108
+    name = "engine_locks_after_bail_out"
+    text = "a backup that has bailed out locks its engines once more"
+    must_fire = frozenset({"engine_lock_budget"})
     engines = _TIMES_OUT
 
     def make_backup(
@@ -371,6 +328,10 @@ class _GenerousLocks(EngineLocks):
 class WholeTimeOutForEachEngine(_BackupFault):
     """Four engines may take four times the time."""
 
+    number = 109
+    name = "whole_time_out_for_each_engine"
+    text = "every engine is given the whole time-out, not what the others left of it"
+    must_fire = frozenset({"engine_lock_budget"})
     engines = _SLOW_FIRST
 
     def make_backup(
@@ -392,6 +353,10 @@ class WholeTimeOutForEachEngine(_BackupFault):
 class GroupLoggedInLockedBinlog(_BackupFault):
     """A writer of the binary log that does not take its mutex."""
 
+    number = 110
+    name = "group_logged_in_locked_binlog"
+    text = "a group is logged while the binary log is locked as one of the engines"
+    must_fire = frozenset({"locked_engines_stand_still"})
     engines = ENGINES
 
     def at_validity_point(self, fleet: Fleet, instance: Instance) -> None:
@@ -406,6 +371,10 @@ class GroupLoggedInLockedBinlog(_BackupFault):
 class ClusterCommitsInLockedEngine(_BackupFault):
     """The lock of NDB holds for this server only."""
 
+    number = 111
+    name = "cluster_commits_in_locked_engine"
+    text = "another member of the cluster changes NDB while the backup has it locked"
+    must_fire = frozenset({"locked_engines_stand_still"})
     engines = ENGINES
 
     def at_validity_point(self, fleet: Fleet, instance: Instance) -> None:
@@ -418,6 +387,10 @@ class ClusterCommitsInLockedEngine(_BackupFault):
 class DdlDuringBackup(_BackupFault):
     """A DDL that does not ask for the lock."""
 
+    number = 112
+    name = "ddl_during_backup"
+    text = "a DDL is executed and logged while a backup blocks metadata operations"
+    must_fire = frozenset({"no_metadata_change_during_backup"})
     engines = ENGINES
 
     def act(self, fleet: Fleet, instance: Instance) -> None:
@@ -445,18 +418,3 @@ def _outsider(fleet: Fleet, instance: Instance) -> Group:
         table = table_of(group)
         if table is not None and not table.is_backed_up:
             return group
-
-
-ONLINE_BACKUP_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "zone_opened_twice": ZoneOpenedTwice,
-    "ticket_dropped_twice": TicketDroppedTwice,
-    "participant_passes_zone": ParticipantPassesZone,
-    "applier_passes_zone": ApplierPassesZone,
-    "tables_unlocked_outside_zone": TablesUnlockedOutsideZone,
-    "engine_locks_retried_too_early": EngineLocksRetriedTooEarly,
-    "engine_locks_after_bail_out": EngineLocksAfterBailOut,
-    "whole_time_out_for_each_engine": WholeTimeOutForEachEngine,
-    "group_logged_in_locked_binlog": GroupLoggedInLockedBinlog,
-    "cluster_commits_in_locked_engine": ClusterCommitsInLockedEngine,
-    "ddl_during_backup": DdlDuringBackup,
-}

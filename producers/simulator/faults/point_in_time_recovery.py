@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import commit
-from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
-from tallystick.producers.simulator.faults.injector import Injector, ends_in_xid, is_pure_source
+from tallystick.producers.simulator.faults.fault import BaseHistory, Fault
+from tallystick.producers.simulator.faults.logs import ends_in_xid, is_pure_source
 from tallystick.producers.simulator.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.model import Group, GroupKind
 from tallystick.producers.simulator.online_backup import backup_image, tables
@@ -22,8 +22,6 @@ from tallystick.producers.simulator.online_backup.point_in_time_recovery import 
 from tallystick.producers.simulator.online_backup.tables import make_change, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tallystick.producers.simulator.engine import Fleet
     from tallystick.producers.simulator.model import Instance, LoggedGroup
     from tallystick.producers.simulator.online_backup.backup_image import Image
@@ -35,80 +33,9 @@ _VISIBLE_US: Final = 100_000
 """After this long a change is visible."""
 _BACKUP_ID: Final = "backup-1"
 _MYISAM: Final = "shop.visits"
-_STATE = "backup_image_names_one_state"
-_REPLAY = "replay_continues_image"
-_STOP = "recovery_reaches_stop_point"
-_DATA = "recovered_data_equal_source"
-_NAMES: Final = (
-    (
-        "image_position_early",
-        "the position in an image's summary is one group before its GTID set and data",
-        (_STATE,),
-        BaseHistory.SERVER,
-    ),
-    (
-        "image_set_before_zone_empty",
-        "the GTID set of an image is read before the last thread has left the closed zone",
-        (_STATE,),
-        BaseHistory.SERVER,
-    ),
-    (
-        "image_without_zone",
-        "an image is taken while a group is logged and not visible: its position leads its data",
-        (_STATE, _STOP, _DATA),
-        BaseHistory.SERVER,
-    ),
-    (
-        "image_relay_info_stale",
-        "relay.info in the image of a replica is that of the group before",
-        ("backup_replica_positions_agree",),
-        BaseHistory.REPLICA,
-    ),
-    (
-        "image_misses_nontransactional_change",
-        "a MyISAM table is copied while only commits are locked, before its change is visible",
-        (_DATA,),
-        BaseHistory.SERVER,
-    ),
-    (
-        "replay_begins_late",
-        "a replay begins one group behind the image's position",
-        (_REPLAY, _STOP, _DATA),
-        BaseHistory.SERVER,
-    ),
-    (
-        "replay_repeats_group",
-        "the first group of a replay is executed once more under another GTID",
-        (_REPLAY, _STOP, _DATA),
-        BaseHistory.SERVER,
-    ),
-    (
-        "replay_swaps_groups",
-        "two groups that change one row are replayed in the wrong order",
-        (_REPLAY, _DATA),
-        BaseHistory.SERVER,
-    ),
-    (
-        "restored_gtid_set_lost",
-        "an image is restored and gtid_purged is not set to its GTID set",
-        (_STOP,),
-        BaseHistory.SERVER,
-    ),
-)
-RECOVERY_FAULTS: Final = tuple(
-    declare(
-        number,
-        FaultGroup.PROTOCOL,
-        name,
-        injection,
-        *must_fire,
-        base=base,
-    )
-    for number, (name, injection, must_fire, base) in enumerate(_NAMES, 117)
-)
 
 
-class _BackupFault(Injector):
+class _BackupFault(Fault):
     """A backup is taken when the fault is due, and a new server recovered from it.
 
     Attributes:
@@ -171,8 +98,12 @@ def _change(fleet: Fleet, source: Instance, like: Group | None = None) -> Group:
 
 
 class ImagePositionEarly(_BackupFault):
-    """F: the last group of the image is behind its position."""
+    """The last group of the image is behind its position."""
 
+    number = 117
+    name = "image_position_early"
+    text = "the position in an image's summary is one group before its GTID set and data"
+    must_fire = frozenset({"backup_image_names_one_state"})
     recovers = False
 
     def on_image(self, fleet: Fleet, image: Image) -> None:
@@ -184,8 +115,12 @@ class ImagePositionEarly(_BackupFault):
 
 
 class ImageSetBeforeZoneEmpty(_BackupFault):
-    """F: the summary's GTID set was read before the last thread had left the zone."""
+    """The summary's GTID set was read before the last thread had left the zone."""
 
+    number = 118
+    name = "image_set_before_zone_empty"
+    text = "the GTID set of an image is read before the last thread has left the closed zone"
+    must_fire = frozenset({"backup_image_names_one_state"})
     recovers = False
 
     def on_image(self, fleet: Fleet, image: Image) -> None:
@@ -199,7 +134,18 @@ class ImageSetBeforeZoneEmpty(_BackupFault):
 
 
 class ImageWithoutZone(_BackupFault):
-    """F: an image is taken between the flush stage of a group and its commit stage."""
+    """An image is taken between the flush stage of a group and its commit stage."""
+
+    number = 119
+    name = "image_without_zone"
+    text = "an image is taken while a group is logged and not visible: its position leads its data"
+    must_fire = frozenset(
+        {
+            "backup_image_names_one_state",
+            "recovered_data_equal_source",
+            "recovery_reaches_stop_point",
+        }
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -233,8 +179,13 @@ class ImageWithoutZone(_BackupFault):
 
 
 class ImageRelayInfoStale(_BackupFault):
-    """F: relay.info of the image is that of before the last transaction."""
+    """Relay.info of the image is that of before the last transaction."""
 
+    number = 120
+    name = "image_relay_info_stale"
+    text = "relay.info in the image of a replica is that of the group before"
+    must_fire = frozenset({"backup_replica_positions_agree"})
+    base = BaseHistory.REPLICA
     recovers = False
 
     def choose(self, fleet: Fleet) -> Instance:
@@ -262,7 +213,12 @@ class ImageRelayInfoStale(_BackupFault):
 
 
 class ImageMissesChange(_BackupFault):
-    """F: a MyISAM table is copied before its last change, which the log has."""
+    """A MyISAM table is copied before its last change, which the log has."""
+
+    number = 121
+    name = "image_misses_nontransactional_change"
+    text = "a MyISAM table is copied while only commits are locked, before its change is visible"
+    must_fire = frozenset({"recovered_data_equal_source"})
 
     def begin(self, fleet: Fleet) -> None:
         """Copy the tables, change one; the image is taken when the change is visible."""
@@ -282,7 +238,14 @@ class ImageMissesChange(_BackupFault):
 
 
 class ReplayBeginsLate(_BackupFault):
-    """F: the first groups behind the image are left out, up to one of a table backed up."""
+    """The first groups behind the image are left out, up to one of a table backed up."""
+
+    number = 122
+    name = "replay_begins_late"
+    text = "a replay begins one group behind the image's position"
+    must_fire = frozenset(
+        {"recovered_data_equal_source", "recovery_reaches_stop_point", "replay_continues_image"}
+    )
 
     def on_replay(self, fleet: Fleet, instance: Instance, groups: list[Group]) -> list[Group]:
         """Leave them out."""
@@ -291,7 +254,14 @@ class ReplayBeginsLate(_BackupFault):
 
 
 class ReplayRepeatsGroup(_BackupFault):
-    """F: a group is executed twice, the second time without its GTID."""
+    """A group is executed twice, the second time without its GTID."""
+
+    number = 123
+    name = "replay_repeats_group"
+    text = "the first group of a replay is executed once more under another GTID"
+    must_fire = frozenset(
+        {"recovered_data_equal_source", "recovery_reaches_stop_point", "replay_continues_image"}
+    )
 
     def on_replay(self, fleet: Fleet, instance: Instance, groups: list[Group]) -> list[Group]:
         """Repeat the first group of a table that is backed up."""
@@ -302,7 +272,12 @@ class ReplayRepeatsGroup(_BackupFault):
 
 
 class ReplaySwapsGroups(_BackupFault):
-    """F: two changes of one row change places."""
+    """Two changes of one row change places."""
+
+    number = 124
+    name = "replay_swaps_groups"
+    text = "two groups that change one row are replayed in the wrong order"
+    must_fire = frozenset({"recovered_data_equal_source", "replay_continues_image"})
 
     def on_replay(self, fleet: Fleet, instance: Instance, groups: list[Group]) -> list[Group]:
         """Exchange them."""
@@ -314,7 +289,12 @@ class ReplaySwapsGroups(_BackupFault):
 
 
 class RestoredGtidSetLost(_BackupFault):
-    """F: nobody sets gtid_purged on the restored server."""
+    """Nobody sets gtid_purged on the restored server."""
+
+    number = 125
+    name = "restored_gtid_set_lost"
+    text = "an image is restored and gtid_purged is not set to its GTID set"
+    must_fire = frozenset({"recovery_reaches_stop_point"})
 
     def on_restore(self, fleet: Fleet, instance: Instance) -> None:
         """The server has executed nothing as far as it knows."""
@@ -327,16 +307,3 @@ def _counts(group: Group) -> bool:
     """Whether a group changes data that are backed up, by itself."""
     table = table_of(group)
     return table is not None and table.is_backed_up and group.kind is GroupKind.INNODB
-
-
-RECOVERY_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "image_position_early": ImagePositionEarly,
-    "image_set_before_zone_empty": ImageSetBeforeZoneEmpty,
-    "image_without_zone": ImageWithoutZone,
-    "image_relay_info_stale": ImageRelayInfoStale,
-    "image_misses_nontransactional_change": ImageMissesChange,
-    "replay_begins_late": ReplayBeginsLate,
-    "replay_repeats_group": ReplayRepeatsGroup,
-    "replay_swaps_groups": ReplaySwapsGroups,
-    "restored_gtid_set_lost": RestoredGtidSetLost,
-}

@@ -1,15 +1,14 @@
-"""Faults of replication info (WL#2775): a start that goes on at another place than it should."""
+"""Faults of replication info (WL#2775): a start that goes on at another position than it should."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator import administration
-from tallystick.producers.simulator.faults.channel_faults import channels, coordinate
-from tallystick.producers.simulator.faults.fault import BaseHistory, FaultGroup, declare
-from tallystick.producers.simulator.faults.injector import Injector
-from tallystick.producers.simulator.faults.tampered_journal import JournalFault
+from tallystick.producers.simulator.faults.channels import coordinate, leaf_channels
+from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
+from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.model import GroupKind, QueuedGroup
 from tallystick.producers.simulator.replication_info import acts
 from tallystick.producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
@@ -17,52 +16,17 @@ from tallystick.producers.simulator.replication_info.rpl_info_handler import Rep
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import MYISAM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tallystick.producers.simulator.engine import Fleet
     from tallystick.producers.simulator.model import Channel, Instance
 
-_FIRST: Final = 113
 
-REPLICATION_INFO_FAULTS: Final = (
-    declare(
-        _FIRST, FaultGroup.CHANNEL, "migration_loses_position",
-        "a start moves relay log info from the table to a file and reads an older place there",
-        "info_repository_read_back",
-        base=BaseHistory.SINGLE_CHANNEL,
-    ),
-    declare(
-        _FIRST + 1, FaultGroup.CHANNEL, "stale_row_after_crash",
-        "a start after a crash reads an older place from an InnoDB table than was committed",
-        "info_repository_read_back",
-        base=BaseHistory.SINGLE_CHANNEL,
-    ),
-    declare(
-        _FIRST + 2, FaultGroup.CHANNEL, "group_repeated_after_crash",
-        "positions are in a MyISAM table, and a crash falls between a commit and its position",
-        "applied_exactly_once",
-        base=BaseHistory.SINGLE_CHANNEL,
-        heals=False,
-        bears_acts=False,
-    ),
-    declare(
-        _FIRST + 3, FaultGroup.CHANNEL, "group_left_out_after_crash",
-        "a crash rolls a transaction back and leaves its position in the repository",
-        "applied_exactly_once",
-        base=BaseHistory.SINGLE_CHANNEL,
-        heals=False,
-        bears_acts=False,
-    ),
-)  # fmt: skip
+class _OldPositionRead(JournalFault):
+    """A start reads its relay log info as an earlier write left it."""
 
-
-def _leaves(fleet: Fleet) -> list[Channel]:
-    """Channels of replicas that nobody reads from."""
-    return [channel for channel in channels(fleet) if not channel.replica.subscribers]
-
-
-class _OldPlaceRead(JournalFault):
-    """What a start tells of its relay log info is the place of an earlier write."""
+    group = FaultGroup.CHANNEL
+    base = BaseHistory.SINGLE_CHANNEL
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,14 +35,14 @@ class _OldPlaceRead(JournalFault):
     def on_fleet(self, fleet: Fleet) -> None:
         """End a replica when the fault is due."""
         super().on_fleet(fleet)
-        for channel in _leaves(fleet)[:1]:
+        for channel in leaf_channels(fleet)[:1]:
             fleet.clock.schedule(fleet.fault_at, None, self.end, fleet, channel.replica)
 
     def end(self, fleet: Fleet, instance: Instance) -> None:
         """How the replica goes down."""
         raise NotImplementedError
 
-    def on_fact(
+    def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Remember what is written; change what a start reads."""
@@ -101,34 +65,48 @@ class _OldPlaceRead(JournalFault):
         writes = self._writes.get(instance_id, [])
         # Recovery may have committed a row behind the last write that was told.
         for row in reversed(writes):
-            if row["Master_log_name"] and _source_place(row) < _source_place(writes[-1]):
+            if row["Master_log_name"] and _source_position(row) < _source_position(writes[-1]):
                 return {name: row[name] for name in found["row"]}
         return None
 
 
-def _source_place(row: Mapping[str, Any]) -> tuple[int, int]:
+def _source_position(row: Mapping[str, Any]) -> tuple[int, int]:
     return coordinate(row["Master_log_name"], row["Master_log_pos"])
 
 
-class MigrationLosesPosition(_OldPlaceRead):
-    """The place in the new file is not the one that the table had."""
+class MigrationLosesPosition(_OldPositionRead):
+    """The position in the new file is not the one that the table had."""
+
+    number = 113
+    name = "migration_loses_position"
+    text = "a start moves relay log info from the table to a file and reads an older place there"
+    must_fire = frozenset({"info_repository_read_back"})
 
     def end(self, fleet: Fleet, instance: Instance) -> None:
         """A clean restart with the other option."""
         acts.restart_with(fleet, instance, Repository.FILE)
 
 
-class StaleRowAfterCrash(_OldPlaceRead):
+class StaleRowAfterCrash(_OldPositionRead):
     """A committed row is gone after a crash."""
+
+    number = 114
+    name = "stale_row_after_crash"
+    text = "a start after a crash reads an older place from an InnoDB table than was committed"
+    must_fire = frozenset({"info_repository_read_back"})
 
     def end(self, fleet: Fleet, instance: Instance) -> None:
         """A crash."""
         administration.crash(fleet, instance, torn=False)
 
 
-class _CrashByPosition(Injector):
+class _CrashByPosition(Fault):
     """A fleet without GTIDs, and a crash of a replica at a step."""
 
+    group = FaultGroup.CHANNEL
+    base = BaseHistory.SINGLE_CHANNEL
+    heals = False
+    bears_acts = False
     point: CrashPoint
 
     def __init__(self) -> None:
@@ -142,7 +120,7 @@ class _CrashByPosition(Injector):
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Wait for a transaction of InnoDB when the fault is due."""
-        for channel in _leaves(fleet)[:1]:
+        for channel in leaf_channels(fleet)[:1]:
             self._channel = channel
             plan = CrashPlan(self.point, passes=1, kinds=(GroupKind.INNODB,))
             fleet.schedule(fleet.fault_at, channel.replica, acts.crash_at, channel.replica, plan)
@@ -156,6 +134,10 @@ class _CrashByPosition(Injector):
 class GroupRepeatedAfterCrash(_CrashByPosition):
     """A crash between the commit and the write of its position."""
 
+    number = 115
+    name = "group_repeated_after_crash"
+    text = "positions are in a MyISAM table, and a crash falls between a commit and its position"
+    must_fire = frozenset({"applied_exactly_once"})
     point = CrashPoint.BETWEEN_COMMIT_AND_POSITION
 
     def on_fleet(self, fleet: Fleet) -> None:
@@ -171,6 +153,10 @@ class GroupRepeatedAfterCrash(_CrashByPosition):
 class GroupLeftOutAfterCrash(_CrashByPosition):
     """A crash before the commit, that does not roll the position back."""
 
+    number = 116
+    name = "group_left_out_after_crash"
+    text = "a crash rolls a transaction back and leaves its position in the repository"
+    must_fire = frozenset({"applied_exactly_once"})
     point = CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG
 
     def on_stop(self, fleet: Fleet, instance: Instance, crashed: bool) -> None:
@@ -182,12 +168,3 @@ class GroupLeftOutAfterCrash(_CrashByPosition):
         group = next(item for item in channel.pending if isinstance(item, QueuedGroup))
         place = (group.relay_file.name, group.end, group.source_file, group.logged.end)
         channel.rli.store(channel, place)
-
-
-REPLICATION_INFO_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "migration_loses_position": MigrationLosesPosition,
-    "stale_row_after_crash": StaleRowAfterCrash,
-    "group_repeated_after_crash": GroupRepeatedAfterCrash,
-    "group_left_out_after_crash": GroupLeftOutAfterCrash,
-}
-"""How each fault is injected, by name."""

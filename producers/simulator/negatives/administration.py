@@ -134,7 +134,7 @@ class CrashReplica(Negative):
     """A replica crashes while it writes a local group."""
 
     name = "crash_replica"
-    text = "the same on a replica, and its relay log begins anew"
+    text = "events of a replica beyond the recovered end vanish, its relay log begins anew"
     options: ClassVar = {"topology": "pair"}
 
     def arrange(self, fleet: Fleet) -> None:

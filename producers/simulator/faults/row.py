@@ -1,8 +1,4 @@
-"""What all injectors share: when a fault is due, whether it was injected, and log_status rows.
-
-An injector changes one account of the history and leaves every other one as it is; it waits for a
-moment at which that is possible.
-"""
+"""A log_status row that may be changed, and the faults that change one."""
 
 from __future__ import annotations
 
@@ -10,47 +6,14 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator.hooks import FaultHooks
+from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
+from tallystick.producers.simulator.faults.logs import Coordinate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tallystick.producers.simulator.engine import Fleet
     from tallystick.producers.simulator.model import BinlogFile, Channel, Instance, LoggedGroup
-
-Coordinate = tuple[int, int]
-"""A file number and an offset: ordered as the log is."""
-
-
-class Injector(FaultHooks):
-    """A fault that waits for its moment.
-
-    Attributes:
-        injected: Whether the history shows the fault.
-        injected_in: The instance that shows it, empty before.
-        injected_at: When, microseconds of virtual time; -1 before.
-    """
-
-    name: str = ""
-    """In the catalogue; set by ``make_injector``."""
-
-    def __init__(self) -> None:
-        self.injected = False
-        self.injected_in = ""
-        self.injected_at = -1
-
-    def is_due(self, fleet: Fleet) -> bool:
-        """Tell whether the fault is still to be injected and its time has come."""
-        return not self.injected and fleet.now >= fleet.fault_at
-
-    def mark(self, fleet: Fleet, instance: Instance) -> None:
-        """Note that the history shows the fault from now on."""
-        self.injected = True
-        self.injected_in = instance.instance_id
-        self.injected_at = fleet.now
-        fleet.note_injection(self.name, instance)
 
 
 @dataclass(slots=True)
@@ -92,34 +55,34 @@ class Row:
 
     @property
     def position(self) -> Coordinate:
-        """P."""
+        """The position in the binary log."""
         _, number = parse_log_file_name(self.local["binary_log_file"])
         return number, self.local["binary_log_position"]
 
     def move_position(self, file: BinlogFile, position: int) -> None:
-        """Let the row show another P."""
+        """Let the row show another position in the binary log."""
         self.local["binary_log_file"] = file.name
         self.local["binary_log_position"] = position
 
     @property
     def executed(self) -> GtidSet:
-        """X."""
+        """gtid_executed."""
         return GtidSet.parse(self.local["gtid_executed"])
 
     @property
     def purged(self) -> GtidSet:
-        """U."""
+        """gtid_purged."""
         return GtidSet.parse(self.body.get("gtid_purged", ""))
 
     def take_from_executed(self, missing: GtidSet) -> None:
-        """Let X lack GTIDs, and with it what was read of X beside the row."""
+        """Let gtid_executed lack GTIDs, and what was read beside the row too."""
         self.local["gtid_executed"] = server_text(self.executed - missing)
         for name in ("gtid_executed_first", "gtid_executed_table"):
             if name in self.body:
                 self.body[name] = server_text(GtidSet.parse(self.body[name]) - missing)
 
     def names(self) -> dict[str, Any]:
-        """What tells one collection from another."""
+        """What identifies the collection."""
         keys = ("collection_id", "requested_at")
         return {key: self.body[key] for key in keys if key in self.body}
 
@@ -147,7 +110,7 @@ def _of_channel(rows: list[dict[str, Any]], key: str, name: str) -> dict[str, An
     return next((row for row in rows if row.get(key) == name), None)
 
 
-class RowFault(Injector):
+class RowFault(Fault):
     """Tampers with one log_status row; the next one is true again.
 
     Attributes:
@@ -155,6 +118,7 @@ class RowFault(Injector):
             until it is injected: so the last LSN stays above the checkpoint.
     """
 
+    group = FaultGroup.SNAPSHOT
     holds_checkpoint = False
 
     def __init__(self) -> None:
@@ -192,34 +156,6 @@ def server_text(gtids: GtidSet) -> str:
     return str(gtids).replace(",", ",\n")
 
 
-def gtid_of(logged: LoggedGroup) -> GtidSet:
-    """The group's GTID as a set; empty for an anonymous group."""
-    group = logged.group
-    return GtidSet.EMPTY if group.sid is None else GtidSet([(group.sid, group.gno, group.gno)])
-
-
-def union(groups: list[LoggedGroup]) -> GtidSet:
-    """The GTIDs of groups."""
-    return GtidSet(
-        (logged.group.sid, logged.group.gno, logged.group.gno)
-        for logged in groups
-        if logged.group.sid is not None
-    )
-
-
-def groups_between(
-    instance: Instance, low: Coordinate, high: Coordinate
-) -> list[tuple[BinlogFile, LoggedGroup]]:
-    """The retained groups that end after ``low`` and at or before ``high``, in log order."""
-    return [
-        (file, logged)
-        for file in instance.binlog.files
-        if low[0] <= file.number <= high[0]
-        for logged in file.groups()
-        if low < (file.number, logged.end) <= high
-    ]
-
-
 def newest_group(row: Row) -> tuple[BinlogFile, LoggedGroup] | None:
     """The group that ends exactly at the row's position."""
     number, position = row.position
@@ -228,19 +164,3 @@ def newest_group(row: Row) -> tuple[BinlogFile, LoggedGroup] | None:
         if file is not None and logged.end == position:
             return file, logged
     return None
-
-
-def event_ends(logged: LoggedGroup) -> Iterator[tuple[int, int]]:
-    """The group's events after the GTID event: type and end."""
-    for event_type, _, start, length, _ in logged.events():
-        yield event_type, start + length
-
-
-def is_pure_source(instance: Instance) -> bool:
-    """Tell whether all GTIDs of the instance are its own: it replicates from nobody."""
-    return not instance.channels and instance.log_bin and instance.gtid_mode == "ON"
-
-
-def ends_in_xid(logged: LoggedGroup) -> bool:
-    """Tell whether the group commits an InnoDB transaction."""
-    return logged.group.body[-1][0] == EventType.XID

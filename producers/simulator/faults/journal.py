@@ -1,6 +1,6 @@
-"""A journal whose records pass through an injector before they are written.
+"""Faults of what the journal says: records pass through them before they are written.
 
-The servers' own state stays as it is: only what an observer is told of it changes.
+The servers' own state stays as it is.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tallystick.producers.simulator.faults.injector import Injector
+from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
 from tallystick.producers.simulator.journal_writer import JournalWriter
 
 if TYPE_CHECKING:
@@ -32,33 +32,35 @@ class Event:
         return replace(self, fields={**self.fields, **changed})
 
 
-class JournalFault(Injector):
+class JournalFault(Fault):
     """A fault of what the journal says, not of the servers."""
+
+    group = FaultGroup.STREAM
 
     def __init__(self) -> None:
         super().__init__()
         self.fleet: Fleet | None = None
 
     def on_fleet(self, fleet: Fleet) -> None:
-        """Learn to know the fleet."""
+        """Keep the fleet."""
         self.fleet = fleet
 
     def on_journal(self, instance_id: str, clock: Clock) -> JournalWriter:
-        """A journal that asks this injector."""
+        """A journal that asks this fault."""
         return TamperedJournal(instance_id, clock, self)
 
     def on_event(self, instance_id: str, event: Event) -> Iterable[Event]:
-        """What the journal holds in the place of an event."""
+        """What the journal holds instead of an event."""
         return (event,)
 
-    def on_fact(
+    def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
-        """What the journal holds in the place of a fact's body; None: nothing."""
+        """What the journal holds instead of a server record's body; None: nothing."""
         return body
 
     def is_due_in(self, instance_id: str) -> bool:
-        """Tell whether the fault may be injected into the journal of an instance now."""
+        """Whether the fault may be injected into the journal of an instance now."""
         fleet = self.fleet
         return fleet is not None and instance_id in fleet.instances and self.is_due(fleet)
 
@@ -69,7 +71,7 @@ class JournalFault(Injector):
 
 
 class TamperedJournal(JournalWriter):
-    """The journal of one instance, as an injector wants it."""
+    """The journal of one instance, as a fault wants it."""
 
     def __init__(self, instance_id: str, clock: Clock, fault: JournalFault) -> None:
         super().__init__(instance_id, clock)
@@ -88,7 +90,7 @@ class TamperedJournal(JournalWriter):
         ts: int,
         channel: str | None = None,
     ) -> None:
-        """Add what the fault makes of a fact."""
-        told = self._fault.on_fact(self.instance_id, record_type, body)
-        if told is not None:
-            super().server_record(record_type, told, ts=ts, channel=channel)
+        """Add what the fault makes of a server record."""
+        changed = self._fault.on_server_record(self.instance_id, record_type, body)
+        if changed is not None:
+            super().server_record(record_type, changed, ts=ts, channel=channel)

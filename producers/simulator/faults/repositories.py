@@ -1,13 +1,14 @@
-"""Faults F52 to F56: the tables in which a replica stores where its channels are."""
+"""Faults of the tables and files in which a replica stores where its channels are."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import administration, receiver
-from tallystick.producers.simulator.faults.channel_faults import (
+from tallystick.producers.simulator.faults.channels import (
+    ChannelFault,
     ChannelRowFault,
     channels,
     clog_receivers,
@@ -15,29 +16,35 @@ from tallystick.producers.simulator.faults.channel_faults import (
     relay_file,
     unread_groups,
 )
-from tallystick.producers.simulator.faults.injector import Injector, Row, ends_in_xid, gtid_of
-from tallystick.producers.simulator.faults.tampered_journal import JournalFault
+from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, FaultGroup
+from tallystick.producers.simulator.faults.journal import JournalFault
+from tallystick.producers.simulator.faults.logs import ends_in_xid, gtid_of
+from tallystick.producers.simulator.faults.row import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from tallystick.producers.simulator.engine import Fleet
     from tallystick.producers.simulator.model import Channel, Instance
 
-_RETRY_US: Final = 1_000
 _RelayInfo = tuple[str, int, str, int]
 """Relay file and position, source file and position: a row of slave_relay_log_info."""
 
 
 class MasterInfoAhead(ChannelRowFault):
-    """F52: the stored read position is that of a group which was not received."""
+    """The stored read position is that of a group which was not received."""
+
+    number = 52
+    name = "master_info_ahead"
+    text = "the stored read position is one group after the last event of the relay log"
+    must_fire = frozenset({"master_info_not_ahead_of_relay"})
+    is_core = True
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Let the network be slow."""
         clog_receivers(self, fleet)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Move the stored position to the end of the next group of the source."""
         stored = row.info("slave_master_info", channel)
         unread = next(unread_groups(channel), None)
         if stored is None or unread is None:
@@ -51,6 +58,9 @@ class MasterInfoAhead(ChannelRowFault):
 class _RelayInfoFault(JournalFault):
     """Tampers with the writes to one row of slave_relay_log_info until a collection has read it."""
 
+    group = FaultGroup.CHANNEL
+    base = BaseHistory.REPLICA
+
     def __init__(self) -> None:
         super().__init__()
         self._true: dict[Channel, _RelayInfo] = {}
@@ -60,7 +70,7 @@ class _RelayInfoFault(JournalFault):
         """What the row holds after a write."""
         raise NotImplementedError
 
-    def on_fact(
+    def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Change what a transaction writes that follows another in both files."""
@@ -114,7 +124,15 @@ class _RelayInfoFault(JournalFault):
 
 
 class RelayInfoTorn(_RelayInfoFault):
-    """F53: the relay position is new, the source position old."""
+    """The relay position is new, the source position old."""
+
+    number = 53
+    name = "relay_info_torn"
+    text = (
+        "a write to slave_relay_log_info pairs the new relay position with the old source position"
+    )
+    must_fire = frozenset({"relay_info_coordinates_paired"})
+    is_core = True
 
     def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
         """Mix both."""
@@ -122,26 +140,34 @@ class RelayInfoTorn(_RelayInfoFault):
 
 
 class RelayInfoNotUpdated(_RelayInfoFault):
-    """F54: both positions are old."""
+    """Both positions are old."""
+
+    number = 54
+    name = "relay_info_not_updated"
+    text = "a transaction commits and slave_relay_log_info still names the group before"
+    must_fire = frozenset({"relay_info_updated_with_commit"})
+    is_core = True
 
     def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
         """Keep the old row."""
         return old
 
 
-class MasterInfoNotFlushedOnStop(Injector):
-    """F55: STOP REPLICA IO_THREAD writes nothing; the receiver starts again after a collection."""
+class MasterInfoNotFlushedOnStop(ChannelFault, ActFault):
+    """STOP REPLICA IO_THREAD writes nothing; the receiver starts again after a collection."""
+
+    number = 55
+    name = "master_info_not_flushed_on_stop"
+    text = "the receiver stops and slave_master_info is not written"
+    must_fire = frozenset({"master_info_flush_points"})
 
     def __init__(self) -> None:
         super().__init__()
         self._channel: Channel | None = None
         self._stopped_at = 0
 
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Stop a receiver when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._stop, fleet)
-
-    def _stop(self, fleet: Fleet) -> None:
+    def act(self, fleet: Fleet) -> bool:
+        """Stop a receiver."""
         for channel in channels(fleet):
             stored = channel.mi.stored()
             is_busy = channel.is_connected and channel.read != stored
@@ -153,8 +179,8 @@ class MasterInfoNotFlushedOnStop(Injector):
                 self._stopped_at = fleet.now
                 self.mark(fleet, channel.replica)
                 receiver.stop(fleet, channel)
-                return
-        fleet.clock.schedule(fleet.now + _RETRY_US, None, self._stop, fleet)
+                return True
+        return False
 
     def on_info_write(self, fleet: Fleet, channel: Channel, table: str, reason: str) -> bool:
         """Leave out the write that the stop asks for."""
@@ -174,7 +200,14 @@ class MasterInfoNotFlushedOnStop(Injector):
 
 
 class BothRepositoriesFilled(JournalFault):
-    """F56: a start finds a file beside the table and succeeds."""
+    """A start finds a file beside the table and succeeds."""
+
+    number = 56
+    name = "both_repositories_filled"
+    text = "at a start file and table both hold replication info, and the start succeeds"
+    must_fire = frozenset({"info_repository_unambiguous"})
+    group = FaultGroup.CHANNEL
+    base = BaseHistory.REPLICA
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Restart a replica when the fault is due."""
@@ -182,7 +215,7 @@ class BothRepositoriesFilled(JournalFault):
         for replica in [channel.replica for channel in channels(fleet)][:1]:
             fleet.clock.schedule(fleet.fault_at, None, administration.shut_down, fleet, replica)
 
-    def on_fact(
+    def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Let the start tell of a file."""
@@ -193,12 +226,3 @@ class BothRepositoriesFilled(JournalFault):
         self.mark_in(instance_id)
         first = {**repositories[0], "file": True, "table": True, "started": True}
         return {**body, "repositories": [first, *repositories[1:]]}
-
-
-REPOSITORY_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "master_info_ahead": MasterInfoAhead,
-    "relay_info_torn": RelayInfoTorn,
-    "relay_info_not_updated": RelayInfoNotUpdated,
-    "master_info_not_flushed_on_stop": MasterInfoNotFlushedOnStop,
-    "both_repositories_filled": BothRepositoriesFilled,
-}

@@ -1,37 +1,47 @@
-"""Faults F42 to F51: what a replication channel holds, and where it says it is."""
+"""Faults of receivers and appliers, and of where a row says that they are."""
 
 from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.events.journal import QueryVerb, Stream
-from tallystick.coordinates.values.binlog import EventType, log_pos_field, parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import administration, applier, commit, receiver, relay_log
-from tallystick.producers.simulator.faults.injector import (
-    Injector,
-    Row,
-    RowFault,
-    gtid_of,
-    server_text,
+from tallystick.producers.simulator.faults.channels import (
+    ChannelFault,
+    ChannelRowFault,
+    channels,
+    clog_receivers,
+    coordinate,
+    relay_file,
+    unread_groups,
 )
-from tallystick.producers.simulator.model import GroupKind, LoggedGroup, QueuedFraming, QueuedGroup
-from tallystick.producers.simulator.workload import make_group
+from tallystick.producers.simulator.faults.fault import Fault
+from tallystick.producers.simulator.faults.logs import gtid_of
+from tallystick.producers.simulator.faults.row import Row, server_text
+from tallystick.producers.simulator.model import LoggedGroup, QueuedFraming, QueuedGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
 
     from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import BinlogFile, Channel, Instance, RelayFile
+    from tallystick.producers.simulator.model import Channel, Instance
 
-_RETRY_US: Final = 100
 _SETTLED_US: Final = 50_000
 _BEYOND: Final = 10_000
+_RETRY_US: Final = 100
 
 
-class ReceiverSkipsGroup(Injector):
-    """F42: the receiver passes over a group whenever it meets it."""
+class ReceiverSkipsGroup(ChannelFault):
+    """The receiver passes over a group whenever it meets it."""
+
+    number = 42
+    name = "receiver_skips_group"
+    text = "one group of the source is never queued and never executed"
+    must_fire = frozenset({"relay_mirrors_source"})
+    heals = False
+    bears_acts = False
+    is_core = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,8 +59,14 @@ class ReceiverSkipsGroup(Injector):
         return False
 
 
-class OldGroupRequeued(Injector):
-    """F43: an executed group is written into the relay log again; the applier passes over it."""
+class OldGroupRequeued(ChannelFault):
+    """An executed group is written into the relay log again; the applier passes over it."""
+
+    number = 43
+    name = "receiver_requeues_old_group"
+    text = "an older group is queued again without a reconnect"
+    must_fire = frozenset({"relay_mirrors_source", "relay_source_pos_monotone"})
+    heals = False
 
     def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
         """Write it before the next group, once there are two groups to go back behind."""
@@ -69,28 +85,16 @@ class OldGroupRequeued(Injector):
         return True
 
 
-class ChannelRowFault(RowFault):
-    """Tampers with what one row says of one channel."""
-
-    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Change what ``row`` says of ``channel``, if the moment allows it."""
-        raise NotImplementedError
-
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Tamper with the first channel that allows it."""
-        return any(
-            channel.receiver_runs
-            and channel.is_connected
-            and self.tamper_channel(row, before, channel)
-            for channel in row.instance.channels.values()
-        )
-
-
 class RelayPositionBeyondFile(ChannelRowFault):
-    """F44: F_c past the end of its file."""
+    """The flushed relay position is past the end of its file."""
+
+    number = 44
+    name = "relay_position_beyond_file"
+    text = "the flushed relay position is past the end of its file for one row"
+    must_fire = frozenset({"relay_position_on_written_boundary"})
+    is_core = True
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Move F_c on."""
         shown = row.channel(channel)
         file = relay_file(channel, shown["relay_log_file"]) if shown else None
         if shown is None or file is None:
@@ -100,7 +104,13 @@ class RelayPositionBeyondFile(ChannelRowFault):
 
 
 class RelayPositionRegressed(ChannelRowFault):
-    """F45: F_c falls while the applier is stopped."""
+    """The flushed relay position falls while the applier is stopped."""
+
+    number = 45
+    name = "relay_position_regressed"
+    text = "the flushed relay position falls to an older event's end for one row"
+    must_fire = frozenset({"channel_positions_monotone"})
+    is_core = True
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Stop the appliers; each starts again at its own next row."""
@@ -120,7 +130,6 @@ class RelayPositionRegressed(ChannelRowFault):
             fleet.clock.schedule(fleet.now + 1, channel.replica, applier.start, fleet, channel)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Show the end of an event between A_c and the F_c of the row before."""
         shown, earlier = row.channel(channel), before.channel(channel)
         if shown is None or earlier is None or channel.applier_runs:
             return False
@@ -140,12 +149,16 @@ class RelayPositionRegressed(ChannelRowFault):
 
 
 class AppliedAheadOfFlushed(ChannelRowFault):
-    """F46: F_c is shown three groups before A_c, and not before the last F_c."""
+    """The flushed relay position is three groups before the applied one, and has not fallen."""
 
+    number = 46
+    name = "applied_ahead_of_flushed"
+    text = "the applied relay position is three groups beyond the flushed one"
+    must_fire = frozenset({"applied_within_flushed"})
+    is_core = True
     _GROUPS: Final = 3
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Move F_c back to where the last three applied groups begin."""
         shown, earlier = row.channel(channel), before.channel(channel)
         status = row.status(channel)
         file = relay_file(channel, status["Relay_Log_File"]) if status is not None else None
@@ -162,14 +175,19 @@ class AppliedAheadOfFlushed(ChannelRowFault):
 
 
 class ExecBeyondRead(ChannelRowFault):
-    """F47: Ex_c is the end of a group that the receiver has not read."""
+    """The applied source position is the end of a group that the receiver has not read."""
+
+    number = 47
+    name = "exec_beyond_read"
+    text = "the applied source position is a group end beyond the read position"
+    must_fire = frozenset({"exec_source_pos_within_read"})
+    is_core = True
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Let the network be slow."""
         clog_receivers(self, fleet)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Move Ex_c to the end of the next group of the source."""
         status = row.status(channel)
         unread = next(unread_groups(channel), None)
         if status is None or unread is None:
@@ -181,7 +199,13 @@ class ExecBeyondRead(ChannelRowFault):
 
 
 class RelayPosSavedAsExecPos(ChannelRowFault):
-    """F48: Ex_c with the offset of A_c, until the true one has passed it."""
+    """The applied source position has the relay log's offset, until the true one has passed it."""
+
+    number = 48
+    name = "relay_pos_saved_as_exec_pos"
+    text = "the applied source position holds a relay log's offset"
+    must_fire = frozenset({"source_coordinate_valid"})
+    is_core = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +220,6 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
         _clog_appliers(self, fleet, after_us=_SETTLED_US)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Show the relay log's offset where it is no event's end in the source's file."""
         status = row.status(channel)
         if status is None:
             return False
@@ -224,7 +247,7 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
         if channel is None or self._shown is None or row is None or channel.replica is not instance:
             return super().on_row(fleet, instance, body)
         shown = coordinate(*self._shown)
-        # A new connection may have brought Rd_c, and Ex_c after it, back before the wrong place.
+        # A new connection may have brought the read position back before the wrong one.
         if shown <= coordinate(*channel.executed) or shown > coordinate(*channel.read):
             self._channel = None
             return body
@@ -236,14 +259,19 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
 
 
 class AppliedGtidMissing(ChannelRowFault):
-    """F49: A_c behind a group that is still to be executed."""
+    """The applied relay position is after a group that is still to be executed."""
+
+    number = 49
+    name = "applied_gtid_missing"
+    text = "the applied relay position passes a group whose GTID was neither executed nor logged"
+    must_fire = frozenset({"applied_relay_gtids_executed"})
+    is_core = True
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Let the appliers fall behind."""
         _clog_appliers(self, fleet)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Move A_c to the end of the next group."""
         status = row.status(channel)
         queued = next((q for q in channel.pending if isinstance(q, QueuedGroup)), None)
         if status is None or queued is None or not queued.is_complete:
@@ -258,14 +286,19 @@ class AppliedGtidMissing(ChannelRowFault):
 
 
 class RetrievedInflated(ChannelRowFault):
-    """F50: Ret_c holds the GTID that the source will send after the next one."""
+    """Retrieved_Gtid_Set holds the GTID that the source will send after the next one."""
+
+    number = 50
+    name = "retrieved_inflated"
+    text = "Retrieved_Gtid_Set names a GTID of the source that was not received yet"
+    must_fire = frozenset({"retrieved_matches_relay"})
+    is_core = True
 
     def on_fleet(self, fleet: Fleet) -> None:
         """Let the network be slow."""
         clog_receivers(self, fleet)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
-        """Add the GTID behind the next one of the source to Ret_c."""
         status = row.status(channel)
         if status is None:
             return False
@@ -281,8 +314,14 @@ class RetrievedInflated(ChannelRowFault):
         return True
 
 
-class ExecutedWithoutReceipt(Injector):
-    """F51: a replica executes a group of its source that comes by no channel."""
+class ExecutedWithoutReceipt(ChannelFault):
+    """A replica executes a group of its source that comes by no channel."""
+
+    number = 51
+    name = "executed_without_receipt"
+    text = "a replica executes and logs a group of the source that no relay log held"
+    must_fire = frozenset({"executed_growth_explained"})
+    is_core = True
 
     def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
         """Execute the group on the spot; the source need not send it any more."""
@@ -296,72 +335,8 @@ class ExecutedWithoutReceipt(Injector):
         return False
 
 
-def queue_phantom(fleet: Fleet, channel: Channel, sid: str, gno: int) -> bool:
-    """Queue a group that the source never logged; all its events tell the last known position."""
-    file = channel.relay_files[-1] if channel.relay_files else None
-    last = file.groups[-1] if file is not None and file.groups else None
-    if file is None or last is None or not last.is_complete or last.end != file.end:
-        return False
-    if last.source_file != channel.read[0] or last.logged.end != channel.read[1]:
-        return False
-    position = last.logged.end
-    group = make_group(fleet.rng, GroupKind.EMPTY, channel.source.server_id, fleet.now)
-    group.sid, group.gno = sid, gno
-    gtid_length = last.logged.gtid_length
-    length = gtid_length + group.body_length
-    logged = LoggedGroup(
-        group=group,
-        start=position - length,
-        gtid_length=gtid_length,
-        end=position,
-        last_committed=last.logged.sequence_number,
-        sequence_number=last.logged.sequence_number + 1,
-        gtid_checksum=fleet.rng.getrandbits(32),
-        transaction_length=length,
-    )
-    queued = QueuedGroup(logged, last.source_file, file, file.end)
-    events = [(int(EventType.GTID), int(QueryVerb.NONE), gtid_length, logged.gtid_checksum)]
-    for index, (event_type, query, event_length, checksum) in enumerate([*events, *group.body]):
-        is_first = index == 0
-        channel.replica.journal.log_event(
-            Stream.RELAY,
-            event_type,
-            channel=channel.name,
-            file=file.name,
-            start=file.end,
-            length=event_length,
-            ts=channel.replica.journal.moment(),
-            log_pos=log_pos_field(position),
-            server_id=group.server_id,
-            checksum=checksum,
-            query=QueryVerb(query),
-            sid=sid if is_first else None,
-            gno=gno if is_first else -1,
-            last_committed=logged.last_committed if is_first else -1,
-            sequence_number=logged.sequence_number if is_first else -1,
-            transaction_length=length if is_first else -1,
-            original_commit_timestamp=group.original_commit_timestamp if is_first else -1,
-        )
-        file.end += event_length
-        file.event_ends.append(file.end)
-    queued.end = file.end
-    queued.events_received = len(group.body) + 1
-    file.groups.append(queued)
-    channel.pending.append(queued)
-    channel.retrieved.add(sid, gno)
-    receiver.flush_position(fleet, channel)
-    applier.wake(fleet, channel)
-    return True
-
-
-def channels(fleet: Fleet) -> Iterator[Channel]:
-    """All channels, in the order of instances."""
-    for instance in fleet.instances.values():
-        yield from instance.channels.values()
-
-
 def _is_followable(channel: Channel, logged: LoggedGroup) -> bool:
-    """Tell whether a group comes right behind another, on a replica that nobody reads from."""
+    """Whether a group comes right behind another, on a replica that nobody reads from."""
     file = channel.relay_files[-1]
     last = file.groups[-1] if file.groups else None
     return (
@@ -374,16 +349,6 @@ def _is_followable(channel: Channel, logged: LoggedGroup) -> bool:
     )
 
 
-def relay_file(channel: Channel, name: str) -> RelayFile | None:
-    """The retained relay log file of that name."""
-    return next((file for file in channel.relay_files if file.name == name), None)
-
-
-def coordinate(name: str, position: int) -> tuple[int, int]:
-    """File and position as a value that is ordered as the log is."""
-    return (parse_log_file_name(name)[1], position) if name else (0, position)
-
-
 def _flushed(shown: dict[str, Any]) -> tuple[int, int]:
     return coordinate(shown["relay_log_file"], shown["relay_log_position"])
 
@@ -394,58 +359,16 @@ def _event_ends(logged: LoggedGroup) -> Iterator[int]:
         yield start + length
 
 
-def unread_groups(channel: Channel) -> Iterator[tuple[BinlogFile, LoggedGroup]]:
-    """The groups of the source behind Rd_c that the channel never received."""
-    read = coordinate(*channel.read)
-    for file in channel.source.binlog.files:
-        if file.number >= read[0]:
-            for logged in file.groups():
-                group = logged.group
-                is_new = group.sid is None or (group.sid, group.gno) not in channel.retrieved
-                if (file.number, logged.start) >= read and is_new:
-                    yield file, logged
-
-
-def clog_receivers(fault: Injector, fleet: Fleet) -> None:
-    """From when the fault is due until it is injected, nothing arrives from any source."""
-    for channel in channels(fleet):
-        fleet.clock.schedule(fleet.fault_at, None, _clog_receiver, fault, fleet, channel)
-
-
-def _clog_receiver(fault: Injector, fleet: Fleet, channel: Channel) -> None:
-    if fault.injected:
-        channel.receive_is_scheduled = False
-        receiver.wake(fleet, channel)
-        return
-    # A call that is under way clears the mark; it is set again soon.
-    channel.receive_is_scheduled = True
-    fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, _clog_receiver, fault, fleet, channel)
-
-
-def _clog_appliers(fault: Injector, fleet: Fleet, after_us: int = 0) -> None:
+def _clog_appliers(fault: Fault, fleet: Fleet, after_us: int = 0) -> None:
     """From when the fault is due until it is injected, appliers wait as for a long transaction."""
     for channel in channels(fleet):
         fleet.clock.schedule(fleet.fault_at + after_us, None, _clog_applier, fault, fleet, channel)
 
 
-def _clog_applier(fault: Injector, fleet: Fleet, channel: Channel) -> None:
+def _clog_applier(fault: Fault, fleet: Fleet, channel: Channel) -> None:
     if fault.injected:
         channel.apply_is_scheduled = False
         applier.wake(fleet, channel)
         return
     channel.apply_is_scheduled = True
     fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, _clog_applier, fault, fleet, channel)
-
-
-CHANNEL_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "receiver_skips_group": ReceiverSkipsGroup,
-    "receiver_requeues_old_group": OldGroupRequeued,
-    "relay_position_beyond_file": RelayPositionBeyondFile,
-    "relay_position_regressed": RelayPositionRegressed,
-    "applied_ahead_of_flushed": AppliedAheadOfFlushed,
-    "exec_beyond_read": ExecBeyondRead,
-    "relay_pos_saved_as_exec_pos": RelayPosSavedAsExecPos,
-    "applied_gtid_missing": AppliedGtidMissing,
-    "retrieved_inflated": RetrievedInflated,
-    "executed_without_receipt": ExecutedWithoutReceipt,
-}

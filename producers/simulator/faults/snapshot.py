@@ -1,4 +1,4 @@
-"""Faults F1 to F24: one log_status row, or what was read beside it, is wrong."""
+"""Faults of log_status rows: texts, keys, positions and gtid_executed."""
 
 from __future__ import annotations
 
@@ -8,49 +8,47 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import administration, binary_log
-from tallystick.producers.simulator.faults.injector import (
-    Injector,
-    Row,
-    RowFault,
-    ends_in_xid,
+from tallystick.producers.simulator.faults.fault import BaseHistory
+from tallystick.producers.simulator.faults.logs import (
     event_ends,
     groups_between,
     gtid_of,
     is_pure_source,
-    newest_group,
-    server_text,
     union,
 )
+from tallystick.producers.simulator.faults.row import Row, RowFault, newest_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tallystick.producers.simulator.engine import Fleet
     from tallystick.producers.simulator.model import Instance
 
-_BLOCK_SIZE: Final = 512
-_FIRST_DATA_OFFSET: Final = 12
-_LAST_DATA_OFFSET: Final = 507
-_TRAILER_OFFSET: Final = 510
 _INTERVAL = re.compile(r":(\d+)-(\d+)")
 
 
 class TextCorrupted(RowFault):
-    """F1: the last digit becomes a letter that ends no number."""
+    """The last digit becomes a letter that ends no number."""
+
+    number = 1
+    name = "gtid_text_corrupted"
+    text = "one character of gtid_executed is replaced so that no server could read it"
+    must_fire = frozenset({"gtid_text_wellformed"})
+    is_core = True
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Break the text of X."""
         text = row.local["gtid_executed"]
         row.local["gtid_executed"] = text[:-1] + "x"
         return bool(text)
 
 
 class TextUnmerged(RowFault):
-    """F2: ``u:1-5`` is printed ``u:1-4:5``."""
+    """``u:1-5`` is printed ``u:1-4:5``."""
+
+    number = 2
+    name = "gtid_text_unmerged"
+    text = "gtid_executed prints one interval as two that touch"
+    must_fire = frozenset({"gtid_text_canonical"})
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Spell X in another way."""
         text = row.local["gtid_executed"]
         for found in _INTERVAL.finditer(text):
             first, last = int(found[1]), int(found[2])
@@ -62,18 +60,29 @@ class TextUnmerged(RowFault):
 
 
 class KeyDropped(RowFault):
-    """F3: the file's name without a position."""
+    """The file's name without a position."""
+
+    number = 3
+    name = "snapshot_key_dropped"
+    text = "a row has the binary log's file name and no position"
+    must_fire = frozenset({"log_status_row_complete"})
+    is_core = True
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Remove the position."""
         return row.local.pop("binary_log_position", None) is not None
 
 
 class ChannelDoubled(RowFault):
-    """F4: a channel is listed again in capitals."""
+    """A channel is listed again in capitals."""
+
+    number = 4
+    name = "channel_row_doubled"
+    text = "a row lists one channel twice, once in capitals"
+    must_fire = frozenset({"channel_rows_unique"})
+    base = BaseHistory.REPLICA
+    is_core = True
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """List the last channel twice."""
         if not row.channels:
             return False
         twin = dict(row.channels[-1])
@@ -83,10 +92,14 @@ class ChannelDoubled(RowFault):
 
 
 class SilentlyEmpty(RowFault):
-    """F5: neither a row nor an error."""
+    """Neither a row nor an error."""
+
+    number = 5
+    name = "snapshot_silently_empty"
+    text = "a collection brings no row and no error"
+    must_fire = frozenset({"snapshot_never_silently_empty"})
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Leave nothing but the collection's name."""
         kept = row.names()
         row.body.clear()
         row.body.update(kept)
@@ -94,12 +107,16 @@ class SilentlyEmpty(RowFault):
 
 
 class PositionBeyondFile(RowFault):
-    """F6: 10 000 bytes beyond the end of the file."""
+    """10 000 bytes beyond the end of the file."""
 
+    number = 6
+    name = "position_beyond_file"
+    text = "the row's position is 10 000 bytes past the end of its file"
+    must_fire = frozenset({"snapshot_position_within_file"})
+    is_core = True
     _DISTANCE: Final = 10_000
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Move the position on."""
         if not row.has_position:
             return False
         file = row.instance.binlog.file_of_number(row.position[0])
@@ -110,7 +127,7 @@ class PositionBeyondFile(RowFault):
 
 
 class _InsideNewestGroup(RowFault):
-    """The position inside the newest group, whose GTID is taken from X: it is not committed."""
+    """The position inside the newest group, whose GTID is taken from gtid_executed."""
 
     def place(self, events: list[tuple[int, int]]) -> int | None:
         """The position to show, of the ends of the group's events after the GTID event."""
@@ -133,7 +150,13 @@ class _InsideNewestGroup(RowFault):
 
 
 class PositionInsideGroup(_InsideNewestGroup):
-    """F7: the end of a table map."""
+    """The end of a table map."""
+
+    number = 7
+    name = "position_inside_group"
+    text = "the row's position is the end of a table map inside the newest group"
+    must_fire = frozenset({"snapshot_position_on_group_boundary"})
+    is_core = True
 
     def place(self, events: list[tuple[int, int]]) -> int | None:
         """The end of the first table map."""
@@ -141,7 +164,12 @@ class PositionInsideGroup(_InsideNewestGroup):
 
 
 class PositionInsideEvent(_InsideNewestGroup):
-    """F8: seven bytes into an event."""
+    """Seven bytes into an event."""
+
+    number = 8
+    name = "position_inside_event"
+    text = "the row's position is 7 bytes into an event of the newest group"
+    must_fire = frozenset({"snapshot_position_on_group_boundary"})
 
     def place(self, events: list[tuple[int, int]]) -> int | None:
         """Seven bytes beyond the end of the first event."""
@@ -149,10 +177,15 @@ class PositionInsideEvent(_InsideNewestGroup):
 
 
 class ExecutedAhead(RowFault):
-    """F9: the position stops before a group that X holds."""
+    """The position stops before a group that gtid_executed holds."""
+
+    number = 9
+    name = "executed_ahead_of_position"
+    text = "gtid_executed holds a logged group that ends after the row's position"
+    must_fire = frozenset({"executed_within_logged"})
+    is_core = True
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Move the position to where the newest group starts."""
         newest = newest_group(row) if _is_orderly(row, before) else None
         if newest is None:
             return False
@@ -165,10 +198,15 @@ class ExecutedAhead(RowFault):
 
 
 class PositionRegressed(RowFault):
-    """F10: an older group end than the row before showed, with a fresh X."""
+    """An older group end than the row before showed, with a fresh gtid_executed."""
+
+    number = 10
+    name = "position_regressed"
+    text = "the row's position is an older group end than the row before showed"
+    must_fire = frozenset({"executed_within_logged", "snapshot_position_monotone"})
+    is_core = True
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Move the position back behind the row before."""
         if not _is_orderly(row, before):
             return False
         older = groups_between(row.instance, (0, 0), before.position)
@@ -180,11 +218,16 @@ class PositionRegressed(RowFault):
 
 
 class CommitLagExcess(RowFault):
-    """F11: X is held back by one group more than can be in flight.
+    """gtid_executed lacks one group more than can be in flight.
 
     The servers are small, and each gets a burst of writes that does not fit.
     """
 
+    number = 11
+    name = "commit_lag_excess"
+    text = "gtid_executed trails the position by more groups than can be in flight"
+    must_fire = frozenset({"commit_lag_bounded"})
+    is_core = True
     _LAG_MAX: Final = 16
     _BURST_EVERY_US: Final = 900_000
     _WRITE_EVERY_US: Final = 4_000
@@ -211,7 +254,6 @@ class CommitLagExcess(RowFault):
             fleet.write(source)
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Take the newest K + 1 groups from X."""
         if not _is_orderly(row, before):
             return False
         late = [logged for _, logged in groups_between(row.instance, before.position, row.position)]
@@ -224,10 +266,17 @@ class CommitLagExcess(RowFault):
 
 
 class HoleTransient(RowFault):
-    """F12: one GTID in the middle of those of this row."""
+    """One GTID in the middle of those of this row."""
+
+    number = 12
+    name = "executed_hole_transient"
+    text = (
+        "a GTID in the middle is missing from one row's gtid_executed, though commits are ordered"
+    )
+    must_fire = frozenset({"commit_lag_is_suffix"})
+    is_core = True
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Take one GTID from X that has others of this row before and behind it."""
         hole = _middle(row, before) if _is_orderly(row, before) else None
         if hole is None:
             return False
@@ -236,14 +285,21 @@ class HoleTransient(RowFault):
 
 
 class HolePermanent(RowFault):
-    """F13: no row ever shows one logged GTID."""
+    """No row ever shows one logged GTID."""
+
+    number = 13
+    name = "executed_hole_permanent"
+    text = "one logged GTID never enters gtid_executed"
+    must_fire = frozenset({"commit_lag_is_suffix", "logged_eventually_executed"})
+    heals = False
+    bears_acts = False
+    is_core = True
 
     def __init__(self) -> None:
         super().__init__()
         self._hole = GtidSet.EMPTY
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Choose a GTID that no row showed yet."""
         hole = _middle(row, before) if _is_orderly(row, before) else None
         if hole is None:
             return False
@@ -264,10 +320,15 @@ class HolePermanent(RowFault):
 
 
 class ExecutedShrunk(RowFault):
-    """F14: the last GTID of the row before is gone, and those logged since are not there yet."""
+    """The last GTID of the row before is gone, and those logged since are not there yet."""
+
+    number = 14
+    name = "executed_shrunk"
+    text = "gtid_executed loses its last GTID for one row"
+    must_fire = frozenset({"executed_monotone"})
+    is_core = True
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Take the newest groups from X, back to one that the row before showed."""
         if not _is_orderly(row, before):
             return False
         shown = [
@@ -288,8 +349,12 @@ class ExecutedShrunk(RowFault):
 
 
 class StaleRepublished(RowFault):
-    """F15: a collection is answered with the row before the last one."""
+    """A collection is answered with the row before the last one."""
 
+    number = 15
+    name = "stale_snapshot_republished"
+    text = "an instance without channels answers one collection with the row of an older one"
+    must_fire = frozenset({"executed_monotone", "lsn_monotone", "snapshot_position_monotone"})
     holds_checkpoint = True
 
     def __init__(self) -> None:
@@ -297,7 +362,6 @@ class StaleRepublished(RowFault):
         self._older: dict[str, Row] = {}
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Publish the older row under the new collection's name."""
         older = self._older.get(row.instance.instance_id)
         self._older[row.instance.instance_id] = before
         if older is None or older.lineage != row.lineage or not is_pure_source(row.instance):
@@ -320,121 +384,8 @@ class StaleRepublished(RowFault):
         return True
 
 
-class PurgedOutsideExecuted(RowFault):
-    """F16: U holds a GTID far beyond all that the server wrote."""
-
-    _DISTANCE: Final = 1_000_000
-
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Add a GTID of the own UUID to U."""
-        if "gtid_purged" not in row.body or row.instance.subscribers:
-            return False
-        own = row.executed.restrict(row.instance.server_uuid)
-        gno = max([last for _, _, last in own], default=0) + self._DISTANCE
-        added = GtidSet([(row.instance.server_uuid, gno, gno)])
-        row.body["gtid_purged"] = server_text(row.purged | added)
-        return True
-
-
-class PurgedShrunk(RowFault):
-    """F18: U lacks its newest GTID."""
-
-    def on_fleet(self, fleet: Fleet) -> None:
-        """See to it that servers which nobody reads from have purged something."""
-        for instance in [i for i in fleet.instances.values() if not i.subscribers]:
-            fleet.clock.schedule(fleet.fault_at, instance, _purge_all, fleet, instance)
-
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Take the last GTID from U of those that a purged file held."""
-        if row.instance.subscribers or not row.instance.log_bin:
-            return False
-        held = row.instance.binlog.files[0].previous_gtids.to_gtid_set()
-        intervals = list(before.purged & row.purged & held)
-        if not intervals:
-            return False
-        sid, _, last = intervals[-1]
-        row.body["gtid_purged"] = server_text(row.purged - GtidSet([(sid, last, last)]))
-        return True
-
-
-class OwnedAndExecuted(RowFault):
-    """F19: the newest executed GTID is still owned by a session."""
-
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Add a GTID of X to O."""
-        own = list(row.executed.restrict(row.instance.server_uuid) or row.executed)
-        if not own or row.body.get("gtid_owned") != "":
-            return False
-        sid, _, last = own[-1]
-        row.body["gtid_owned"] = f"{sid}:{last}#41"
-        return True
-
-
-class LsnRegressed(RowFault):
-    """F20: the LSN of the row falls, and stays above the checkpoint."""
-
-    holds_checkpoint = True
-
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Show an LSN below the one of the row before."""
-        lsn = _legal_lsn_at_or_below(before.innodb["LSN"] - 1)
-        if lsn < row.innodb["LSN_checkpoint"]:
-            return False
-        row.innodb["LSN"] = lsn
-        return True
-
-
-class LsnFrozen(RowFault):
-    """F21: the LSN of the row before, in spite of commits."""
-
-    holds_checkpoint = True
-
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Repeat the LSN."""
-        lsn = before.innodb["LSN"]
-        is_above = row.innodb["LSN_checkpoint"] <= lsn < row.innodb["LSN"]
-        if not row.has_position or not before.has_position or not is_above:
-            return False
-        since = groups_between(row.instance, before.position, row.position)
-        if not any(ends_in_xid(logged) and gtid_of(logged) <= row.executed for _, logged in since):
-            return False
-        row.innodb["LSN"] = lsn
-        return True
-
-
-class LsnInTrailer(RowFault):
-    """F22: the LSN in the last bytes of its block, where no record ever ends."""
-
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Move the LSN into the trailer of its block."""
-        row.innodb["LSN"] += _TRAILER_OFFSET - row.innodb["LSN"] % _BLOCK_SIZE
-        return True
-
-
-class CheckpointBeyondLsn(RowFault):
-    """F23: the checkpoint lies some blocks beyond the LSN."""
-
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Move the checkpoint on."""
-        row.innodb["LSN_checkpoint"] = row.innodb["LSN"] + 4 * _BLOCK_SIZE
-        return True
-
-
-class CheckpointStalled(RowFault):
-    """F24: the redo log grew by more than its capacity, and the checkpoint did not move."""
-
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        """Show an LSN further from the checkpoint than the redo log is large."""
-        capacity = row.instance.variables.get("innodb_redo_log_capacity")
-        if not isinstance(capacity, int) or capacity <= 0:
-            return False
-        # Whole blocks, so that the offset inside the block stays legal.
-        row.innodb["LSN"] += (capacity // _BLOCK_SIZE + 1) * _BLOCK_SIZE
-        return True
-
-
 def _is_orderly(row: Row, before: Row) -> bool:
-    """Tell whether X of the instance is a matter of its own log alone, in log order."""
+    """Whether gtid_executed is a matter of the instance's own log alone, in log order."""
     return (
         is_pure_source(row.instance)
         and bool(row.instance.variables.get("binlog_order_commits", True))
@@ -444,18 +395,11 @@ def _is_orderly(row: Row, before: Row) -> bool:
 
 
 def _middle(row: Row, before: Row) -> GtidSet | None:
-    """A GTID of X that no row showed before, between two others of X in log order."""
+    """A GTID that no row showed before, between two others in log order."""
     since = [logged for _, logged in groups_between(row.instance, before.position, row.position)]
     new = [gtid_of(logged) for logged in since]
     new = [gtid for gtid in new if gtid and gtid <= row.executed and not gtid <= before.executed]
     return new[len(new) // 2] if len(new) >= 3 else None
-
-
-def _purge_all(fleet: Fleet, instance: Instance) -> None:
-    """PURGE all files but a new one."""
-    if instance.is_running and instance.log_bin:
-        administration.flush_binary_logs(fleet, instance)
-        binary_log.purge(fleet, instance, instance.binlog.active.number)
 
 
 def _oldest_file(row: Row) -> str:
@@ -466,38 +410,3 @@ def _commit_lag_max(instance: Instance) -> int:
     variables = instance.variables
     default = variables.get("max_connections", 151) + variables.get("replica_parallel_workers", 4)
     return int(variables.get("commit_lag_max", default))
-
-
-def _legal_lsn_at_or_below(lsn: int) -> int:
-    """The last LSN up to ``lsn`` that lies in the data bytes of a redo block."""
-    offset = lsn % _BLOCK_SIZE
-    if offset < _FIRST_DATA_OFFSET:
-        return lsn - offset - _BLOCK_SIZE + _LAST_DATA_OFFSET
-    return lsn - offset + min(offset, _LAST_DATA_OFFSET)
-
-
-ROW_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "gtid_text_corrupted": TextCorrupted,
-    "gtid_text_unmerged": TextUnmerged,
-    "snapshot_key_dropped": KeyDropped,
-    "channel_row_doubled": ChannelDoubled,
-    "snapshot_silently_empty": SilentlyEmpty,
-    "position_beyond_file": PositionBeyondFile,
-    "position_inside_group": PositionInsideGroup,
-    "position_inside_event": PositionInsideEvent,
-    "executed_ahead_of_position": ExecutedAhead,
-    "position_regressed": PositionRegressed,
-    "commit_lag_excess": CommitLagExcess,
-    "executed_hole_transient": HoleTransient,
-    "executed_hole_permanent": HolePermanent,
-    "executed_shrunk": ExecutedShrunk,
-    "stale_snapshot_republished": StaleRepublished,
-    "purged_outside_executed": PurgedOutsideExecuted,
-    "purged_shrunk": PurgedShrunk,
-    "owned_and_executed": OwnedAndExecuted,
-    "lsn_regressed": LsnRegressed,
-    "lsn_frozen": LsnFrozen,
-    "lsn_in_block_trailer": LsnInTrailer,
-    "checkpoint_beyond_lsn": CheckpointBeyondLsn,
-    "checkpoint_stalled": CheckpointStalled,
-}

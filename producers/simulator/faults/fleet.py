@@ -1,26 +1,32 @@
-"""Faults F17 and F57 to F63: what servers really do to each other's history."""
+"""Faults of what servers do to each other's history: losses, resets, errant writes, purges."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tallystick.coordinates.events.journal import QueryVerb, Stream
+from tallystick.coordinates.values.binlog import EventType, log_pos_field
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import administration, binary_log, receiver
-from tallystick.producers.simulator.faults.channel_faults import queue_phantom
-from tallystick.producers.simulator.faults.injector import (
-    Injector,
-    Row,
+from tallystick.producers.simulator import (
+    administration,
+    applier,
+    binary_log,
+    receiver,
+)
+from tallystick.producers.simulator.faults.channels import leaf_channels
+from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, Fault, FaultGroup
+from tallystick.producers.simulator.faults.logs import (
     groups_between,
     gtid_of,
     is_pure_source,
 )
+from tallystick.producers.simulator.faults.row import Row
 from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import GroupKind, LoggedGroup
+from tallystick.producers.simulator.model import GroupKind, LoggedGroup, QueuedGroup
 from tallystick.producers.simulator.topology import InstancePlan
+from tallystick.producers.simulator.workload import make_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tallystick.producers.simulator.engine import Fleet
     from tallystick.producers.simulator.model import Channel, Instance
 
@@ -30,64 +36,27 @@ _FAR: Final = 1_000_000
 _XA_KINDS: Final = (GroupKind.XA_PREPARE, GroupKind.XA_COMMIT)
 
 
-class PurgedNotAdvanced(Injector):
-    """F17: PURGE removes files and leaves gtid_purged as it is, until a row has shown it."""
+class FleetFault(Fault):
+    """Servers really do it, and their journals record it."""
 
-    _FILES: Final = 2
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._instance: Instance | None = None
-        self._owed: GtidIntervals | None = None
-
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Begin when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._rotate, fleet, self._FILES)
-
-    def _rotate(self, fleet: Fleet, times: int) -> None:
-        instance = next(i for i in fleet.instances.values() if not i.subscribers)
-        if not instance.is_running or not instance.binlog.active.groups():
-            fleet.clock.schedule(fleet.now + _RETRY_US, None, self._rotate, fleet, times)
-            return
-        administration.flush_binary_logs(fleet, instance)
-        act = self._rotate if times > 1 else self._purge
-        rest = (times - 1,) if times > 1 else (instance,)
-        fleet.clock.schedule(fleet.now + 2 * _RETRY_US, instance, act, fleet, *rest)
-
-    def _purge(self, fleet: Fleet, instance: Instance) -> None:
-        self._instance = instance
-        binary_log.purge(fleet, instance, instance.binlog.active.number)
-
-    def on_purge(self, fleet: Fleet, instance: Instance, purged: GtidIntervals) -> bool:
-        """Keep what gtid_purged should be."""
-        if instance is not self._instance or purged == instance.purged:
-            return True
-        if self.injected and self._owed is None:
-            return True
-        if not self.injected:
-            self.mark(fleet, instance)
-        self._owed = purged
-        return False
-
-    def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
-    ) -> dict[str, Any] | None:
-        """Once a row has shown it, gtid_purged is as it should be."""
-        if self._owed is not None and instance is self._instance and "row" in body:
-            oldest = instance.binlog.files[0].name
-            lists = [body.get("binary_logs", []), body.get("binary_logs_again", [])]
-            if all(files and files[0]["name"] == oldest for files in lists):
-                instance.purged.update(self._owed)
-                self._owed = None
-        return body
+    group = FaultGroup.FLEET
+    base = BaseHistory.REPLICA
 
 
-class SourceLosesCommits(Injector):
-    """F57: with sync_binlog=0 a power cut takes the last groups out of log and engine alike.
+class SourceLosesCommits(FleetFault):
+    """With sync_binlog=0 a power cut takes the last groups out of log and engine alike.
 
     Clients do not write there any more: new groups would take the lost GNOs again, another fault.
     """
 
+    number = 57
+    name = "source_loses_commits_at_crash"
+    text = "a power cut takes three groups from a source's logs that its replica has received"
+    must_fire = frozenset(
+        {"executed_monotone", "received_within_source_logged", "source_coordinate_valid"}
+    )
+    heals = False
+    is_core = True
     _GROUPS: Final = 3
 
     def __init__(self) -> None:
@@ -142,12 +111,20 @@ class SourceLosesCommits(Injector):
         file.sequence_number -= self._GROUPS
 
 
-class GnoReusedAfterReset(Injector):
-    """F58: RESET on a source that has replicas; what it did not write itself is given back.
+class GnoReusedAfterReset(FleetFault):
+    """RESET on a source that has replicas; what it did not write itself is given back.
 
     It comes while a replica is asked for its row: the source, asked a little later, is still far
     from having numbered as many groups again.
     """
+
+    number = 58
+    name = "gno_reused_after_reset"
+    text = "a source is reset and numbers its new groups as the old ones, which a replica keeps"
+    must_fire = frozenset({"gtid_origin_agreement", "received_within_source_logged"})
+    heals = False
+    bears_acts = False
+    is_core = True
 
     def on_collect_step(
         self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
@@ -171,53 +148,65 @@ class GnoReusedAfterReset(Injector):
             administration.set_gtid_purged(fleet, source, foreign)
 
 
-class PhantomGroupReceived(Injector):
-    """F59: an empty group under a GTID of the source that is far from all it ever wrote."""
+class PhantomGroupReceived(FleetFault, ActFault):
+    """An empty group under a GTID of the source that is far from all it ever wrote."""
 
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Queue it when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._queue, fleet)
+    number = 59
+    name = "phantom_group_received"
+    text = "a relay log holds a group that its source never logged"
+    must_fire = frozenset({"received_within_source_logged", "relay_mirrors_source"})
+    heals = False
+    bears_acts = False
 
-    def _queue(self, fleet: Fleet) -> None:
-        for channel in _leaf_channels(fleet):
+    def act(self, fleet: Fleet) -> bool:
+        for channel in leaf_channels(fleet):
             uuid = channel.source.server_uuid
             gno = channel.source.logged.next_free(uuid) + _FAR
             if channel.is_connected and queue_phantom(fleet, channel, uuid, gno):
                 self.mark(fleet, channel.replica)
-                return
-        fleet.clock.schedule(fleet.now + 1_000, None, self._queue, fleet)
+                return True
+        return False
 
 
-class ErrantWrite(Injector):
-    """F60: one transaction on a replica that nobody reads from."""
+class ErrantWrite(FleetFault, ActFault):
+    """One transaction on a replica that nobody reads from."""
 
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Write when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._write, fleet)
+    number = 60
+    name = "errant_write"
+    text = "a client writes on a replica"
+    must_fire = frozenset({"no_errant_gtids"})
+    heals = False
+    is_core = True
+    retry_us = _RETRY_US
 
-    def _write(self, fleet: Fleet) -> None:
-        replica = next((c.replica for c in _leaf_channels(fleet) if c.replica.is_running), None)
+    def act(self, fleet: Fleet) -> bool:
+        replica = next((c.replica for c in leaf_channels(fleet) if c.replica.is_running), None)
         if replica is None:
-            fleet.clock.schedule(fleet.now + _RETRY_US, None, self._write, fleet)
-            return
+            return False
         fleet.write(replica)
         self.mark(fleet, replica)
+        return True
 
 
-class SourcePurgedTooEarly(Injector):
-    """F61: a source purges while one of its replicas does not receive."""
+class SourcePurgedTooEarly(FleetFault, ActFault):
+    """A source purges while one of its replicas does not receive."""
 
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Stop a receiver when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._stop, fleet)
+    number = 61
+    name = "source_purged_too_early"
+    text = "a source purges a binary log file that its replica still needs"
+    must_fire = frozenset({"purged_not_needed"})
+    heals = False
+    is_core = True
+    retry_us = _RETRY_US
 
-    def _stop(self, fleet: Fleet) -> None:
-        channel = next((c for c in _leaf_channels(fleet) if c.is_connected), None)
+    def act(self, fleet: Fleet) -> bool:
+        """Stop a receiver."""
+        channel = next((c for c in leaf_channels(fleet) if c.is_connected), None)
         if channel is None:
-            fleet.clock.schedule(fleet.now + _RETRY_US, None, self._stop, fleet)
-            return
+            return False
         receiver.stop(fleet, channel)
         fleet.clock.schedule(fleet.now + _RETRY_US, None, self._rotate, fleet, channel)
+        return True
 
     def _rotate(self, fleet: Fleet, channel: Channel) -> None:
         source = channel.source
@@ -238,9 +227,16 @@ class SourcePurgedTooEarly(Injector):
         self.mark(fleet, source)
 
 
-class ServerUuidCopied(Injector):
-    """F62: an idle server beside the fleet with the UUID of one of its members."""
+class ServerUuidCopied(FleetFault):
+    """An idle server beside the fleet with the UUID of one of its members."""
 
+    number = 62
+    name = "server_uuid_copied"
+    text = "an idle twin reports the server_uuid of another instance"
+    must_fire = frozenset({"server_uuid_unique"})
+    base = BaseHistory.SERVER
+    heals = False
+    is_core = True
     TWIN: Final = "twin"
 
     def on_fleet(self, fleet: Fleet) -> None:
@@ -252,19 +248,22 @@ class ServerUuidCopied(Injector):
         self.mark(fleet, twin)
 
 
-class RecoveryDropsGtid(Injector):
-    """F63: the first X after a power cut lacks the last recovered group and what follows it."""
+class RecoveryDropsGtid(FleetFault, ActFault):
+    """The first gtid_executed after a power cut lacks the last recovered group and later ones."""
+
+    number = 63
+    name = "recovery_drops_gtid"
+    text = "after a power cut the last recovered group is missing from the first gtid_executed"
+    must_fire = frozenset({"recovered_gtids_complete"})
+    base = BaseHistory.SERVER
 
     def __init__(self) -> None:
         super().__init__()
         self._shown: dict[str, GtidSet] = {}
         self._dropped: tuple[Instance, int, LoggedGroup] | None = None
 
-    def on_fleet(self, fleet: Fleet) -> None:
-        """Cut the power when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._cut_power, fleet)
-
-    def _cut_power(self, fleet: Fleet) -> None:
+    def act(self, fleet: Fleet) -> bool:
+        """Cut the power."""
         for instance in fleet.instances.values():
             file = instance.binlog.active if instance.log_bin else None
             last = file.entries[-1] if file is not None else None
@@ -275,8 +274,8 @@ class RecoveryDropsGtid(Injector):
             if is_new and is_pure_source(instance) and instance.is_running:
                 self._dropped = instance, file.number, last
                 administration.crash(fleet, instance, torn=False)
-                return
-        fleet.clock.schedule(fleet.now + 1_000, None, self._cut_power, fleet)
+                return True
+        return False
 
     def on_row(
         self, fleet: Fleet, instance: Instance, body: dict[str, Any]
@@ -292,7 +291,7 @@ class RecoveryDropsGtid(Injector):
         if instance.binlog.file_of_number(number) is None:
             # A purge was quicker: a set without what is purged would be another fault.
             self._dropped = None
-            fleet.clock.schedule(fleet.now + 1_000, None, self._cut_power, fleet)
+            fleet.clock.schedule(fleet.now + self.retry_us, None, self.attempt, fleet)
             return body
         row = row.copy()
         missing = groups_between(instance, (number, logged.start), row.position)
@@ -302,24 +301,59 @@ class RecoveryDropsGtid(Injector):
         return row.body
 
 
-def _leaf_channels(fleet: Fleet) -> list[Channel]:
-    """The channels of replicas that nobody reads from."""
-    return [
-        channel
-        for instance in fleet.instances.values()
-        if not instance.subscribers
-        for channel in instance.channels.values()
-        if channel.is_configured
-    ]
-
-
-FLEET_INJECTORS: Final[Mapping[str, Callable[[], Injector]]] = {
-    "purged_not_advanced": PurgedNotAdvanced,
-    "source_loses_commits_at_crash": SourceLosesCommits,
-    "gno_reused_after_reset": GnoReusedAfterReset,
-    "phantom_group_received": PhantomGroupReceived,
-    "errant_write": ErrantWrite,
-    "source_purged_too_early": SourcePurgedTooEarly,
-    "server_uuid_copied": ServerUuidCopied,
-    "recovery_drops_gtid": RecoveryDropsGtid,
-}
+def queue_phantom(fleet: Fleet, channel: Channel, sid: str, gno: int) -> bool:
+    """Queue a group that the source never logged; all its events tell the last known position."""
+    file = channel.relay_files[-1] if channel.relay_files else None
+    last = file.groups[-1] if file is not None and file.groups else None
+    if file is None or last is None or not last.is_complete or last.end != file.end:
+        return False
+    if last.source_file != channel.read[0] or last.logged.end != channel.read[1]:
+        return False
+    position = last.logged.end
+    group = make_group(fleet.rng, GroupKind.EMPTY, channel.source.server_id, fleet.now)
+    group.sid, group.gno = sid, gno
+    gtid_length = last.logged.gtid_length
+    length = gtid_length + group.body_length
+    logged = LoggedGroup(
+        group=group,
+        start=position - length,
+        gtid_length=gtid_length,
+        end=position,
+        last_committed=last.logged.sequence_number,
+        sequence_number=last.logged.sequence_number + 1,
+        gtid_checksum=fleet.rng.getrandbits(32),
+        transaction_length=length,
+    )
+    queued = QueuedGroup(logged, last.source_file, file, file.end)
+    events = [(int(EventType.GTID), int(QueryVerb.NONE), gtid_length, logged.gtid_checksum)]
+    for index, (event_type, query, event_length, checksum) in enumerate([*events, *group.body]):
+        is_first = index == 0
+        channel.replica.journal.log_event(
+            Stream.RELAY,
+            event_type,
+            channel=channel.name,
+            file=file.name,
+            start=file.end,
+            length=event_length,
+            ts=channel.replica.journal.moment(),
+            log_pos=log_pos_field(position),
+            server_id=group.server_id,
+            checksum=checksum,
+            query=QueryVerb(query),
+            sid=sid if is_first else None,
+            gno=gno if is_first else -1,
+            last_committed=logged.last_committed if is_first else -1,
+            sequence_number=logged.sequence_number if is_first else -1,
+            transaction_length=length if is_first else -1,
+            original_commit_timestamp=group.original_commit_timestamp if is_first else -1,
+        )
+        file.end += event_length
+        file.event_ends.append(file.end)
+    queued.end = file.end
+    queued.events_received = len(group.body) + 1
+    file.groups.append(queued)
+    channel.pending.append(queued)
+    channel.retrieved.add(sid, gno)
+    receiver.flush_position(fleet, channel)
+    applier.wake(fleet, channel)
+    return True

@@ -1,0 +1,241 @@
+"""Faults of log_status rows: gtid_purged, gtid_owned and the redo log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tallystick.coordinates.values.gtid import GtidSet
+from tallystick.producers.simulator import administration, binary_log
+from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
+from tallystick.producers.simulator.faults.logs import ends_in_xid, groups_between, gtid_of
+from tallystick.producers.simulator.faults.row import Row, RowFault, server_text
+from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.model import Instance
+
+_RETRY_US: Final = 50_000
+_BLOCK_SIZE: Final = 512
+_FIRST_DATA_OFFSET: Final = 12
+_LAST_DATA_OFFSET: Final = 507
+_TRAILER_OFFSET: Final = 510
+
+
+class PurgedNotAdvanced(Fault):
+    """PURGE removes files and leaves gtid_purged as it is, until a row has shown it."""
+
+    number = 17
+    name = "purged_not_advanced"
+    text = "binary log files are purged and gtid_purged stays as it was for one row"
+    must_fire = frozenset({"purged_matches_oldest_file"})
+    group = FaultGroup.SNAPSHOT
+    is_core = True
+    _FILES: Final = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._instance: Instance | None = None
+        self._owed: GtidIntervals | None = None
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """Begin when the fault is due."""
+        fleet.clock.schedule(fleet.fault_at, None, self._rotate, fleet, self._FILES)
+
+    def _rotate(self, fleet: Fleet, times: int) -> None:
+        instance = next(i for i in fleet.instances.values() if not i.subscribers)
+        if not instance.is_running or not instance.binlog.active.groups():
+            fleet.clock.schedule(fleet.now + _RETRY_US, None, self._rotate, fleet, times)
+            return
+        administration.flush_binary_logs(fleet, instance)
+        act = self._rotate if times > 1 else self._purge
+        rest = (times - 1,) if times > 1 else (instance,)
+        fleet.clock.schedule(fleet.now + 2 * _RETRY_US, instance, act, fleet, *rest)
+
+    def _purge(self, fleet: Fleet, instance: Instance) -> None:
+        self._instance = instance
+        binary_log.purge(fleet, instance, instance.binlog.active.number)
+
+    def on_purge(self, fleet: Fleet, instance: Instance, purged: GtidIntervals) -> bool:
+        """Keep what gtid_purged should be."""
+        if instance is not self._instance or purged == instance.purged:
+            return True
+        if self.injected and self._owed is None:
+            return True
+        if not self.injected:
+            self.mark(fleet, instance)
+        self._owed = purged
+        return False
+
+    def on_row(
+        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Once a row has shown it, gtid_purged is as it should be."""
+        if self._owed is not None and instance is self._instance and "row" in body:
+            oldest = instance.binlog.files[0].name
+            lists = [body.get("binary_logs", []), body.get("binary_logs_again", [])]
+            if all(files and files[0]["name"] == oldest for files in lists):
+                instance.purged.update(self._owed)
+                self._owed = None
+        return body
+
+
+class PurgedOutsideExecuted(RowFault):
+    """gtid_purged holds a GTID far beyond all that the server wrote."""
+
+    number = 16
+    name = "purged_outside_executed"
+    text = "gtid_purged holds a GTID that is not in gtid_executed"
+    must_fire = frozenset({"purged_matches_oldest_file", "purged_within_executed"})
+    is_core = True
+    _DISTANCE: Final = 1_000_000
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        if "gtid_purged" not in row.body or row.instance.subscribers:
+            return False
+        own = row.executed.restrict(row.instance.server_uuid)
+        gno = max([last for _, _, last in own], default=0) + self._DISTANCE
+        added = GtidSet([(row.instance.server_uuid, gno, gno)])
+        row.body["gtid_purged"] = server_text(row.purged | added)
+        return True
+
+
+class PurgedShrunk(RowFault):
+    """gtid_purged lacks its newest GTID."""
+
+    number = 18
+    name = "purged_shrunk"
+    text = "gtid_purged loses its newest GTID for one row"
+    must_fire = frozenset({"purged_matches_oldest_file", "purged_monotone"})
+
+    def on_fleet(self, fleet: Fleet) -> None:
+        """See to it that servers which nobody reads from have purged something."""
+        for instance in [i for i in fleet.instances.values() if not i.subscribers]:
+            fleet.clock.schedule(fleet.fault_at, instance, _purge_all, fleet, instance)
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        if row.instance.subscribers or not row.instance.log_bin:
+            return False
+        held = row.instance.binlog.files[0].previous_gtids.to_gtid_set()
+        intervals = list(before.purged & row.purged & held)
+        if not intervals:
+            return False
+        sid, _, last = intervals[-1]
+        row.body["gtid_purged"] = server_text(row.purged - GtidSet([(sid, last, last)]))
+        return True
+
+
+class OwnedAndExecuted(RowFault):
+    """The newest executed GTID is still owned by a session."""
+
+    number = 19
+    name = "owned_and_executed"
+    text = "one GTID is in gtid_owned and in gtid_executed"
+    must_fire = frozenset({"owned_disjoint_from_executed"})
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        own = list(row.executed.restrict(row.instance.server_uuid) or row.executed)
+        if not own or row.body.get("gtid_owned") != "":
+            return False
+        sid, _, last = own[-1]
+        row.body["gtid_owned"] = f"{sid}:{last}#41"
+        return True
+
+
+class LsnRegressed(RowFault):
+    """The LSN of the row falls, and stays above the checkpoint."""
+
+    number = 20
+    name = "lsn_regressed"
+    text = "the row's LSN is lower than the row before showed, above the checkpoint"
+    must_fire = frozenset({"lsn_monotone"})
+    is_core = True
+    holds_checkpoint = True
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        lsn = _legal_lsn_at_or_below(before.innodb["LSN"] - 1)
+        if lsn < row.innodb["LSN_checkpoint"]:
+            return False
+        row.innodb["LSN"] = lsn
+        return True
+
+
+class LsnFrozen(RowFault):
+    """The LSN of the row before, in spite of commits."""
+
+    number = 21
+    name = "lsn_frozen"
+    text = "the row repeats the LSN of the row before although transactions were committed between"
+    must_fire = frozenset({"lsn_grows_with_commits"})
+    is_core = True
+    holds_checkpoint = True
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        lsn = before.innodb["LSN"]
+        is_above = row.innodb["LSN_checkpoint"] <= lsn < row.innodb["LSN"]
+        if not row.has_position or not before.has_position or not is_above:
+            return False
+        since = groups_between(row.instance, before.position, row.position)
+        if not any(ends_in_xid(logged) and gtid_of(logged) <= row.executed for _, logged in since):
+            return False
+        row.innodb["LSN"] = lsn
+        return True
+
+
+class LsnInTrailer(RowFault):
+    """The LSN in the last bytes of its block, where no record ever ends."""
+
+    number = 22
+    name = "lsn_in_block_trailer"
+    text = "the row's LSN lies in the trailer of a redo block"
+    must_fire = frozenset({"lsn_block_offset"})
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        row.innodb["LSN"] += _TRAILER_OFFSET - row.innodb["LSN"] % _BLOCK_SIZE
+        return True
+
+
+class CheckpointBeyondLsn(RowFault):
+    """The checkpoint lies some blocks beyond the LSN."""
+
+    number = 23
+    name = "checkpoint_beyond_lsn"
+    text = "the row's checkpoint is beyond its LSN"
+    must_fire = frozenset({"lsn_order"})
+    is_core = True
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        row.innodb["LSN_checkpoint"] = row.innodb["LSN"] + 4 * _BLOCK_SIZE
+        return True
+
+
+class CheckpointStalled(RowFault):
+    """The redo log grew by more than its capacity, and the checkpoint did not move."""
+
+    number = 24
+    name = "checkpoint_stalled"
+    text = "the checkpoint stays behind by more than the redo log can hold"
+    must_fire = frozenset({"checkpoint_age_within_capacity"})
+
+    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+        capacity = row.instance.variables.get("innodb_redo_log_capacity")
+        if not isinstance(capacity, int) or capacity <= 0:
+            return False
+        # Whole blocks, so that the offset inside the block stays legal.
+        row.innodb["LSN"] += (capacity // _BLOCK_SIZE + 1) * _BLOCK_SIZE
+        return True
+
+
+def _purge_all(fleet: Fleet, instance: Instance) -> None:
+    """PURGE all files but a new one."""
+    if instance.is_running and instance.log_bin:
+        administration.flush_binary_logs(fleet, instance)
+        binary_log.purge(fleet, instance, instance.binlog.active.number)
+
+
+def _legal_lsn_at_or_below(lsn: int) -> int:
+    """The last LSN up to ``lsn`` that lies in the data bytes of a redo block."""
+    offset = lsn % _BLOCK_SIZE
+    if offset < _FIRST_DATA_OFFSET:
+        return lsn - offset - _BLOCK_SIZE + _LAST_DATA_OFFSET
+    return lsn - offset + min(offset, _LAST_DATA_OFFSET)
