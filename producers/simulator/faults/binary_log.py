@@ -29,7 +29,7 @@ class ServerLogFault(Fault):
 
 
 class RotateWrittenTwice(ServerLogFault):
-    """A second ROTATE right behind the first."""
+    """A second ROTATE right after the first."""
 
     number = 26
     name = "rotate_written_twice"

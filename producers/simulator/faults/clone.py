@@ -69,8 +69,8 @@ class ClonePositionShifted(_CloneFault):
         """Let recovery read the wrong position."""
         clone = instance.clone
         if step == "RECOVERY" and clone is not None and clone.data is not None:
-            place = clone.data.innodb.trx_sys
-            file, logged = _groups_up_to(clone.donor, place)[-1]
+            position = clone.data.innodb.trx_sys
+            file, logged = _groups_up_to(clone.donor, position)[-1]
             clone.data.innodb.trx_sys = (file.name, logged.start)
             self.mark(fleet, instance)
         return True
@@ -97,7 +97,7 @@ class CloneResumeGap(_CloneFault):
         return True
 
     def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
-        """Skip the first group behind the clone, whenever it comes."""
+        """Skip the first group after the clone, whenever it comes."""
         is_it = channel is self.channel and self._is_cloned
         if is_it and not self.injected:
             self._skipped = logged
@@ -106,7 +106,7 @@ class CloneResumeGap(_CloneFault):
 
 
 class CloneBlocksDonor(_CloneFault):
-    """The donor's XA commits stand still for two seconds."""
+    """The donor's XA commits wait for two seconds."""
 
     number = 75
     name = "clone_blocks_donor"
@@ -141,7 +141,7 @@ class CloneOfAnotherVersion(_CloneFault):
 
 
 class _CloneJournalFault(_CloneFault, JournalFault):
-    """A clone that goes well, and a journal that tells one thing of it wrong."""
+    """A clone that goes well, and a journal that records one thing of it wrong."""
 
 
 class CloneStagesMixed(_CloneJournalFault):
@@ -149,7 +149,7 @@ class CloneStagesMixed(_CloneJournalFault):
 
     number = 83
     name = "clone_stages_mixed"
-    text = "a clone is told to copy pages before files"
+    text = "a clone's journal says that pages were copied before files"
     must_fire = frozenset({"clone_protocol"})
     _SWAPPED: Final = {"FILE COPY": "PAGE COPY", "PAGE COPY": "FILE COPY"}
 
@@ -181,7 +181,7 @@ class CloneXaNotBlocked(_CloneFault):
         cloning.clone(fleet, channel, donor=donor)
 
     def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
-        """Prepare right behind the begin of the block."""
+        """Prepare right after the begin of the block."""
         donation = instance.donation
         if step == "donor_blocked" and donation is not None:
             donation.order.blocks_xa = False
@@ -195,7 +195,7 @@ class CloneXaNotBlocked(_CloneFault):
 
 
 class CloneCommitsUnordered(_CloneFault):
-    """Two commits write their places into the TRX_SYS page in the wrong order."""
+    """Two commits write their positions into the TRX_SYS page in the wrong order."""
 
     number = 85
     name = "clone_commits_unordered"
@@ -203,7 +203,7 @@ class CloneCommitsUnordered(_CloneFault):
     must_fire = frozenset({"clone_commits_ordered"})
 
     def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
-        """Tell of the later one first."""
+        """Record the later one first."""
         donation = instance.donation
         if step == "prepared_awaited" and donation is not None:
             groups = [(f.name, g.end) for f in instance.binlog.files for g in f.groups()]
@@ -274,7 +274,7 @@ class CloneStatusShowsOther(_CloneJournalFault):
     def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
-        """Tell of a position one byte on."""
+        """Record a position one byte further."""
         if record_type is not RecordType.CLONE or body.get("step") != "recovered":
             return body
         self.mark_in(instance_id)
@@ -335,12 +335,12 @@ class CloneOfPurgedDonor(_CloneFault):
 
 
 def _groups_up_to(
-    instance: Instance, place: tuple[str, int]
+    instance: Instance, position: tuple[str, int]
 ) -> list[tuple[BinlogFile, LoggedGroup]]:
-    """The groups with GTIDs that end at or before a place of the binary log."""
+    """The groups with GTIDs that end at or before a position of the binary log."""
     return [
         (file, logged)
         for file in instance.binlog.files
         for logged in file.groups()
-        if (file.name, logged.end) <= place and logged.group.sid is not None
+        if (file.name, logged.end) <= position and logged.group.sid is not None
     ]

@@ -107,7 +107,7 @@ class RelayGroupLost(JournalFault):
         self._chosen = ""
 
     def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
-        """Choose a group behind which another is waiting, which will show the gap at once."""
+        """Choose a group after which another is waiting, which will show the gap at once."""
         file = channel.source.binlog.file_of_number(channel.cursor_file)
         following = file.entries[channel.cursor_entry + 1 :] if file is not None else []
         if following and isinstance(following[0], LoggedGroup) and self.is_due(fleet):

@@ -66,7 +66,7 @@ class SourceLosesCommits(FleetFault):
     def on_row(
         self, fleet: Fleet, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Cut the power right behind a row that shows the last groups, received by a replica."""
+        """Cut the power right after a row that shows the last groups, received by a replica."""
         row = Row.of(instance, body)
         if row is not None and self._is_moment(fleet, row):
             fleet.clock.schedule(fleet.now, None, self._cut_power, fleet, row)
@@ -302,7 +302,7 @@ class RecoveryDropsGtid(FleetFault, ActFault):
 
 
 def queue_phantom(fleet: Fleet, channel: Channel, sid: str, gno: int) -> bool:
-    """Queue a group that the source never logged; all its events tell the last known position."""
+    """Queue a group that the source never logged; all its events have the last known position."""
     file = channel.relay_files[-1] if channel.relay_files else None
     last = file.groups[-1] if file is not None and file.groups else None
     if file is None or last is None or not last.is_complete or last.end != file.end:

@@ -79,7 +79,7 @@ class PurgeOvertakesPersister(_Watched):
         self._newest: dict[str, int] = {}
 
     def on_undo_durable(self, fleet: Fleet, instance: Instance, header: UndoLogHeader) -> None:
-        """Remember the newest transaction that the journal tells of."""
+        """Remember the newest transaction that the journal records."""
         if self.is_due(fleet) and instance.tells_gtid_persister and has_gtid(header):
             self._newest[instance.instance_id] = header.trx_no
 
@@ -214,7 +214,7 @@ class _RecordedWrong(_Watched, JournalFault):
     def on_step(
         self, fleet: Fleet, instance_id: str, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
-        """What the journal tells of a step; None: nothing."""
+        """What the journal records of a step; None: nothing."""
         raise NotImplementedError
 
 
@@ -234,7 +234,7 @@ class NumberBeforeTable(_RecordedWrong):
     def on_step(
         self, fleet: Fleet, instance_id: str, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
-        """Change places with the write before it."""
+        """Swap with the write before it."""
         step = body["step"]
         if step == "commit":
             self._told[instance_id] = body["trx_no"]
@@ -289,7 +289,7 @@ class PersisterStalls(_Watched):
     _STALL_US: Final = 12_000_000
 
     def on_persister_wait(self, fleet: Fleet, instance: Instance, at: int) -> int:
-        """Let it sleep with a GTID that the journal has told of."""
+        """Let it sleep with a GTID that the journal has recorded."""
         if not self.is_due(fleet) or not instance.tells_gtid_persister:
             return at
         self.mark(fleet, instance)
@@ -316,10 +316,10 @@ class TableMissesClosedFile(RowFault):
             return False
         file = row.instance.binlog.file_of_number(before.position[0])
         own = row.instance.server_uuid
-        told = GtidSet.parse(row.body["gtid_executed_table"])
+        shown = GtidSet.parse(row.body["gtid_executed_table"])
         closed = GtidSet.EMPTY if file is None else file.previous_gtids.to_gtid_set()
-        last = max((end for sid, _, end in closed & told if sid == own), default=0)
+        last = max((end for sid, _, end in closed & shown if sid == own), default=0)
         if not last:
             return False
-        row.body["gtid_executed_table"] = server_text(told - GtidSet([(own, last, last)]))
+        row.body["gtid_executed_table"] = server_text(shown - GtidSet([(own, last, last)]))
         return True

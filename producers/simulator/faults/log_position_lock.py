@@ -99,7 +99,7 @@ class CommitDuringCollection(Fault):
 
 
 class CollectionTooSlow(Fault):
-    """Three seconds pass before the first unlock; the instance stands still."""
+    """Three seconds pass before the first unlock; the instance does nothing else."""
 
     number = 67
     name = "collection_too_slow"
@@ -123,7 +123,7 @@ class _UnderTheLocks(Fault):
     def on_collect_step(
         self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
     ) -> bool:
-        """Act before the engine's log, the last that was locked, is told to be unlocked."""
+        """Act before the engine's log, the last that was locked, is unlocked."""
         is_first = step == "unlock" and resource == "engine:InnoDB"
         if is_first and self.is_due(fleet) and self.is_possible(fleet, instance):
             self.mark(fleet, instance)
@@ -213,7 +213,7 @@ class EngineLogMoves(_UnderTheLocks):
 
 
 class ReceiverFlushes(_UnderTheLocks):
-    """A receiver tells its repository where it is."""
+    """A receiver stores where it is in its repository."""
 
     number = 81
     name = "receiver_flush_during_collection"

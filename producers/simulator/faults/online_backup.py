@@ -297,7 +297,7 @@ class _StubbornBackup(Backup):
 
 
 class EngineLocksAfterBailOut(_BackupFault):
-    """The operator has been told that there is no backup, and the server stands still for it."""
+    """The operator believes that there is no backup, and commits wait for it."""
 
     number = 108
     name = "engine_locks_after_bail_out"

@@ -47,7 +47,7 @@ class _BackupFault(Fault):
     recovers = True
 
     def on_fleet(self, fleet: Fleet) -> None:
-        """Keep account of the data; begin when the fault is due."""
+        """Keep the servers' tables; begin when the fault is due."""
         self.source = next(i for i in fleet.instances.values() if is_pure_source(i))
         self.backed_up = self.choose(fleet)
         tables.install(fleet.instances.values())
@@ -82,9 +82,9 @@ class _BackupFault(Fault):
         self.changes.append(_change(fleet, self.source, self.changes[0]))
 
     def _check_sums(self, fleet: Fleet, image: Image) -> None:
-        def recover(place: tuple[str, int]) -> None:
+        def recover(position: tuple[str, int]) -> None:
             server = recovery.add_server(fleet, self.source)
-            recovery.recover(fleet, image, server, StopPoint(place))
+            recovery.recover(fleet, image, server, StopPoint(position))
 
         backup_image.prepare(fleet, self.source)
         backup_image.check_sums(fleet, self.source, recover)
@@ -98,7 +98,7 @@ def _change(fleet: Fleet, source: Instance, like: Group | None = None) -> Group:
 
 
 class ImagePositionEarly(_BackupFault):
-    """The last group of the image is behind its position."""
+    """The last group of the image is after its position."""
 
     number = 117
     name = "image_position_early"
@@ -167,7 +167,7 @@ class ImageWithoutZone(_BackupFault):
         return group
 
     def on_committed(self, fleet: Fleet, instance: Instance, logged: LoggedGroup) -> bool:
-        """Read the position behind the group, before anybody can see its change."""
+        """Read the position after the group, before anybody can see its change."""
         image = self._image
         if logged.group is self._group and image is not None and instance is self.source:
             self._image = None
@@ -193,9 +193,9 @@ class ImageRelayInfoStale(_BackupFault):
         return next(i for i in fleet.instances.values() if i.channels)
 
     def on_image(self, fleet: Fleet, image: Image) -> None:
-        """Let one row name the place before the last transaction."""
-        for channel, told in zip(self.backed_up.channels.values(), image.channels, strict=True):
-            row = told.get("slave_relay_log_info")
+        """Let one row name the position before the last transaction."""
+        for channel, copied in zip(self.backed_up.channels.values(), image.channels, strict=True):
+            row = copied.get("slave_relay_log_info")
             applied = [
                 queued
                 for file in channel.relay_files
@@ -238,11 +238,11 @@ class ImageMissesChange(_BackupFault):
 
 
 class ReplayBeginsLate(_BackupFault):
-    """The first groups behind the image are left out, up to one of a table backed up."""
+    """The first groups after the image are left out, up to one of a table backed up."""
 
     number = 122
     name = "replay_begins_late"
-    text = "a replay begins one group behind the image's position"
+    text = "a replay begins one group after the image's position"
     must_fire = frozenset(
         {"recovered_data_equal_source", "recovery_reaches_stop_point", "replay_continues_image"}
     )
@@ -272,7 +272,7 @@ class ReplayRepeatsGroup(_BackupFault):
 
 
 class ReplaySwapsGroups(_BackupFault):
-    """Two changes of one row change places."""
+    """Two changes of one row are swapped."""
 
     number = 124
     name = "replay_swaps_groups"

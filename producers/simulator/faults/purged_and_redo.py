@@ -187,7 +187,7 @@ class LsnInTrailer(RowFault):
 
     number = 22
     name = "lsn_in_block_trailer"
-    text = "the row's LSN lies in the trailer of a redo block"
+    text = "the row's LSN is in the trailer of a redo block"
     must_fire = frozenset({"lsn_block_offset"})
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
@@ -196,7 +196,7 @@ class LsnInTrailer(RowFault):
 
 
 class CheckpointBeyondLsn(RowFault):
-    """The checkpoint lies some blocks beyond the LSN."""
+    """The checkpoint is some blocks beyond the LSN."""
 
     number = 23
     name = "checkpoint_beyond_lsn"
@@ -214,7 +214,7 @@ class CheckpointStalled(RowFault):
 
     number = 24
     name = "checkpoint_stalled"
-    text = "the checkpoint stays behind by more than the redo log can hold"
+    text = "the checkpoint lags by more than the redo log can hold"
     must_fire = frozenset({"checkpoint_age_within_capacity"})
 
     def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
@@ -234,7 +234,7 @@ def _purge_all(fleet: Fleet, instance: Instance) -> None:
 
 
 def _legal_lsn_at_or_below(lsn: int) -> int:
-    """The last LSN up to ``lsn`` that lies in the data bytes of a redo block."""
+    """The last LSN up to ``lsn`` in the data bytes of a redo block."""
     offset = lsn % _BLOCK_SIZE
     if offset < _FIRST_DATA_OFFSET:
         return lsn - offset - _BLOCK_SIZE + _LAST_DATA_OFFSET

@@ -48,7 +48,7 @@ class ReceiverSkipsGroup(ChannelFault):
         self._skipped = GtidSet.EMPTY
 
     def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
-        """Skip the first group that comes behind another in one relay file."""
+        """Skip the first group that comes after another in one relay file."""
         if self.injected:
             is_here = channel.replica.instance_id == self.injected_in
             return not (is_here and gtid_of(logged) <= self._skipped)
@@ -69,7 +69,7 @@ class OldGroupRequeued(ChannelFault):
     heals = False
 
     def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
-        """Write it before the next group, once there are two groups to go back behind."""
+        """Write it before the next group, once there are two groups to go back over."""
         if not self.is_due(fleet) or not _is_followable(channel, logged):
             return True
         file = channel.relay_files[-1]
@@ -213,7 +213,7 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
         self._channel: Channel | None = None
 
     def on_fleet(self, fleet: Fleet) -> None:
-        """Let the appliers fall behind in new files, where both offsets count from one rotation."""
+        """Let the appliers lag in new files, where both offsets count from one rotation."""
         for source in [i for i in fleet.instances.values() if i.subscribers]:
             act = administration.flush_binary_logs
             fleet.clock.schedule(fleet.fault_at, source, act, fleet, source)
@@ -241,7 +241,7 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
     def on_row(
         self, fleet: Fleet, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Keep the wrong position as long as the true one would seem to fall behind it."""
+        """Keep the wrong position as long as the true one would seem to fall below it."""
         channel = self._channel
         row = Row.of(instance, body)
         if channel is None or self._shown is None or row is None or channel.replica is not instance:
@@ -268,7 +268,7 @@ class AppliedGtidMissing(ChannelRowFault):
     is_core = True
 
     def on_fleet(self, fleet: Fleet) -> None:
-        """Let the appliers fall behind."""
+        """Let the appliers lag."""
         _clog_appliers(self, fleet)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
@@ -336,7 +336,7 @@ class ExecutedWithoutReceipt(ChannelFault):
 
 
 def _is_followable(channel: Channel, logged: LoggedGroup) -> bool:
-    """Whether a group comes right behind another, on a replica that nobody reads from."""
+    """Whether a group comes right after another, on a replica that nobody reads from."""
     file = channel.relay_files[-1]
     last = file.groups[-1] if file.groups else None
     return (

@@ -63,7 +63,7 @@ class _OldPositionRead(JournalFault):
         if found["repository"] != "slave_relay_log_info" or "row" not in found:
             return None
         writes = self._writes.get(instance_id, [])
-        # Recovery may have committed a row behind the last write that was told.
+        # Recovery may have committed a row after the last write that was recorded.
         for row in reversed(writes):
             if row["Master_log_name"] and _source_position(row) < _source_position(writes[-1]):
                 return {name: row[name] for name in found["row"]}
@@ -79,7 +79,7 @@ class MigrationLosesPosition(_OldPositionRead):
 
     number = 113
     name = "migration_loses_position"
-    text = "a start moves relay log info from the table to a file and reads an older place there"
+    text = "a start moves relay log info from the table to a file and reads an older position there"
     must_fire = frozenset({"info_repository_read_back"})
 
     def end(self, fleet: Fleet, instance: Instance) -> None:
@@ -92,7 +92,7 @@ class StaleRowAfterCrash(_OldPositionRead):
 
     number = 114
     name = "stale_row_after_crash"
-    text = "a start after a crash reads an older place from an InnoDB table than was committed"
+    text = "a start after a crash reads an older position from an InnoDB table than was committed"
     must_fire = frozenset({"info_repository_read_back"})
 
     def end(self, fleet: Fleet, instance: Instance) -> None:
@@ -114,7 +114,7 @@ class _CrashByPosition(Fault):
         self._channel: Channel | None = None
 
     def on_variables(self, instance_id: str, variables: dict[str, Any]) -> None:
-        """No GTIDs: positions alone tell what is executed."""
+        """No GTIDs: positions alone say what is executed."""
         variables["gtid_mode"] = "OFF"
         variables["relay_log_recovery"] = True
 
@@ -146,8 +146,8 @@ class GroupRepeatedAfterCrash(_CrashByPosition):
         if self._channel is not None:
             replica = self._channel.replica
             acts.alter_engine(replica, MYISAM)
-            told = {"sync_relay_log_info": 1, "relay_log_info_transactional": False}
-            administration.set_variables(replica, **told)
+            variables = {"sync_relay_log_info": 1, "relay_log_info_transactional": False}
+            administration.set_variables(replica, **variables)
 
 
 class GroupLeftOutAfterCrash(_CrashByPosition):
@@ -166,5 +166,5 @@ class GroupLeftOutAfterCrash(_CrashByPosition):
         if channel is None or self.injected_in != instance.instance_id:
             return
         group = next(item for item in channel.pending if isinstance(item, QueuedGroup))
-        place = (group.relay_file.name, group.end, group.source_file, group.logged.end)
-        channel.rli.store(channel, place)
+        position = (group.relay_file.name, group.end, group.source_file, group.logged.end)
+        channel.rli.store(channel, position)

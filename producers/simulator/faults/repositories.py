@@ -108,7 +108,7 @@ class _RelayInfoFault(JournalFault):
     def on_row(
         self, fleet: Fleet, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Once it was read behind the transaction's commit, writes are true again."""
+        """Once it was read after the transaction's commit, writes are true again."""
         if self.injected or "row" not in body:
             return body
         executed = GtidSet.parse(body.get("gtid_executed_first", ""))
@@ -190,7 +190,7 @@ class MasterInfoNotFlushedOnStop(ChannelFault, ActFault):
     def on_row(
         self, fleet: Fleet, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Once a row that was asked for behind the stop shows it, receive again."""
+        """Once a row that was asked for after the stop shows it, receive again."""
         channel = self._channel
         is_behind = "row" in body and body["requested_at"] > self._stopped_at
         if channel is not None and channel.replica is instance and is_behind:
@@ -218,7 +218,7 @@ class BothRepositoriesFilled(JournalFault):
     def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
-        """Let the start tell of a file."""
+        """Let the start find a file."""
         repositories = body.get("repositories")
         is_start = record_type is RecordType.START and bool(repositories)
         if not is_start or not repositories or not self.is_due_in(instance_id):

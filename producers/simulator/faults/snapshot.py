@@ -129,7 +129,7 @@ class PositionBeyondFile(RowFault):
 class _InsideNewestGroup(RowFault):
     """The position inside the newest group, whose GTID is taken from gtid_executed."""
 
-    def place(self, events: list[tuple[int, int]]) -> int | None:
+    def position_in(self, events: list[tuple[int, int]]) -> int | None:
         """The position to show, of the ends of the group's events after the GTID event."""
         raise NotImplementedError
 
@@ -140,11 +140,11 @@ class _InsideNewestGroup(RowFault):
             return False
         file, logged = newest
         own = gtid_of(logged)
-        place = self.place(list(event_ends(logged)))
+        position = self.position_in(list(event_ends(logged)))
         is_new = before.position <= (file.number, logged.start) and not own <= before.executed
-        if place is None or not own or not is_new:
+        if position is None or not own or not is_new:
             return False
-        row.move_position(file, place)
+        row.move_position(file, position)
         row.take_from_executed(own)
         return True
 
@@ -158,7 +158,7 @@ class PositionInsideGroup(_InsideNewestGroup):
     must_fire = frozenset({"snapshot_position_on_group_boundary"})
     is_core = True
 
-    def place(self, events: list[tuple[int, int]]) -> int | None:
+    def position_in(self, events: list[tuple[int, int]]) -> int | None:
         """The end of the first table map."""
         return next((end for kind, end in events if kind == EventType.TABLE_MAP), None)
 
@@ -171,7 +171,7 @@ class PositionInsideEvent(_InsideNewestGroup):
     text = "the row's position is 7 bytes into an event of the newest group"
     must_fire = frozenset({"snapshot_position_on_group_boundary"})
 
-    def place(self, events: list[tuple[int, int]]) -> int | None:
+    def position_in(self, events: list[tuple[int, int]]) -> int | None:
         """Seven bytes beyond the end of the first event."""
         return events[0][1] + 7 if len(events) > 1 else None
 
