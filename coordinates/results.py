@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class Verdict(str, Enum):
@@ -150,6 +148,7 @@ class ObservationCode(str, Enum):
     JOURNAL_REPEATED = "JOURNAL_REPEATED"
     JOURNAL_STALE_EPOCH = "JOURNAL_STALE_EPOCH"
     BLOCK_UNREADABLE = "BLOCK_UNREADABLE"
+    STATE_UNREADABLE = "STATE_UNREADABLE"
     EVENT_REDELIVERED = "EVENT_REDELIVERED"
     HISTORY_RESET = "HISTORY_RESET"
     LOG_STATUS_TEAR = "LOG_STATUS_TEAR"

@@ -21,7 +21,7 @@ import struct
 import sys
 import types
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from operator import attrgetter
@@ -176,6 +176,18 @@ def decode(hint: Any, data: bytes, of: str) -> Any:
     return _decoded(hint, data, of, None, _coder(hint).decode)
 
 
+def split(data: bytes, of: str) -> tuple[bytes, bytes]:
+    """Bytes of several `encode`, one after the other: the first, and what follows.
+
+    Raises:
+        StateDamagedError: They end within the first.
+    """
+    end = _HEAD.size + (_HEAD.unpack_from(data)[3] if len(data) >= _HEAD.size else 0)
+    if end > len(data):
+        raise StateDamagedError(f"the state of {of} is cut short")
+    return data[:end], data[end:]
+
+
 def restore(whole: Any, data: bytes, of: str) -> None:
     """Read the state of `whole`, whose class is a dataclass, into it, field by field.
 
@@ -255,7 +267,7 @@ def _coder(hint: Any) -> _Coder:
         return _union(args)
     if origin in (list, set, frozenset, tuple):
         return _collection(origin, args)
-    if origin is dict:
+    if origin in (dict, Mapping):
         return _dict(*args)
     if origin is np.ndarray:
         return _Coder(_encode_array, _decode_array, "array")
@@ -481,5 +493,6 @@ def _dataclass(kind: Any) -> _Coder:
         given.update(zip(names, decode_row(values, reader), strict=True))
         return kind(**given)
 
-    is_value = [field.name for field in dataclasses.fields(kind)] == names
+    positional = [field.name for field in dataclasses.fields(kind) if not field.kw_only]
+    is_value = positional == names
     return _Coder(encode_part, decode_value if is_value else decode_part, schema)

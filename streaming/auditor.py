@@ -13,10 +13,10 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from tallystick.coordinates.audit.fleet_events import FleetEvent, encode_fleet_events
-from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
 from tallystick.coordinates.events.block_codec import decode_block
 from tallystick.coordinates.events.journal import concatenate
-from tallystick.coordinates.values.errors import BlockError
+from tallystick.coordinates.values.errors import BlockError, StateError
 from tallystick.streaming.schema import (
     AUDIT_ROWS,
     AUDIT_STATE,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.coordinates.events.journal import Block
     from tallystick.coordinates.results import Finding, Observation
 
@@ -91,6 +90,9 @@ def audit_rows(
 ) -> tuple[bytes, KeyResult]:
     """Absorb the messages of one key.
 
+    A state that cannot be read is given up: the instance begins anew, and its rows are undecided
+    until the journal has shown enough again.
+
     The order of a topic's partition is the order of the journal, and Spark promises none within a
     key after its shuffle, so rows are sorted by partition and offset. Blocks of one key in several
     partitions (partitions were added to the topic) can only be ordered by what they say themselves.
@@ -108,12 +110,10 @@ def audit_rows(
     read = [(row, _read(instance_id, row)) for row in ordered]
     if len({row.partition for row in ordered}) > 1:
         read.sort(key=lambda pair: _journal_place(pair[1]))
-    audit = (
-        InstanceAudit(instance_id, disabled=disabled)
-        if saved is None
-        else InstanceAudit.from_bytes(saved)
-    )
+    first = next((block for _, block in read if not isinstance(block, str)), None)
+    audit, begun = resumed(saved, instance_id, disabled, first)
     result = KeyResult()
+    result.add(begun)
     run: list[Block] = []
     length = 0
     for row, block in read:
@@ -134,6 +134,29 @@ def audit_rows(
         length += len(block)
     _absorb(audit, run, result)
     return audit.to_bytes(), result
+
+
+def resumed(
+    saved: bytes | None,
+    instance_id: str,
+    disabled: frozenset[str],
+    first: Block | None = None,
+) -> tuple[InstanceAudit, AuditOutput]:
+    """An instance's audit as it was saved, or a new one, and what is said if that cannot be read.
+
+    Args:
+        saved: The saved state, None if there is none.
+        instance_id: The instance.
+        disabled: Names of rules that are switched off.
+        first: The first block that follows.
+    """
+    if saved is not None:
+        try:
+            return InstanceAudit.from_bytes(saved, instance_id), AuditOutput()
+        except StateError as error:
+            audit = InstanceAudit(instance_id, disabled=disabled)
+            return audit, audit.begin_anew(saved, error, first)
+    return InstanceAudit(instance_id, disabled=disabled), AuditOutput()
 
 
 def _journal_place(block: Block | str) -> tuple[int, int]:

@@ -49,13 +49,6 @@ _SENTENCES = (
         r"OutOfMemoryError|Java heap space",
         "Spark ran out of memory; give it more, or fewer blocks for each micro-batch.",
     ),
-    (
-        r"StateVersionError: ([^\n]+)",
-        (
-            "The checkpoint location holds state of another version of tallystick ({0}); begin "
-            "with a new location."
-        ),
-    ),
 )
 
 

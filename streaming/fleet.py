@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
-from tallystick.coordinates.audit.packing import pack, unpack
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
+from tallystick.coordinates.state_codec import split
+from tallystick.coordinates.values.errors import StateError
 from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.schema import DEAD_LETTER, decode_document
 from tallystick.streaming.sinks import END_BATCH, DeadLetterRow, batch_name
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from tallystick.streaming.sinks import KafkaSink, ParquetSink
 
 BACKLOG_SHARE = 0.9
-_MAGIC = b"TSFS"
-_VERSION = 1
 
 
 class ValidatorAnswer(Protocol):
@@ -110,6 +107,21 @@ def _unreadable(letter: DeadLetterRow) -> Observation:
     )
 
 
+def _state_lost(error: StateError, batch_id: int) -> Observation:
+    return Observation(
+        code=ObservationCode.STATE_UNREADABLE,
+        instance_id="",
+        channel=None,
+        at=f"micro-batch {batch_id}",
+        text=f"{error}. Comparisons between instances and open collections begin anew.",
+        is_undecided=True,
+        collection_id=None,
+        epoch=0,
+        sequence=0,
+        ts=0,
+    )
+
+
 class FleetStep:
     """What is done with the auditor's rows of each micro-batch (``foreachBatch``).
 
@@ -151,6 +163,7 @@ class FleetStep:
         self._done_batch_id: int | None = None
         self._fleet = FleetAudit(disabled=disabled)
         self._rounds = Rounds(self._instances, deadline)
+        self._lost: list[Observation] = []
         self.failure: Exception | None = None
         """What the last call raised; Spark only hands on its text."""
 
@@ -182,7 +195,8 @@ class FleetStep:
         self._deliver(
             batch_name(batch_id),
             findings=content.findings + [f for each in outputs for f in each.findings],
-            observations=content.observations
+            observations=self._lost
+            + content.observations
             + [o for each in outputs for o in each.observations]
             + missing,
             cuts=content.cuts,
@@ -255,6 +269,7 @@ class FleetStep:
         self._metrics.count(
             findings=len(findings),
             observations=len(observations),
+            states_unreadable=sum(o.code is ObservationCode.STATE_UNREADABLE for o in observations),
             cuts=len(cuts),
             dead_letters=len(dead_letters),
             collections_closed=sum(not closed.is_late for closed in rounds),
@@ -280,19 +295,24 @@ class FleetStep:
         }
 
     def _load(self, batch_id: int) -> None:
+        self._lost = []
         self._fleet = FleetAudit(disabled=self._disabled)
         self._rounds = Rounds(self._instances, self._deadline)
         # The history goes on, so what an earlier run said at its end is no longer said.
         self._parquet.write(END_BATCH)
         data = self._checkpoint.load_state(batch_id)
-        if data is not None:
-            document, arrays = unpack(_MAGIC, _VERSION, data)
-            self._rounds.restore(document)
-            self._fleet = FleetAudit.from_bytes(arrays["fleet"].tobytes())
+        if data is None:
+            return
+        try:
+            rounds, fleet = split(data, "the collections")
+            self._rounds.restore(rounds)
+            self._fleet = FleetAudit.from_bytes(fleet)
+        except StateError as error:
+            self._fleet = FleetAudit(disabled=self._disabled)
+            self._rounds = Rounds(self._instances, self._deadline)
+            self._lost.append(_state_lost(error, batch_id))
 
     def _save(self, batch_id: int) -> None:
-        fleet = np.frombuffer(self._fleet.to_bytes(), dtype=np.uint8)
-        self._checkpoint.save_state(
-            batch_id, pack(_MAGIC, _VERSION, self._rounds.to_document(), {"fleet": fleet})
-        )
+        self._checkpoint.save_state(batch_id, self._rounds.to_bytes() + self._fleet.to_bytes())
+        self._lost = []
         self._done_batch_id = batch_id

@@ -26,6 +26,7 @@ COUNTERS = (
     "observations",
     "cuts",
     "dead_letters",
+    "states_unreadable",
     "collections_requested",
     "collections_closed",
     "collections_late",

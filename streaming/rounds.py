@@ -8,10 +8,11 @@ is still waiting in Kafka; deadlines pass only when everything that was there ha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Observation, ObservationCode
+from tallystick.coordinates.state_codec import encode, restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,6 +60,7 @@ class _Open:
     cuts: dict[str, list[Cut]] = field(default_factory=dict)
 
 
+@dataclass(init=False, eq=False)
 class Rounds:
     """The open collections.
 
@@ -68,11 +70,16 @@ class Rounds:
         deadline: When not to wait any longer.
     """
 
+    _known: set[str]
+    _open: dict[str, _Open]
+    _closed: dict[str, None]
+    _ts: int
+
     def __init__(self, instances: Iterable[str] = (), deadline: Deadline | None = None) -> None:
         self._known = set(instances)
         self._deadline = deadline or Deadline()
-        self._open: dict[str, _Open] = {}
-        self._closed: dict[str, None] = {}
+        self._open = {}
+        self._closed = {}
         self._ts = 0
 
     @property
@@ -170,31 +177,20 @@ class Rounds:
             )
         return Round(name, sorted(cuts, key=_row_order), missing, is_late=False, ts=ts)
 
-    def to_document(self) -> dict[str, Any]:
-        """The state as a JSON document."""
-        return {
-            "known": sorted(self._known),
-            "ts": self._ts,
-            "closed": list(self._closed),
-            "open": [
-                [
-                    name,
-                    opened.first_ts,
-                    [c.to_dict() for r in opened.cuts.values() for c in r],
-                ]
-                for name, opened in self._open.items()
-            ],
-        }
+    def to_bytes(self) -> bytes:
+        """The state."""
+        return encode(Rounds, self)
 
-    def restore(self, document: Mapping[str, Any]) -> None:
-        """Go on from the state that ``to_document`` gave."""
-        self._known.update(document["known"])
-        self._ts = document["ts"]
-        self._closed = dict.fromkeys(document["closed"])
-        for name, first_ts, rows in document["open"]:
-            opened = self._open[name] = _Open(first_ts)
-            for row in rows:
-                opened.cuts.setdefault(row["instance_id"], []).append(Cut.from_dict(row))
+    def restore(self, data: bytes) -> None:
+        """Go on from the state that ``to_bytes`` gave.
+
+        Raises:
+            StateVersionError: Another version of tallystick has written the bytes.
+            StateDamagedError: They are cut short, or have changed.
+        """
+        instances = self._known
+        restore(self, data, "the collections")
+        self._known |= instances
 
 
 def _row_order(cut: Cut) -> tuple[str, bool, str]:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.values.errors import AuditError
-from tallystick.streaming.auditor import audit_blocks
+from tallystick.streaming.auditor import audit_blocks, resumed
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import COLLECT_TOPIC, start_collector
 from tallystick.streaming.collector import QUERY_NAME as COLLECTOR_QUERY
@@ -252,7 +251,11 @@ class AuditJob:
             .select("key.instance_id", f"list_element.{STATE_FIELD}")
             .orderBy("instance_id")
         )
-        return [InstanceAudit.from_bytes(bytes(row[1])).finish() for row in states.collect()]
+        outputs: list[AuditOutput] = []
+        for instance_id, saved in states.collect():
+            audit, begun = resumed(bytes(saved), instance_id, self._settings.disabled)
+            outputs += (begun, audit.finish())
+        return outputs
 
     def _stop_collector(self, collector: StreamingQuery | None) -> None:
         if collector is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.values.gtid import GtidSet
@@ -13,14 +14,11 @@ from tallystick.coordinates.values.gtid import GtidSet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.topology import Fleet
     from tallystick.coordinates.rules.registry import Rule
 
-    IntArray = npt.NDArray[np.int64]
-
+IntArray = npt.NDArray[np.int64]
 Coordinates = tuple[str, int]
 """(file name, position) as a server prints them."""
 
@@ -80,49 +78,6 @@ class ChannelSaid:
     """Whether groups of the channel's relay log were seen."""
     is_filtered: bool = False
 
-    def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
-        """For the state bytes."""
-        return [
-            self.instance_id,
-            self.place,
-            self.server_id,
-            _text(self.retrieved),
-            _text(self.has),
-            self.read,
-            self.executed,
-            self.auto_position,
-            self.coordinates_ts,
-            self.retrieved_ts,
-            _text(self.gtid_executed),
-            self.is_relay_seen,
-            self.is_filtered,
-        ]
-
-    @classmethod
-    def load(
-        cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str
-    ) -> ChannelSaid:
-        """Inverse of `dump`."""
-        instance_id, place, server_id, retrieved, has, read, executed, *rest = values
-        # States of 0.1.0 lack the last three.
-        whole = (*rest, None, False, False)[:6]
-        auto_position, coordinates_ts, retrieved_ts, gtids, is_seen, is_filtered = whole
-        return cls(
-            instance_id,
-            Place(*place),
-            server_id,
-            _set(retrieved),
-            _set(has),
-            _coordinates(read),
-            _coordinates(executed),
-            auto_position,
-            coordinates_ts,
-            retrieved_ts,
-            _set(gtids),
-            is_seen,
-            bool(is_filtered),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class ReplicaExecuted:
@@ -135,33 +90,6 @@ class ReplicaExecuted:
     group_uuid: str | None
     retrieved: GtidSet | None = None
     """By all channels, None not known."""
-
-    def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
-        """For the state bytes."""
-        return [
-            self.instance_id,
-            self.place,
-            str(self.executed),
-            self.server_uuid,
-            self.group_uuid,
-            _text(self.retrieved),
-        ]
-
-    @classmethod
-    def load(
-        cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str
-    ) -> ReplicaExecuted:
-        """Inverse of `dump`."""
-        instance_id, place, executed, *rest = values
-        server_uuid, group_uuid, retrieved = (*rest, None)[:3]  # states of 0.1.0 lack the last
-        return cls(
-            instance_id,
-            Place(*place),
-            GtidSet.parse(executed),
-            server_uuid,
-            group_uuid,
-            _set(retrieved),
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,52 +141,6 @@ class GroupsQueued:
         """How many groups."""
         return sum(len(run.ends) for run in self.runs)
 
-    def dump(self, arrays: dict[str, npt.NDArray[Any]], name: str) -> list[Any]:
-        """For the state bytes."""
-        runs = []
-        for number, run in enumerate(self.runs):
-            runs.append([run.base_name, run.file_number, list(run.sids), run.connects, run.begins])
-            arrays[f"{name}.{number}.ends"] = run.ends
-            arrays[f"{name}.{number}.sid"] = run.sid
-            arrays[f"{name}.{number}.gno"] = run.gno
-        sets = [str(gtids) for gtids in self.executed]
-        return [
-            self.place,
-            self.since_ts,
-            runs,
-            sets,
-            self.is_row,
-            self.is_filtered,
-            self.server_uuid,
-        ]
-
-    @classmethod
-    def load(
-        cls, values: list[Any], arrays: dict[str, npt.NDArray[Any]], name: str
-    ) -> GroupsQueued:
-        """Inverse of `dump`."""
-        place, since_ts, runs, sets, is_row, *rest = values
-        return cls(
-            Place(*place),
-            since_ts,
-            tuple(
-                QueuedRun(
-                    base_name,
-                    file_number,
-                    arrays[f"{name}.{number}.ends"],
-                    tuple(sids),
-                    arrays[f"{name}.{number}.sid"],
-                    arrays[f"{name}.{number}.gno"],
-                    connects,
-                    begins,
-                )
-                for number, (base_name, file_number, sids, connects, begins) in enumerate(runs)
-            ),
-            tuple(GtidSet.parse(text) for text in sets),
-            is_row,
-            *rest,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class CloneMade:
@@ -270,23 +152,6 @@ class CloneMade:
     executed: GtidSet
     first_queued: tuple[str, int, int, str] | None
     """Source base name, file number, position behind the group, GTID ("" anonymous)."""
-
-    def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
-        """For the state bytes."""
-        first = self.first_queued
-        return [self.place, self.clone_ts, self.coordinates, str(self.executed), first]
-
-    @classmethod
-    def load(cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str) -> CloneMade:
-        """Inverse of `dump`."""
-        place, clone_ts, coordinates, executed, first = values
-        return cls(
-            Place(*place),
-            clone_ts,
-            (coordinates[0], coordinates[1]),
-            GtidSet.parse(executed),
-            None if first is None else (first[0], first[1], first[2], first[3]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,19 +197,6 @@ class RecoveryMade:
         text = self.restored[step].get(key)
         return None if text is None else GtidSet.parse(text)
 
-    def dump(self, _arrays: dict[str, npt.NDArray[Any]], _name: str) -> list[Any]:
-        """For the state bytes."""
-        return [self.place, self.restored, self.replayed, self.before, self.is_ordered]
-
-    @classmethod
-    def load(
-        cls, values: list[Any], _arrays: dict[str, npt.NDArray[Any]], _name: str
-    ) -> RecoveryMade:
-        """Inverse of `dump`."""
-        place, restored, replayed, before, is_ordered = values
-        kept = None if replayed is None else tuple(replayed)
-        return cls(Place(*place), restored, kept, tuple(before), is_ordered)
-
 
 Comparison = ChannelSaid | ReplicaExecuted | GroupsQueued | CloneMade | RecoveryMade
 
@@ -364,21 +216,14 @@ class Memory:
     high: tuple[int, int] | None = None
     """The highest one since the channel began."""
 
-    def dump(self) -> list[Any]:
-        """For the state bytes."""
-        return [str(self.reported), sorted(self.told), self.lineage, self.last, self.high]
+    def forget_positions(self) -> None:
+        """Positions are of a log that is not known any more."""
+        self.lineage = -1
+        self.last = self.high = None
 
-    @classmethod
-    def load(cls, values: list[Any]) -> Memory:
-        """Inverse of `dump`."""
-        reported, told, lineage, last, high = values
-        return cls(
-            GtidSet.parse(reported),
-            set(told),
-            lineage,
-            None if last is None else (last[0], last[1]),
-            None if high is None else (high[0], high[1]),
-        )
+    def copy(self) -> Memory:
+        """A memory of its own with the same content."""
+        return replace(self, told=set(self.told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,15 +245,3 @@ def brief(gtids: GtidSet, how_many: int = 10) -> str:
     count = gtids.count()
     first = str(gtids.first(how_many))
     return first if count <= how_many else f"{first}, … ({count} GTIDs)"
-
-
-def _text(gtids: GtidSet | None) -> str | None:
-    return None if gtids is None else str(gtids)
-
-
-def _set(text: str | None) -> GtidSet | None:
-    return None if text is None else GtidSet.parse(text)
-
-
-def _coordinates(values: list[Any] | None) -> Coordinates | None:
-    return None if values is None else (values[0], values[1])

@@ -9,15 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tallystick.coordinates.audit.comparison import (
-    ChannelSaid,
-    CloneMade,
-    Comparison,
-    GroupsQueued,
-    Memory,
-    RecoveryMade,
-    ReplicaExecuted,
-)
+from tallystick.coordinates.audit.comparison import Comparison, GroupsQueued, Memory
 from tallystick.coordinates.rules.comparing.judges import (
     judge_coordinates,
     judge_executed,
@@ -54,8 +46,6 @@ from tallystick.coordinates.rules.point_in_time_recovery import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
-
     from tallystick.coordinates.rules.registry import Rule
 
 WAITING_MAX = 128
@@ -64,25 +54,24 @@ GROUPS_MAX = 2**18
 
 
 class Kind(NamedTuple):
-    """A rule, what it judges, and the invariant that it is about."""
+    """A rule, and what judges by it."""
 
     rule: Rule
-    payload: type[Any]
     judge: Callable[..., Any]
 
 
 KINDS: dict[str, Kind] = {
-    "mirror": Kind(RELAY_MIRRORS_SOURCE, GroupsQueued, judge_mirror),
-    "clone": Kind(CLONE_COORDINATES_EQUAL_DONOR, CloneMade, judge_clone_coordinates),
-    "resume": Kind(CLONE_RESUME_EXACT, CloneMade, judge_clone_resume),
-    "server_id": Kind(SERVER_UUID_UNIQUE, ChannelSaid, judge_server_id),
-    "received": Kind(RECEIVED_WITHIN_SOURCE_LOGGED, ChannelSaid, judge_received),
-    "executed": Kind(NO_ERRANT_GTIDS, ReplicaExecuted, judge_executed),
-    "coordinates": Kind(SOURCE_COORDINATE_VALID, ChannelSaid, judge_coordinates),
-    "replay": Kind(REPLAY_CONTINUES_IMAGE, RecoveryMade, judge_replay),
-    "stop_point": Kind(RECOVERY_REACHES_STOP_POINT, RecoveryMade, judge_stop_point),
-    "data": Kind(RECOVERED_DATA_EQUAL_SOURCE, RecoveryMade, judge_data),
-    "purged": Kind(PURGED_NOT_NEEDED, ChannelSaid, judge_purged),
+    "mirror": Kind(RELAY_MIRRORS_SOURCE, judge_mirror),
+    "clone": Kind(CLONE_COORDINATES_EQUAL_DONOR, judge_clone_coordinates),
+    "resume": Kind(CLONE_RESUME_EXACT, judge_clone_resume),
+    "server_id": Kind(SERVER_UUID_UNIQUE, judge_server_id),
+    "received": Kind(RECEIVED_WITHIN_SOURCE_LOGGED, judge_received),
+    "executed": Kind(NO_ERRANT_GTIDS, judge_executed),
+    "coordinates": Kind(SOURCE_COORDINATE_VALID, judge_coordinates),
+    "replay": Kind(REPLAY_CONTINUES_IMAGE, judge_replay),
+    "stop_point": Kind(RECOVERY_REACHES_STOP_POINT, judge_stop_point),
+    "data": Kind(RECOVERED_DATA_EQUAL_SOURCE, judge_data),
+    "purged": Kind(PURGED_NOT_NEEDED, judge_purged),
 }
 
 
@@ -114,22 +103,3 @@ class Queue:
             if kept >= WAITING_MAX or groups > GROUPS_MAX:
                 return len(self.items) - max(kept, 1)
         return 0
-
-    def dump(self, arrays: dict[str, npt.NDArray[Any]], name: str) -> list[Any]:
-        """For the state bytes."""
-        items = [item.dump(arrays, f"{name}.{at}") for at, item in enumerate(self.items)]
-        return [items, self.memory.dump(), sorted(self.told), self.is_fresh]
-
-    @classmethod
-    def load(
-        cls, kind: str, values: list[Any], arrays: dict[str, npt.NDArray[Any]], name: str
-    ) -> Queue:
-        """Inverse of `dump`."""
-        items, memory, told, is_fresh = values
-        payload = KINDS[kind].payload
-        return cls(
-            [payload.load(item, arrays, f"{name}.{at}") for at, item in enumerate(items)],
-            Memory.load(memory),
-            set(told),
-            is_fresh,
-        )

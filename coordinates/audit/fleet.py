@@ -8,33 +8,31 @@ absorbed that far, and the result does not depend on the interleaving.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.comparison import Case, Memory, Undecided, Waiting
 from tallystick.coordinates.audit.comparison_queues import KINDS, Queue, QueueKey
 from tallystick.coordinates.audit.finding_collector import FindingCollector, FleetOutput
 from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader
+from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.journal_position import Place
-from tallystick.coordinates.audit.packing import pack, unpack
 from tallystick.coordinates.audit.topology import Edge, describe_source
 from tallystick.coordinates.rules.comparing.judges import AMBIGUOUS
 from tallystick.coordinates.rules.fleet import GTID_ORIGIN_AGREEMENT, SERVER_UUID_UNIQUE
+from tallystick.coordinates.state_codec import TRANSIENT, encode, restore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
     from tallystick.coordinates.audit.comparison import Answer, Comparison, Problem
-    from tallystick.coordinates.audit.fleet_events import FleetEvent
 
 __all__ = ["Edge", "FleetAudit", "FleetOutput"]
 
-_MAGIC = b"TSFL"
-_VERSION = 1
 NOT_IN_FLEET = "is not in the fleet"
 
 
+@dataclass(eq=False)
 class FleetAudit:
     """The audit of all instances together.
 
@@ -42,21 +40,31 @@ class FleetAudit:
         disabled: Names of invariants that are not judged.
     """
 
-    def __init__(self, disabled: frozenset[str] = frozenset()) -> None:
-        self.disabled = disabled
-        self.queues: dict[QueueKey, Queue] = {}
-        self.told_clashes: set[tuple[str, str, str]] = set()
-        self.collector = FindingCollector()
-        self.reader = FleetEventReader(self._enqueue, self.collector)
+    disabled: frozenset[str] = frozenset()
+    queues: dict[QueueKey, Queue] = field(default_factory=dict)
+    told_clashes: set[tuple[str, str, str]] = field(default_factory=set)
+    collector: FindingCollector = field(default_factory=FindingCollector, metadata=TRANSIENT)
+    reader: FleetEventReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = FleetEventReader(self.enqueue, self.collector)
 
     # The step
 
     def absorb(self, fleet_events: Sequence[FleetEvent]) -> FleetOutput:
         """Take facts: those of one instance in journal order, instances in any interleaving."""
         for fact in fleet_events:
+            if fact.kind is FleetEventKind.STATE_LOST:
+                self._forget(fact.instance_id)
             self.reader.take(fact)
         self._settle()
         return self.collector.give()
+
+    def _forget(self, instance_id: str) -> None:
+        """What follows of the instance has new lineage numbers: nothing from before is compared."""
+        self.reader.forget(instance_id)
+        for queue in self.queues.values():
+            queue.memory.forget_positions()
 
     def finish(self) -> FleetOutput:
         """The end of all input: every journal ends here, at the highest time seen."""
@@ -98,7 +106,7 @@ class FleetAudit:
 
     # Comparisons
 
-    def _enqueue(
+    def enqueue(
         self,
         kind: str,
         instance_id: str,
@@ -106,6 +114,7 @@ class FleetAudit:
         sources: tuple[str, ...],
         item: Comparison,
     ) -> None:
+        """A comparison waits for its sources; what the reader has found."""
         if KINDS[kind].rule.name in self.disabled:
             return
         key = QueueKey(kind, instance_id, channel, sources)
@@ -192,7 +201,7 @@ class FleetAudit:
 
     def _holds_already(self, key: QueueKey, queue: Queue, item: Comparison) -> bool:
         """Whether what is known of the sources so far already shows that the rule holds."""
-        memory = Memory.load(queue.memory.dump())
+        memory = queue.memory.copy()
         ts, fleet = item.place.ts, self.reader.fleet
         timelines = [timeline for source in key.sources for timeline in fleet.find(source, ts)]
         for timeline in timelines:
@@ -222,50 +231,17 @@ class FleetAudit:
     # State
 
     def to_bytes(self) -> bytes:
-        """The whole state, compact and versioned."""
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        members = []
-        for number, (instance_id, member) in enumerate(self.reader.members.items()):
-            timeline = member.timeline.dump(f"l{number}", arrays)
-            members.append([instance_id, timeline, member.replica.dump(number, arrays)])
-        queues = [
-            [key, queue.dump(arrays, f"q{number}")]
-            for number, (key, queue) in enumerate(self.queues.items())
-        ]
-        return pack(
-            _MAGIC,
-            _VERSION,
-            {
-                "disabled": sorted(self.disabled),
-                "members": members,
-                "holders": self.reader.fleet.holders,
-                "origins": self.reader.origins.dump(arrays),
-                "queues": queues,
-                "told_clashes": sorted(self.told_clashes),
-                "told_unknown": sorted(self.reader.told_unknown),
-            },
-            arrays,
-        )
+        """The whole state."""
+        return encode(FleetAudit, self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> FleetAudit:
         """Inverse of `to_bytes`.
 
         Raises:
-            StateVersionError: The bytes are no state of this version.
+            StateVersionError: Another version of tallystick has written the bytes.
+            StateDamagedError: They are cut short, or have changed.
         """
-        document, arrays = unpack(_MAGIC, _VERSION, data)
-        audit = cls(frozenset(document["disabled"]))
-        for number, (instance_id, timeline, replica) in enumerate(document["members"]):
-            member = audit.reader.enter(instance_id)
-            member.timeline.load(timeline, f"l{number}", arrays)
-            member.replica.load(replica, number, arrays)
-        audit.reader.fleet.holders.update(document["holders"])
-        audit.reader.origins.load(document["origins"], arrays)
-        for number, (key, values) in enumerate(document["queues"]):
-            kind, instance_id, channel, sources = key
-            queue = Queue.load(kind, values, arrays, f"q{number}")
-            audit.queues[QueueKey(kind, instance_id, channel, tuple(sources))] = queue
-        audit.told_clashes = {(a, b, c) for a, b, c in document["told_clashes"]}
-        audit.reader.told_unknown = set(document["told_unknown"])
+        audit = cls()
+        restore(audit, data, "the fleet")
         return audit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from tallystick.coordinates.audit.replica import BEGINS, CONNECTS, FORGETS_COORD
 from tallystick.coordinates.audit.timeline_file import BinlogGroups
 from tallystick.coordinates.audit.topology import Fleet, source_key
 from tallystick.coordinates.rules.comparing.recovery import RunningRecovery
+from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ TOLD_BESIDE = frozenset(
         FleetEventKind.GTID_PURGED,
         FleetEventKind.NO_STATUS,
         FleetEventKind.PURGED,
+        FleetEventKind.STATE_LOST,
     }
 )
 """Not read from the logs: events of before may still come, as while a server starts."""
@@ -52,6 +55,7 @@ class Member(NamedTuple):
     replica: Replica
 
 
+@dataclass(eq=False)
 class FleetEventReader:
     """Everything the facts have told.
 
@@ -61,18 +65,23 @@ class FleetEventReader:
 
     Attributes:
         members, timelines: By instance.
+        holders: Instances that have reported a `server_uuid`.
         moved: Instances whose journal became known further since this was last cleared.
     """
 
-    def __init__(self, enqueue: Enqueue, collector: FindingCollector) -> None:
-        self._enqueue = enqueue
-        self._speaker = collector
-        self.members: dict[str, Member] = {}
-        self.timelines: dict[str, InstanceTimeline] = {}
-        self.origins = Origins()
-        self.fleet = Fleet(self.timelines, self.origins)
-        self.told_unknown: set[str] = set()
-        self.moved: set[str] = set()
+    enqueue: Enqueue = field(metadata=COLLABORATOR)
+    collector: FindingCollector = field(metadata=COLLABORATOR)
+    members: dict[str, Member] = field(default_factory=dict)
+    origins: Origins = field(default_factory=Origins)
+    holders: dict[str, list[str]] = field(default_factory=dict)
+    told_unknown: set[str] = field(default_factory=set)
+    moved: set[str] = field(default_factory=set, metadata=TRANSIENT)
+    timelines: dict[str, InstanceTimeline] = field(init=False, metadata=TRANSIENT)
+    fleet: Fleet = field(init=False, metadata=TRANSIENT)
+
+    def __post_init__(self) -> None:
+        self.timelines = {name: member.timeline for name, member in self.members.items()}
+        self.fleet = Fleet(self.timelines, self.origins, self.holders)
         self._handlers: dict[FleetEventKind, Callable[[FleetEvent, Member], None]] = {
             FleetEventKind.BOOT: self._booted,
             FleetEventKind.PREVIOUS: self._head_read,
@@ -90,10 +99,16 @@ class FleetEventReader:
         """An instance, entered if new."""
         member = self.members.get(instance_id)
         if member is None:
-            member = Member(InstanceTimeline(instance_id), Replica(instance_id))
+            member = Member(InstanceTimeline(instance_id), Replica())
             self.members[instance_id] = member
             self.timelines[instance_id] = member.timeline
         return member
+
+    def forget(self, instance_id: str) -> None:
+        """Forget an instance; what follows of it enters it anew."""
+        self.members.pop(instance_id, None)
+        self.timelines.pop(instance_id, None)
+        self.origins.forget(instance_id)
 
     def take(self, fact: FleetEvent) -> None:
         """The next fact of its instance's journal."""
@@ -278,7 +293,7 @@ class FleetEventReader:
         keys = [source_key(name, None) for name in (made.source, made.image_of)]
         sources = tuple(dict.fromkeys(key for key in keys if key is not None))
         for kind in ("replay", "stop_point", "data"):
-            self._enqueue(kind, fact.instance_id, None, sources, made)
+            self.enqueue(kind, fact.instance_id, None, sources, made)
 
     def _records_lost(self, fact: FleetEvent, member: Member) -> None:
         if member.replica.recovery is not None:
@@ -365,7 +380,7 @@ class FleetEventReader:
             is_filtered=channel.is_filtered,
         )
         for kind in ("server_id", "received", "coordinates", "purged"):
-            self._enqueue(kind, member.timeline.instance_id, channel.name, (channel.key,), row)
+            self.enqueue(kind, member.timeline.instance_id, channel.name, (channel.key,), row)
 
     def _note_unknown(self, member: Member, channel: ReplicaChannel, place: Place) -> None:
         """Nobody has told what the source of a channel is."""
@@ -374,7 +389,7 @@ class FleetEventReader:
             return
         self.told_unknown.add(name)
         rules = ", ".join(k for k in sorted(KINDS[kind].rule.name for kind in KINDS))
-        self._speaker.observe(
+        self.collector.observe(
             member.timeline.instance_id,
             channel.name,
             place,
@@ -401,7 +416,7 @@ class FleetEventReader:
             retrieved=sets[1],
         )
         channel = channels[0].name if len(channels) == 1 else None
-        self._enqueue("executed", member.timeline.instance_id, channel, _keys(channels), row)
+        self.enqueue("executed", member.timeline.instance_id, channel, _keys(channels), row)
 
     def _compare_clone(self, member: Member, status: dict[str, Any], place: Place) -> None:
         replica = member.replica
@@ -430,7 +445,7 @@ class FleetEventReader:
         if name not in replica.judged_clones:
             replica.judged_clones.add(name)
             row = CloneMade(place, replica.clone_ts, coordinates, gtids, None)
-            self._enqueue("clone", member.timeline.instance_id, None, (donor,), row)
+            self.enqueue("clone", member.timeline.instance_id, None, (donor,), row)
         for channel in replica.channels.values():
             first, key, once = channel.first_queued, channel.key, f"{name} {channel.name}"
             if first is None or key is None or channel.is_filtered or once in replica.judged_clones:
@@ -438,7 +453,7 @@ class FleetEventReader:
             replica.judged_clones.add(once)
             row = CloneMade(place, replica.clone_ts, coordinates, gtids, first)
             sources = (donor,) if key == donor else (donor, key)
-            self._enqueue("resume", member.timeline.instance_id, channel.name, sources, row)
+            self.enqueue("resume", member.timeline.instance_id, channel.name, sources, row)
 
     def _leave_clone_undecided(self, member: Member, name: str, place: Place, reason: str) -> None:
         """Nothing can be said of a clone's coordinates; it is told once."""
@@ -446,7 +461,7 @@ class FleetEventReader:
             return
         member.replica.judged_clones.add(name)
         rules = f"{KINDS['clone'].rule.name} and {KINDS['resume'].rule.name}"
-        self._speaker.observe(member.timeline.instance_id, None, place, f"{rules}: {reason}")
+        self.collector.observe(member.timeline.instance_id, None, place, f"{rules}: {reason}")
 
     def _hand_on_all(self, member: Member, place: Place) -> None:
         for channel in member.replica.channels.values():
@@ -478,7 +493,7 @@ class FleetEventReader:
         if channel.key is None:
             self._note_unknown(member, channel, place)
             return
-        self._enqueue("mirror", member.timeline.instance_id, channel.name, (channel.key,), row)
+        self.enqueue("mirror", member.timeline.instance_id, channel.name, (channel.key,), row)
 
 
 def _keys(channels: Iterable[ReplicaChannel]) -> tuple[str, ...]:

@@ -10,16 +10,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.audit.packing import pack, unpack
+import numpy as np
+import numpy.typing as npt
+
+from tallystick.coordinates.state_codec import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy as np
-    import numpy.typing as npt
-
-_MAGIC = b"TSFA"
-_VERSION = 1
 
 
 class FleetEventKind(str, Enum):
@@ -75,6 +72,9 @@ class FleetEventKind(str, Enum):
     GAP = "gap"
     """Part of the journal is missing before this: what was logged in between is unknown until the
     next PREVIOUS. body: empty."""
+    STATE_LOST = "state_lost"
+    """The instance's audit begins anew, lineage numbers too: its state could not be read. body:
+    empty."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,34 +92,14 @@ class FleetEvent:
 
 def encode_fleet_events(fleet_events: Sequence[FleetEvent]) -> bytes:
     """Facts as bytes, for the row that leaves the stateful operator."""
-    document = [
-        [f.kind.value, f.instance_id, f.epoch, f.sequence, f.ts, f.body, list(f.arrays)]
-        for f in fleet_events
-    ]
-    arrays = {
-        f"{i}.{name}": array
-        for i, event in enumerate(fleet_events)
-        for name, array in event.arrays.items()
-    }
-    return pack(_MAGIC, _VERSION, document, arrays)
+    return encode(list[FleetEvent], fleet_events)
 
 
 def decode_fleet_events(data: bytes) -> list[FleetEvent]:
     """Inverse of ``encode_fleet_events``.
 
     Raises:
-        StateVersionError: The bytes are no facts of this version.
+        StateError: The bytes are no facts of this version, or are damaged.
     """
-    document, arrays = unpack(_MAGIC, _VERSION, data)
-    return [
-        FleetEvent(
-            kind=FleetEventKind(kind),
-            instance_id=instance_id,
-            epoch=epoch,
-            sequence=sequence,
-            ts=ts,
-            body=body,
-            arrays={name: arrays[f"{i}.{name}"] for name in names},
-        )
-        for i, (kind, instance_id, epoch, sequence, ts, body, names) in enumerate(document)
-    ]
+    fleet_events: list[FleetEvent] = decode(list[FleetEvent], data, "the fleet events")
+    return fleet_events

@@ -15,6 +15,7 @@ import numpy as np
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance_state import WaitingRow
+from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.audit.server_records import ServerRecordReader
 from tallystick.coordinates.events._record_fields import read_server_record
 from tallystick.coordinates.events.journal import RecordType, Stream
@@ -22,8 +23,8 @@ from tallystick.coordinates.events.log_events import EventColumns
 from tallystick.coordinates.logs import log_reader
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.judging.status import judge_answer
-from tallystick.coordinates.state_codec import encode, restore
-from tallystick.coordinates.values.errors import JournalError
+from tallystick.coordinates.state_codec import decode, encode, restore, split
+from tallystick.coordinates.values.errors import JournalError, StateError
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
@@ -61,8 +62,8 @@ class InstanceAudit(ServerRecordReader):
     # The state
 
     def to_bytes(self) -> bytes:
-        """The whole state."""
-        return encode(InstanceAudit, self)
+        """The whole state; the server's settings once more, as they cannot be found out again."""
+        return encode(Server, self.server) + encode(InstanceAudit, self)
 
     @classmethod
     def from_bytes(cls, data: bytes, instance_id: str = "") -> InstanceAudit:
@@ -72,9 +73,43 @@ class InstanceAudit(ServerRecordReader):
             StateVersionError: Another version of tallystick has written the bytes.
             StateDamagedError: They are cut short, or have changed.
         """
+        of = f"instance {instance_id!r}"
+        settings, rest = split(data, of)
+        decode(Server, settings, of)
         audit = cls(instance_id)
-        restore(audit, data, f"instance {instance_id!r}")
+        restore(audit, rest, of)
         return audit
+
+    def begin_anew(self, saved: bytes, reason: StateError, first: Block | None) -> AuditOutput:
+        """The saved state cannot be read: what follows is as after a gap.
+
+        Of a state that another version has saved, or that is damaged in part, the server's
+        settings may still be read; else nothing is found until a start tells them.
+
+        Args:
+            saved: The state, of which this new audit knows nothing.
+            reason: Why it cannot be read.
+            first: The first block that follows, None if none can be read.
+        """
+        of = f"instance {self.instance_id!r}"
+        if first is not None and len(first):
+            self.reporter.look_at(first.epoch, first.first_sequence, int(first.columns["ts"][0]))
+        try:
+            vars(self.server).update(vars(decode(Server, split(saved, of)[0], of)))
+            until = ""
+        except StateError:
+            self.reporter.is_mute = True
+            until = " Its rows are undecided until a start record tells the server's settings."
+        self.reporter.note(
+            ObservationCode.STATE_UNREADABLE,
+            f"{reason}. The instance begins anew, as after a gap.{until}",
+            at=f"{self.reporter.epoch}:{self.reporter.sequence}",
+            is_undecided=True,
+        )
+        self.has_lost_state = True
+        self.reporter.fleet_event(FleetEventKind.STATE_LOST, {})
+        self._lose_records()
+        return self._output()
 
     # The step
 

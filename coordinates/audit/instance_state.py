@@ -77,6 +77,7 @@ class InstanceState:
         event_findings: How many findings the events behind the last row brought.
         data_lineage: Grows when the data is replaced.
         has_stopped: Whether the server was shut down since its last start.
+        has_lost_state: Whether a saved state could not be read: relay logs that come are not new.
     """
 
     reporter: Reporter
@@ -103,6 +104,7 @@ class InstanceState:
     event_findings: int = 0
     data_lineage: int = 0
     has_stopped: bool = False
+    has_lost_state: bool = False
 
     def __post_init__(self) -> None:
         reporter = self.reporter
@@ -128,6 +130,8 @@ class InstanceState:
         relay = self.relays.get(name)
         if relay is None:
             relay = self.relays[name] = RelayReader(self.reporter, self.server, name)
+            if self.has_lost_state:
+                relay.mark_gap()
         return relay
 
     def end_of_binlog(self) -> LogCoordinates | None:

@@ -9,12 +9,14 @@ before, and what was taken back is kept as a `Loss`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tallystick.coordinates.audit.timeline_file import BinlogFile, BinlogGroups
 from tallystick.coordinates.audit.timeline_snapshot import Identity, Loss, Snapshot, States
+from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -35,46 +37,49 @@ IMAGES_MAX = 32
 ADMINISTERED_MAX = 16
 
 
+@dataclass(eq=False)
 class InstanceTimeline:
     """One instance's journal, as the facts have told it so far."""
 
-    def __init__(self, instance_id: str) -> None:
-        self.instance_id = instance_id
-        self.known_ts = -1
-        self.open_ts: int | None = None
-        self.identities: list[Identity] = []
-        self.group_uuid: str | None = None
-        self.server_id: int | None = None
-        self.sids: list[str] = []
-        self._sid_index: dict[str, int] = {}
-        self.files: dict[tuple[int, int], BinlogFile] = {}
-        self.event_count = 0
-        self.lineage = 0
-        self.lineage_ts: int | None = None
-        self.base_name: str | None = None
-        self.file_number = 0
-        self.grouped = GrowingGtidSet()
-        self.previous = GtidSet.EMPTY
-        self.is_complete = False
-        self.declared = GtidSet.EMPTY
-        self.beyond = GtidSet.EMPTY
-        self.assigned = GtidSet.EMPTY
-        self.row_ts: int | None = None
-        self.has_row = False
-        self.purged: GtidSet | None = None
-        self.logs_everything = True
-        self.sources: tuple[str, ...] = ()
-        self.is_told = False
-        self._administered: list[tuple[int, tuple[str, ...]]] = []
-        """When channels were given other sources, and which."""
-        self.losses: list[Loss] = []
-        self.loss_count = 0
-        self.states = States()
-        self.images: dict[str, dict[str, Any]] = {}
-        """Summaries of backup images by their ids, each with its binlog ``lineage``."""
-        self.checksums: list[tuple[int, str, int, list[dict[str, Any]]]] = []
-        """Binlog lineage, file, position, and the tables there."""
-        self._logged_cache: tuple[GtidSet, GtidSet, GtidSet] | None = None
+    instance_id: str
+    known_ts: int = -1
+    open_ts: int | None = None
+    identities: list[Identity] = field(default_factory=list)
+    group_uuid: str | None = None
+    server_id: int | None = None
+    sids: list[str] = field(default_factory=list)
+    files: dict[tuple[int, int], BinlogFile] = field(default_factory=dict)
+    event_count: int = 0
+    lineage: int = 0
+    lineage_ts: int | None = None
+    base_name: str | None = None
+    file_number: int = 0
+    grouped: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    previous: GtidSet = GtidSet.EMPTY
+    is_complete: bool = False
+    declared: GtidSet = GtidSet.EMPTY
+    beyond: GtidSet = GtidSet.EMPTY
+    assigned: GtidSet = GtidSet.EMPTY
+    row_ts: int | None = None
+    has_row: bool = False
+    purged: GtidSet | None = None
+    logs_everything: bool = True
+    sources: tuple[str, ...] = ()
+    is_told: bool = False
+    _administered: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+    """When channels were given other sources, and which."""
+    losses: list[Loss] = field(default_factory=list)
+    loss_count: int = 0
+    states: States = field(default_factory=States)
+    images: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Summaries of backup images by their ids, each with its binlog ``lineage``."""
+    checksums: list[tuple[int, str, int, list[dict[str, Any]]]] = field(default_factory=list)
+    """Binlog lineage, file, position, and the tables there."""
+    _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
+    _logged_cache: tuple[GtidSet, GtidSet, GtidSet] | None = field(default=None, metadata=TRANSIENT)
+
+    def __post_init__(self) -> None:
+        self._sid_index = {sid: number for number, sid in enumerate(self.sids)}
 
     # Names
 
@@ -436,78 +441,3 @@ class InstanceTimeline:
     def assume_unknown(self) -> None:
         """Take back `assume_known`."""
         self.states.forget_last()
-
-    # State
-
-    def dump(self, name: str, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
-        """Document for the state bytes; adds to `arrays`."""
-        files = []
-        for number, file in enumerate(self.files.values()):
-            document, more = file.dump(f"{name}.{number}")
-            files.append(document)
-            arrays |= more
-        for number, loss in enumerate(self.losses):
-            arrays[f"{name}.loss{number}"] = loss.event_ends
-            for column, values in loss.groups._asdict().items():
-                arrays[f"{name}.loss{number}.{column}"] = values
-        return {
-            "known_ts": self.known_ts,
-            "open_ts": self.open_ts,
-            "identities": self.identities,
-            "sids": self.sids,
-            "files": files,
-            "grouped": str(self.grouped.freeze()),
-            "losses": [[x.ts, x.number, x.lineage, x.file_number] for x in self.losses],
-            "sets": {n: None if (v := getattr(self, n)) is None else str(v) for n in _SETS},
-            "values": {n: getattr(self, n) for n in _VALUES},
-            "sources": self.sources,
-            "images": self.images,
-            "checksums": self.checksums,
-            "administered": self._administered,
-            **self.states.dump(),
-        }
-
-    def load(
-        self, document: Mapping[str, Any], name: str, arrays: dict[str, npt.NDArray[Any]]
-    ) -> None:
-        """Inverse of `dump`."""
-        self.known_ts = document["known_ts"]
-        self.open_ts = document["open_ts"]
-        self.identities = [Identity(*values) for values in document["identities"]]
-        for sid in document["sids"]:
-            self.sid_number(sid)
-        for values in document["files"]:
-            file = BinlogFile.load(values, arrays)
-            self.files[file.lineage, file.file_number] = file
-            self.event_count += len(file.event_ends())
-        self.grouped = GrowingGtidSet(GtidSet.parse(document["grouped"]))
-        for at, (ts, number, lineage, file_number) in enumerate(document["losses"]):
-            key = f"{name}.loss{at}"
-            groups = BinlogGroups(*(arrays[f"{key}.{column}"] for column in BinlogGroups._fields))
-            self.losses.append(Loss(ts, number, lineage, file_number, arrays[key], groups))
-        for key, text in document["sets"].items():
-            setattr(self, key, None if text is None else GtidSet.parse(text))
-        for key, value in document["values"].items():
-            setattr(self, key, value)
-        self.sources = tuple(document["sources"])
-        self.images = dict(document.get("images", {}))
-        self.checksums = [(n, file, at, t) for n, file, at, t in document.get("checksums", ())]
-        self._administered = [(ts, tuple(keys)) for ts, keys in document.get("administered", ())]
-        self.states.load(document)
-
-
-_SETS = ("previous", "declared", "beyond", "assigned", "purged")
-_VALUES = (
-    "group_uuid",
-    "server_id",
-    "lineage",
-    "lineage_ts",
-    "base_name",
-    "file_number",
-    "is_complete",
-    "row_ts",
-    "has_row",
-    "logs_everything",
-    "is_told",
-    "loss_count",
-)

@@ -13,9 +13,11 @@ and a contradiction is what one instance claims in one layer and another in anot
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
@@ -24,9 +26,7 @@ from tallystick.coordinates.values.gtid import GtidSet
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import numpy.typing as npt
-
-    IntArray = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
 
 ORIGINS_MAX = 2**18
 """GTIDs whose origin is remembered in the whole fleet; the lowest numbers are forgotten first."""
@@ -70,16 +70,19 @@ class Contradiction(NamedTuple):
     lineages: tuple[int, int]
 
 
+@dataclass(slots=True, eq=False)
 class _Layer:
     """Origins by ascending GNO, in arrays that grow by doubling."""
 
-    __slots__ = ("commit_ts", "gno", "server_id", "size")
+    size: int = 0
+    gno: IntArray = field(default_factory=lambda: np.empty(64, dtype=np.int64))
+    server_id: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(64, dtype=np.uint32))
+    commit_ts: IntArray = field(default_factory=lambda: np.empty(64, dtype=np.int64))
 
-    def __init__(self) -> None:
-        self.size = 0
-        self.gno = np.empty(64, dtype=np.int64)
-        self.server_id = np.empty(64, dtype=np.uint32)
-        self.commit_ts = np.empty(64, dtype=np.int64)
+    def compact(self) -> None:
+        """Give the room up that is not in use: it is not saved."""
+        for name in ("gno", "server_id", "commit_ts"):
+            setattr(self, name, getattr(self, name)[: self.size])
 
     def take(self, groups: OriginColumns) -> npt.NDArray[np.bool_] | None:
         """Enter ascending, distinct GNOs; returns which ones are known with another origin."""
@@ -134,14 +137,12 @@ class _Layer:
         return dropped
 
 
+@dataclass(slots=True, eq=False)
 class _Log:
     """What one log (a binary log lineage, a channel lineage) claims."""
 
-    __slots__ = ("all", "odd")
-
-    def __init__(self) -> None:
-        self.all = GrowingGtidSet()
-        self.odd: dict[int, GrowingGtidSet] = {}
+    all: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    odd: dict[int, GrowingGtidSet] = field(default_factory=dict)
 
     def claims(self) -> Claims:
         odd = tuple((layer, gtids.freeze()) for layer, gtids in sorted(self.odd.items()))
@@ -160,12 +161,12 @@ class _State(NamedTuple):
     logs: tuple[Claims, ...]
 
 
+@dataclass(slots=True, eq=False)
 class _Instance:
-    def __init__(self) -> None:
-        self.logs: dict[tuple[str, int], _Log] = {}
-        self.states: list[_State] = []
-        self.lineage = 0
-        self.known_ts = -1
+    logs: dict[tuple[str, int], _Log] = field(default_factory=dict)
+    states: list[_State] = field(default_factory=list)
+    lineage: int = 0
+    known_ts: int = -1
 
     def remember(self, ts: int, place: Place | None) -> None:
         """A row makes all claims count; without a row those that counted go on, if they live."""
@@ -185,16 +186,16 @@ class _Instance:
         return any(len(claims) > 1 for state in self.states for claims in state.logs)
 
 
+@dataclass(eq=False)
 class Origins:
     """The origins of GTIDs that the fleet's logs claim."""
 
-    def __init__(self) -> None:
-        self.layers: dict[str, list[_Layer]] = {}
-        self.size = 0
-        self.is_contested = False
-        self.instances: dict[str, _Instance] = {}
-        self.scanned: dict[tuple[str, str], int] = {}
-        self.told: set[tuple[str, str, str, int, int]] = set()
+    layers: dict[str, list[_Layer]] = field(default_factory=dict)
+    size: int = 0
+    is_contested: bool = False
+    instances: dict[str, _Instance] = field(default_factory=dict)
+    scanned: dict[tuple[str, str], int] = field(default_factory=dict)
+    told: set[tuple[str, str, str, int, int]] = field(default_factory=set)
 
     def instance(self, instance_id: str) -> _Instance:
         """The claims of one instance."""
@@ -202,6 +203,11 @@ class Origins:
         if found is None:
             found = self.instances[instance_id] = _Instance()
         return found
+
+    def forget(self, instance_id: str) -> None:
+        """What the instance's logs claim is not known any more."""
+        self.instances.pop(instance_id, None)
+        self.scanned = {pair: ts for pair, ts in self.scanned.items() if instance_id not in pair}
 
     def claim(
         self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns
@@ -354,69 +360,6 @@ class Origins:
         found = (self.layers[sid][layer].find(gno) for layer in layers)
         return sorted(origin for origin in found if origin is not None)
 
-    # State
-
-    def dump(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
-        """Document for the state bytes; adds to `arrays`."""
-        layers = []
-        for number, (sid, of_sid) in enumerate(self.layers.items()):
-            layers.append([sid, len(of_sid)])
-            for depth, layer in enumerate(of_sid):
-                for name in ("gno", "server_id", "commit_ts"):
-                    arrays[f"o{number}.{depth}.{name}"] = getattr(layer, name)[: layer.size]
-        return {
-            "layers": layers,
-            "is_contested": self.is_contested,
-            "scanned": [[*pair, ts] for pair, ts in self.scanned.items()],
-            "told": sorted(self.told),
-            "instances": [
-                [
-                    name,
-                    i.lineage,
-                    i.known_ts,
-                    [
-                        [*key, str(log.all.freeze()), _dump_claims(log.claims()[1:])]
-                        for key, log in i.logs.items()
-                    ],
-                    [
-                        [s.ts, s.place, s.lineage, [_dump_claims(c) for c in s.logs]]
-                        for s in i.states
-                    ],
-                ]
-                for name, i in self.instances.items()
-            ],
-        }
-
-    def load(self, document: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Inverse of `dump`."""
-        for number, (sid, count) in enumerate(document["layers"]):
-            of_sid = self.layers[sid] = [_Layer() for _ in range(count)]
-            for depth, layer in enumerate(of_sid):
-                for name in ("gno", "server_id", "commit_ts"):
-                    setattr(layer, name, arrays[f"o{number}.{depth}.{name}"].copy())
-                layer.size = len(layer.gno)
-                self.size += layer.size
-        self.is_contested = document["is_contested"]
-        self.scanned = {(a, b): ts for a, b, ts in document["scanned"]}
-        self.told = {(a, b, sid, i, j) for a, b, sid, i, j in document["told"]}
-        for name, lineage, known_ts, logs, states in document["instances"]:
-            instance = self.instance(name)
-            instance.lineage = lineage
-            instance.known_ts = known_ts
-            for stream, number, text, odd in logs:
-                log = instance.logs[stream, number] = _Log()
-                log.all = GrowingGtidSet(GtidSet.parse(text))
-                log.odd = {layer: GrowingGtidSet(GtidSet.parse(t)) for layer, t in odd}
-            instance.states = [
-                _State(
-                    ts,
-                    None if place is None else Place(*place),
-                    of_lineage,
-                    tuple(tuple((n, GtidSet.parse(t)) for n, t in claims) for claims in of_logs),
-                )
-                for ts, place, of_lineage, of_logs in states
-            ]
-
 
 def _distinct(groups: OriginColumns) -> list[OriginColumns]:
     """Groups of known origin, in parts with ascending GNOs: a number twice makes two parts."""
@@ -433,10 +376,6 @@ def _distinct(groups: OriginColumns) -> list[OriginColumns]:
     if not repeats.any():
         return [groups]
     return [groups.take(~repeats), *_distinct(groups.take(repeats))]
-
-
-def _dump_claims(claims: Claims) -> list[list[Any]]:
-    return [[layer, str(gtids)] for layer, gtids in claims]
 
 
 def _by_layer(logs: tuple[Claims, ...]) -> dict[int, GtidSet]:

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tallystick.coordinates.audit.comparison import GroupsQueued, QueuedRun
 from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.audit.topology import source_key
 from tallystick.coordinates.rules.comparing.recovery import RunningRecovery
+from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import numpy.typing as npt
 
     from tallystick.coordinates.audit.fleet_events import FleetEvent
 
@@ -41,6 +41,11 @@ class Run:
     ends: list[npt.NDArray[Any]] = field(default_factory=list)
     sid: list[npt.NDArray[Any]] = field(default_factory=list)
     gno: list[npt.NDArray[Any]] = field(default_factory=list)
+
+    def compact(self) -> None:
+        """Bring each column into one array: so it is saved."""
+        for column in (self.ends, self.sid, self.gno):
+            column[:] = [_joined(column)]
 
 
 @dataclass(slots=True)
@@ -144,6 +149,7 @@ def _joined(chunks: list[npt.NDArray[Any]]) -> Any:
     return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
 
 
+@dataclass(eq=False)
 class Replica:
     """One instance as a replica.
 
@@ -160,23 +166,24 @@ class Replica:
         place: Place of the last fact that does not depend on how the journal was cut.
     """
 
-    def __init__(self, instance_id: str) -> None:
-        self.instance_id = instance_id
-        self.channels: dict[str, ReplicaChannel] = {}
-        self.sids: list[str] = []
-        self._sid_index: dict[str, int] = {}
-        self.left = GtidSet.EMPTY
-        self.left_uuids: list[str] = []
-        self.gone: set[str] = set()
-        self.assigned = GtidSet.EMPTY
-        self.data_lineage: int | None = None
-        self.clone_peer: str | None = None
-        self.clone_ts: int | None = None
-        self.clone_end_ts: int | None = None
-        self.judged_clones: set[str] = set()
-        self.recovery: RunningRecovery | None = None
-        self.keeps_commit_order = True
-        self.place: Place | None = None
+    channels: dict[str, ReplicaChannel] = field(default_factory=dict)
+    sids: list[str] = field(default_factory=list)
+    left: GtidSet = GtidSet.EMPTY
+    left_uuids: list[str] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
+    assigned: GtidSet = GtidSet.EMPTY
+    data_lineage: int | None = None
+    clone_peer: str | None = None
+    clone_ts: int | None = None
+    clone_end_ts: int | None = None
+    judged_clones: set[str] = field(default_factory=set)
+    recovery: RunningRecovery | None = None
+    keeps_commit_order: bool = True
+    place: Place | None = None
+    _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
+
+    def __post_init__(self) -> None:
+        self._sid_index = {sid: number for number, sid in enumerate(self.sids)}
 
     def channel(self, name: str) -> ReplicaChannel:
         """A channel, begun when new."""
@@ -260,70 +267,3 @@ class Replica:
         step, is_refused = body.get("step"), body.get("error") is not None
         if step == "recovered" or (step == "end" and not is_refused):
             self.clone_end_ts = ts
-
-    # State
-
-    def dump(self, number: int, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
-        """Document for the state bytes; adds to `arrays`."""
-        channels = []
-        for at, channel in enumerate(self.channels.values()):
-            runs = []
-            for of_run, run in enumerate(channel.runs):
-                runs.append([run.base_name, run.file_number, run.connects, run.begins])
-                for name in ("ends", "sid", "gno"):
-                    arrays[f"r{number}.{at}.{of_run}.{name}"] = _joined(getattr(run, name))
-            values = {
-                name: getattr(channel, name)
-                for name in ReplicaChannel.__slots__
-                if name not in ("runs", "received")
-            }
-            channels.append([values, str(channel.received.freeze()), runs])
-        return {
-            "channels": channels,
-            "sids": self.sids,
-            "left": str(self.left),
-            "left_uuids": self.left_uuids,
-            "gone": sorted(self.gone),
-            "assigned": str(self.assigned),
-            "data_lineage": self.data_lineage,
-            "clone_peer": self.clone_peer,
-            "clone_ts": self.clone_ts,
-            "clone_end_ts": self.clone_end_ts,
-            "judged_clones": sorted(self.judged_clones),
-            "place": self.place,
-            "recovery": None if self.recovery is None else self.recovery.dump(),
-            "keeps_commit_order": self.keeps_commit_order,
-        }
-
-    def load(
-        self, document: Mapping[str, Any], number: int, arrays: Mapping[str, npt.NDArray[Any]]
-    ) -> None:
-        """Inverse of `dump`."""
-        for at, (values, received, runs) in enumerate(document["channels"]):
-            channel = self.channel(values["name"])
-            for name, value in values.items():
-                setattr(channel, name, value)
-            channel.received = GrowingGtidSet(GtidSet.parse(received))
-            first = values["first_queued"]
-            channel.first_queued = None if first is None else tuple(first)
-            for of_run, (base_name, file_number, connects, begins) in enumerate(runs):
-                run = Run(base_name, file_number, connects, begins)
-                for name in ("ends", "sid", "gno"):
-                    getattr(run, name).append(arrays[f"r{number}.{at}.{of_run}.{name}"])
-                channel.runs.append(run)
-        self.sids = list(document["sids"])
-        self._sid_index = {sid: index for index, sid in enumerate(self.sids)}
-        self.left = GtidSet.parse(document["left"])
-        self.left_uuids = list(document["left_uuids"])
-        self.gone = set(document["gone"])
-        self.assigned = GtidSet.parse(document["assigned"])
-        self.data_lineage = document["data_lineage"]
-        self.clone_peer = document["clone_peer"]
-        self.clone_ts = document["clone_ts"]
-        self.clone_end_ts = document.get("clone_end_ts")
-        self.judged_clones = set(document["judged_clones"])
-        place = document["place"]
-        self.place = None if place is None else Place(*place)
-        recovery = document.get("recovery")
-        self.recovery = None if recovery is None else RunningRecovery(*recovery)
-        self.keeps_commit_order = document.get("keeps_commit_order", True)

@@ -33,6 +33,8 @@ class Reporter:
 
     instance_id: str
     disabled: frozenset[str] = frozenset()
+    is_mute: bool = False
+    """Whether no finding can be trusted: the server's settings are not known any more."""
     findings: list[Finding] = field(default_factory=list, metadata=TRANSIENT)
     observations: list[Observation] = field(default_factory=list, metadata=TRANSIENT)
     fleet_events: list[FleetEvent] = field(default_factory=list, metadata=TRANSIENT)
@@ -65,7 +67,7 @@ class Reporter:
             channel: Replication channel, None when none is concerned.
             collection_id: The collection that showed it.
         """
-        if rule.name in self.disabled:
+        if rule.name in self.disabled or self.is_mute:
             return
         self.findings.append(
             Finding(

@@ -84,9 +84,10 @@ class ServerRecordReader(InstanceState):
         self.images.interrupted()
 
     def _started(self, body: dict[str, Any], ts: int) -> None:
-        was_known = self.server.server_uuid is not None
+        was_known = self.server.server_uuid is not None or self.has_lost_state
         log_bin = self.server.log_bin
         self.server.started(body)
+        self.reporter.is_mute = False
         if was_known and self.server.log_bin != log_bin:
             self.baselines.log_bin_changed = True
         if body.get("data_lineage") in ("restored", "cloned"):

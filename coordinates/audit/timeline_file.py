@@ -6,17 +6,16 @@ not remember, it calls unknown.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tallystick.coordinates.values.gtid import GtidSet
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    IntArray = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
 
 FIRST_POSITION = 4
 HEADER_EVENTS = 2
@@ -42,6 +41,7 @@ class PlaceKind(Enum):
     UNKNOWN = "not known"
 
 
+@dataclass(eq=False)
 class BinlogFile:
     """Events and groups of one file of one binlog lineage.
 
@@ -53,19 +53,23 @@ class BinlogFile:
         is_open_ended: Part of the journal is missing behind the last event.
     """
 
-    def __init__(self, lineage: int, file_number: int) -> None:
-        self.lineage = lineage
-        self.file_number = file_number
-        self.end = FIRST_POSITION
-        self.previous: GtidSet | None = None
-        self.holes: list[tuple[int, int]] = []
-        self.is_doubtful = False
-        self.is_open_ended = False
-        self._count = 0
-        self._ends: list[IntArray] = []
-        self._events: list[npt.NDArray[Any]] = []
-        self._sids: list[npt.NDArray[np.int32]] = []
-        self._gnos: list[IntArray] = []
+    lineage: int
+    file_number: int
+    end: int = FIRST_POSITION
+    previous: GtidSet | None = None
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    is_doubtful: bool = False
+    is_open_ended: bool = False
+    _ends: list[IntArray] = field(default_factory=list)
+    _events: list[npt.NDArray[Any]] = field(default_factory=list)
+    _sids: list[npt.NDArray[np.int32]] = field(default_factory=list)
+    _gnos: list[IntArray] = field(default_factory=list)
+    _count: int = 0
+
+    def compact(self) -> None:
+        """Bring each column into one array: so it is saved."""
+        self.event_ends()
+        self.groups()
 
     def append(self, start: int, event_ends: IntArray, groups: BinlogGroups) -> int:
         """The next run of events, without a gap among themselves; returns how many are kept."""
@@ -117,6 +121,20 @@ class BinlogFile:
             known &= (positions <= first) | (positions > last)
         if self.is_open_ended or self.is_doubtful:
             known &= positions <= self.end
+        return known
+
+    def knows_groups(self, positions: IntArray) -> npt.NDArray[np.bool_]:
+        """Whether a group that ends at a position would be remembered.
+
+        Of a group that began in a hole the last events may be known, but not that they are its.
+        """
+        known, ends, groups = self.is_known(positions), self.event_ends(), self.group_ends()
+        if not self.holes or not len(ends):
+            return known
+        at = np.minimum(np.searchsorted(ends, positions), len(ends) - 1)
+        before = np.concatenate(([0], groups))[np.searchsorted(groups, positions)]
+        for first, last in self.holes:
+            known &= ~((ends[at] == positions) & (before < last) & (positions > first))
         return known
 
     def place(self, position: int, limit: int) -> PlaceKind:
@@ -204,53 +222,6 @@ class BinlogFile:
         self._count = len(ends)
         self._ends = [ends]
         self._events, self._sids, self._gnos = [groups.event], [groups.sid], [groups.gno]
-
-    # State
-
-    def dump(self, name: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Document and arrays for the state bytes; lengths need half the room of offsets."""
-        ends, groups = self.event_ends(), self.groups()
-        lengths = np.diff(ends, prepend=0)
-        if not len(lengths) or (lengths.min() >= 0 and lengths.max() < 2**32):
-            lengths = lengths.astype(np.uint32)
-        document = {
-            "name": name,
-            "lineage": self.lineage,
-            "file_number": self.file_number,
-            "end": self.end,
-            "previous": None if self.previous is None else str(self.previous),
-            "holes": self.holes,
-            "is_doubtful": self.is_doubtful,
-            "is_open_ended": self.is_open_ended,
-        }
-        arrays = {
-            f"{name}.lengths": lengths,
-            f"{name}.events": groups.event.astype(np.uint32),
-            f"{name}.sids": groups.sid,
-            f"{name}.gnos": groups.gno,
-        }
-        return document, arrays
-
-    @classmethod
-    def load(cls, document: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> BinlogFile:
-        """Inverse of `dump`."""
-        file = cls(document["lineage"], document["file_number"])
-        name = document["name"]
-        file._set(
-            np.cumsum(arrays[f"{name}.lengths"].astype(np.int64)),
-            BinlogGroups(
-                arrays[f"{name}.events"].astype(np.int64),
-                arrays[f"{name}.sids"],
-                arrays[f"{name}.gnos"],
-            ),
-        )
-        previous = document["previous"]
-        file.end = document["end"]
-        file.previous = None if previous is None else GtidSet.parse(previous)
-        file.holes = [(first, last) for first, last in document["holes"]]
-        file.is_doubtful = document["is_doubtful"]
-        file.is_open_ended = document["is_open_ended"]
-        return file
 
 
 def _joined(chunks: list[npt.NDArray[Any]], dtype: type[np.signedinteger[Any]]) -> Any:

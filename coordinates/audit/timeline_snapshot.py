@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from tallystick.coordinates.audit.timeline_file import BinlogGroups, IntArray
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import numpy as np
-    import numpy.typing as npt
-
-    from tallystick.coordinates.audit.timeline_file import BinlogGroups
-
-    IntArray = npt.NDArray[np.int64]
+    from collections.abc import Iterator
 
 SNAPSHOTS_MAX = 512
-_SETS = ("logged", "declared", "beyond", "purged")
 _ts = attrgetter("ts")
 
 
@@ -100,11 +93,11 @@ class Loss:
     groups: BinlogGroups
 
 
+@dataclass(eq=False)
 class States:
     """The snapshots of one journal, oldest first; beyond a number the oldest are forgotten."""
 
-    def __init__(self) -> None:
-        self._snapshots: list[Snapshot] = []
+    _snapshots: list[Snapshot] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Snapshot]:
         return iter(self._snapshots)
@@ -148,45 +141,3 @@ class States:
         """The last snapshot at or before `ts`."""
         at = bisect_right(self._snapshots, ts, key=_ts)
         return self._snapshots[at - 1] if at else None
-
-    def dump(self) -> dict[str, Any]:
-        """Part of a document for the state bytes."""
-        texts = _Texts()
-        snapshots = [
-            [texts.index(v) if n in _SETS else v for n, v in _values_of(snapshot)]
-            for snapshot in self._snapshots
-        ]
-        return {"snapshots": snapshots, "texts": texts.texts}
-
-    def load(self, document: Mapping[str, Any]) -> None:
-        """Inverse of `dump`."""
-        sets = [GtidSet.parse(text) for text in document["texts"]]
-        for values in document["snapshots"]:
-            named = dict(zip(Snapshot.__slots__, values, strict=False))
-            for key in _SETS:
-                named[key] = None if named[key] is None else sets[named[key]]
-            named["sources"] = tuple(named["sources"])
-            self._snapshots.append(Snapshot(**named))
-
-
-class _Texts:
-    """Snapshots share most of their sets, so each text is written once."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._index: dict[int, int] = {}
-        self._kept: list[GtidSet] = []
-
-    def index(self, gtids: GtidSet | None) -> int | None:
-        if gtids is None:
-            return None
-        number = self._index.get(id(gtids))
-        if number is None:
-            number = self._index[id(gtids)] = len(self.texts)
-            self.texts.append(str(gtids))
-            self._kept.append(gtids)
-        return number
-
-
-def _values_of(snapshot: Snapshot) -> list[tuple[str, Any]]:
-    return [(name, getattr(snapshot, name)) for name in Snapshot.__slots__]

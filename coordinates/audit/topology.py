@@ -41,10 +41,15 @@ def describe_source(key: str) -> str:
 class Fleet:
     """The instances by name and by `server_uuid`, and what their logs claim of GTIDs."""
 
-    def __init__(self, timelines: Mapping[str, InstanceTimeline], origins: Origins) -> None:
+    def __init__(
+        self,
+        timelines: Mapping[str, InstanceTimeline],
+        origins: Origins,
+        holders: dict[str, list[str]],
+    ) -> None:
         self._ledgers = timelines
         self.origins = origins
-        self.holders: dict[str, list[str]] = {}
+        self.holders = holders
 
     def learn(self, server_uuid: str, instance_id: str) -> None:
         """An instance reports a `server_uuid`."""

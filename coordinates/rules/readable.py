@@ -158,3 +158,7 @@ NO_ROW = {
 NOT_REACHED = reason(
     "row_not_reached", "the journal did not reach the coordinates of the log_status row"
 )
+SETTINGS_LOST = reason(
+    "settings_lost",
+    "the server's settings are not known since the saved state could not be read",
+)

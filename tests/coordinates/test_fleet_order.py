@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
-from tallystick.coordinates.values.errors import StateVersionError
+from tallystick.coordinates.state_codec import encode
+from tallystick.coordinates.values.errors import StateDamagedError, StateVersionError
 from tallystick.producers.simulator.engine import History, simulate
 from tallystick.producers.simulator.scenario import Scenario
 from tests.support.fleet_journals import (
@@ -243,12 +244,14 @@ def test_waiting_is_bounded() -> None:
     assert told == []  # once for each rule, when the first row was given up
 
 
-def test_state_of_another_version_is_refused() -> None:
-    """Bytes of something else are never guessed at."""
+def test_another_state_is_refused() -> None:
+    """Bytes of something else, or damaged ones, are never guessed at."""
     data = FleetAudit().to_bytes()
-    for wrong in (b"", b"nonsense", b"XXXX" + data[4:], data[:4] + b"\xff\xff" + data[6:]):
-        with pytest.raises(StateVersionError):
+    for wrong in (b"", b"nonsense", b"XXXX" + data[4:], data[:-1], data[:-1] + b"?"):
+        with pytest.raises(StateDamagedError, match="the fleet"):
             FleetAudit.from_bytes(wrong)
+    with pytest.raises(StateVersionError, match="the fleet"):
+        FleetAudit.from_bytes(encode(int, 1))
 
 
 def test_disabled_survives_the_state() -> None:

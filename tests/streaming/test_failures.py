@@ -26,10 +26,6 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
         ),
         ("java.io.IOException: No space left on device", "No space is left on the disk"),
         (
-            "tallystick.coordinates.values.errors.StateVersionError: expected b'TSIA' of version 1",
-            "state of another version of tallystick (expected b'TSIA' of version 1)",
-        ),
-        (
             'File "x.py", line 1\nValueError: expected a thing\n SQLSTATE: XXKST\n== Plan ==\nScan',
             "The query ended by itself: ValueError: expected a thing",
         ),

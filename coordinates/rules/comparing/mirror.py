@@ -153,7 +153,7 @@ class _Mirror:
 
     def _is_decidable(self, run: QueuedRun, file: BinlogFile, limit: int) -> Mask:
         """Where the source's file is known so well that a group not found there is not there."""
-        known = (run.ends >= 0) & (file.is_known(run.ends) | (run.ends > limit))
+        known = (run.ends >= 0) & (file.knows_groups(run.ends) | (run.ends > limit))
         if not self.state.is_complete:
             known &= run.ends <= limit
         began = self.state.lineage_ts

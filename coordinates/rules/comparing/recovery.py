@@ -87,10 +87,6 @@ class RunningRecovery:
             is_ordered,
         )
 
-    def dump(self) -> list[Any]:
-        """For the state bytes."""
-        return [self.restored, self.logged, self.before, self.is_whole]
-
 
 def judge_replay(made: RecoveryMade, case: Case) -> Answer:
     """Rule 86: a replay executes what is behind the image, all of it, in order, once."""

@@ -20,6 +20,7 @@ from tallystick.coordinates.rules.readable import (
     LOG_STATUS_ROW_COMPLETE,
     NO_ROW,
     NOT_REACHED,
+    SETTINGS_LOST,
     SNAPSHOT_NEVER_SILENTLY_EMPTY,
 )
 from tallystick.coordinates.rules.snapshot import (
@@ -68,11 +69,20 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     if waiting.state is None:
         return [_judge_no_row(waiting, audit, judgement, collection_id)]
     state = waiting.state
+    base = _server_half(waiting, audit, collection_id)
+    if reporter.is_mute:
+        return [_leave_undecided(audit, judgement, base, SETTINGS_LOST)]
     _judge_readable(state, judgement, waiting.body)
     audit.server.server_uuid = audit.server.server_uuid or state.server_uuid
-    base = _server_half(waiting, audit, collection_id)
     if is_early:
-        return [_leave_undecided(audit, judgement, base)]
+        reporter.note(
+            ObservationCode.LOG_STATUS_EARLY,
+            f"the journal ended before it reached the coordinates of collection {collection_id}",
+            at=collection_id,
+            is_undecided=True,
+            collection_id=collection_id,
+        )
+        return [_leave_undecided(audit, judgement, base, NOT_REACHED)]
     channels = {name: _channel_half(base, state, name) for name in state.channels}
     row = Row(
         collection_id=collection_id,
@@ -180,24 +190,19 @@ def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
     return {"answer": answer, "error_code": code, "error_text": text}
 
 
-def _leave_undecided(audit: InstanceState, judgement: Judgement, base: dict[str, Any]) -> Cut:
-    """A row that the journal never reached: no baseline, and nothing for the fleet."""
-    collection_id = judgement.collection_id
-    audit.reporter.note(
-        ObservationCode.LOG_STATUS_EARLY,
-        f"the journal ended before it reached the coordinates of collection {collection_id}",
-        at=collection_id,
-        is_undecided=True,
-        collection_id=collection_id,
-    )
+def _leave_undecided(
+    audit: InstanceState, judgement: Judgement, base: dict[str, Any], why: Reason
+) -> Cut:
+    """A row that cannot be judged by the journal: no baseline, and nothing for the fleet."""
     audit.reporter.fleet_event(
-        FleetEventKind.NO_STATUS, {"collection_id": collection_id, "reason": "not reached"}
+        FleetEventKind.NO_STATUS,
+        {"collection_id": judgement.collection_id, "reason": "undecided"},
     )
     return Cut(
         **base,
         scope="instance",
         event_findings=audit.event_findings,
-        **_undecided(judgement, NOT_REACHED),
+        **_undecided(judgement, why),
     )
 
 
