@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.registry import PROSE_CASE
+from tallystick.coordinates.rules.registry import PROSE_CASE, RULE_OF_ANOMALY
 from tallystick.coordinates.state_codec import TRANSIENT
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from tallystick.coordinates.logs.anomaly import Anomaly
     from tallystick.coordinates.rules.registry import Rule
 
 TEXT_MAX = 400
@@ -84,6 +85,15 @@ class Reporter:
                 sequence=self.sequence,
                 ts=self.ts,
             )
+        )
+
+    def anomaly(self, anomaly: Anomaly) -> None:
+        """Write down a contradiction of a log with itself, as a finding of the rule of its kind."""
+        kind, at, witness, channel, data = anomaly
+        self.broken(
+            RULE_OF_ANOMALY[kind],
+            Broken(kind.value, witness=witness, at=at, **data),
+            channel=channel,
         )
 
     def prose(

@@ -1,6 +1,6 @@
 """One file of a binary log: its head and its end, its events' header fields, its groups' numbers.
 
-What one event must be where it stands in its file is judged here; `binlog_reader` knows what the
+What one event must be at its position in the file is checked here; `binlog_reader` knows what the
 files hold together.
 """
 
@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallystick.coordinates.events.journal import ABSENT, FLAG_ARTIFICIAL
+from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.logs.log_reader import LogReader
-from tallystick.coordinates.rules.history import BINLOG_FILES_FORM_RANGE
-from tallystick.coordinates.rules.log_stream import (
-    BINLOG_FILE_FRAMING,
-    BINLOG_LOG_POS_FIELD_AGREES,
-    BINLOG_ROTATE_SUCCESSOR,
-    GTID_MODE_RESPECTED,
-    SEQUENCE_NUMBERS_VALID,
-)
 from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 
@@ -35,13 +28,14 @@ if TYPE_CHECKING:
 
 FIRST_POSITION = 4
 FILE_HEAD = (EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS)
+_HEAD_DIFFERS = (AnomalyKind.FIRST_EVENT_DIFFERS, AnomalyKind.SECOND_EVENT_DIFFERS)
 FIELD_MASK = 2**32 - 1
 _ANONYMOUS_GTID = EventType.ANONYMOUS_GTID
 
 
 @dataclass(eq=False)
 class BinlogFileReader(LogReader):
-    """The binary log, looked at file by file.
+    """The binary log, file by file.
 
     Attributes:
         file_events: How many events of the present file were read.
@@ -60,69 +54,46 @@ class BinlogFileReader(LogReader):
     def _judge_next_number(self, base_name: str, file_number: int) -> None:
         if file_number <= self.file_number + 1:
             return
-        self.reporter.prose(
-            BINLOG_FILES_FORM_RANGE,
-            at=f"{base_name}#{file_number}",
-            sentence=f"Binary log file number {file_number} follows number {self.file_number}.",
-            observed=file_number,
-            observed_in="number of the file that was opened",
-            expected=self.file_number + 1,
-            expected_in="number after the file before",
+        self.report_anomaly(
+            AnomalyKind.FILE_NUMBER_SKIPPED,
+            f"{base_name}#{file_number}",
             witness=f"{base_name}#{self.file_number + 1}",
+            number=file_number,
+            previous=self.file_number,
+            expected=self.file_number + 1,
         )
 
     def _judge_appended(self, event: Event) -> None:
         self.must_open_file = False
-        self.reporter.prose(
-            BINLOG_FILES_FORM_RANGE,
-            at=f"{self.file_name}:{event.start}",
-            sentence=f"After a start the binary log goes on in the old file {self.file_name}; a "
-            "start opens the next one.",
-            observed=f"{self.file_name}:{event.start}",
-            observed_in="first event after the start",
-            expected=f"file number {self.file_number + 1}",
-            expected_in="every start opens a file",
-            witness=f"{self.file_name}:{event.start}",
+        self.report_anomaly(
+            AnomalyKind.OLD_FILE_CONTINUED,
+            f"{self.file_name}:{event.start}",
+            file=self.file_name,
+            expected=self.file_number + 1,
         )
 
     def _judge_framing(self, event: Event) -> None:
-        place = self.file_events
+        number = self.file_events
         if self.is_closed:
-            expected = "nothing"
-            where = "after ROTATE or STOP"
+            kind = AnomalyKind.EVENT_AFTER_END_OF_FILE
             self.is_closed = False
-        elif place < len(FILE_HEAD) and event.type != FILE_HEAD[place]:
-            expected = FILE_HEAD[place].name
-            where = "first event of a file" if place == 0 else "second event of a file"
+        elif number < len(FILE_HEAD) and event.type != FILE_HEAD[number]:
+            kind = _HEAD_DIFFERS[number]
         else:
             return
-        at = f"{self.file_name}:{event.start}"
-        self.reporter.prose(
-            BINLOG_FILE_FRAMING,
-            at=at,
-            sentence=f"The event at {at} has type {event.type} where {expected} belongs.",
-            observed=f"event type {event.type}",
-            observed_in=f"binary log at {at}",
-            expected=expected,
-            expected_in=where,
-            witness=at,
-        )
+        self.report_anomaly(kind, f"{self.file_name}:{event.start}", type=event.type)
 
     def _judge_log_pos(self, event: Event, end: int) -> None:
         if event.log_pos == end & FIELD_MASK or self.offsets_doubtful:
             return
         if event.log_pos in (0, ABSENT) or event.flags & FLAG_ARTIFICIAL:
             return
-        at = f"{self.file_name}:{event.start}"
-        self.reporter.prose(
-            BINLOG_LOG_POS_FIELD_AGREES,
-            at=at,
-            sentence=f"The event at {at} ends at {end}, but its header says {event.log_pos}.",
-            observed=event.log_pos,
-            observed_in="field log_pos of the event's header",
+        self.report_anomaly(
+            AnomalyKind.LOG_POS_DIFFERS,
+            f"{self.file_name}:{event.start}",
+            log_pos=event.log_pos,
+            end=end,
             expected=end & FIELD_MASK,
-            expected_in="end of the event modulo 2^32",
-            witness=at,
         )
 
     def _judge_rotate(self, event: Event, next_file: str) -> None:
@@ -136,16 +107,13 @@ class BinlogFileReader(LogReader):
         expected = (self.base_name, self.file_number + 1, FIRST_POSITION)
         if (base_name, number, position) == expected:
             return
-        at = f"{self.file_name}:{event.start}"
-        self.reporter.prose(
-            BINLOG_ROTATE_SUCCESSOR,
-            at=at,
-            sentence=f"The ROTATE at {at} does not name the next file at position 4.",
-            observed=f"{next_file!r} position {position}",
-            observed_in=f"ROTATE at {at}",
-            expected=f"file number {self.file_number + 1} position {FIRST_POSITION}",
-            expected_in="next file of the binary log",
-            witness=at,
+        self.report_anomaly(
+            AnomalyKind.ROTATE_DIFFERS,
+            f"{self.file_name}:{event.start}",
+            file=next_file,
+            position=position,
+            expected=self.file_number + 1,
+            expected_position=FIRST_POSITION,
         )
 
     def _judge_sequence_number(self, event: Event) -> None:
@@ -159,38 +127,22 @@ class BinlogFileReader(LogReader):
             return
         at = f"{self.file_name}:{event.start}"
         if is_next:
-            expected: object = f"from 0 to {number - 1}"
-            observed: object = parent
-            field = "last_committed"
+            self.report_anomaly(
+                AnomalyKind.LAST_COMMITTED_OUT_OF_RANGE, at, number=parent, maximum=number - 1
+            )
         else:
-            expected, observed, field = last + 1, number, "sequence_number"
-        self.reporter.prose(
-            SEQUENCE_NUMBERS_VALID,
-            at=at,
-            sentence=f"The group at {at} has {field} {observed} where {expected} belongs.",
-            observed=observed,
-            observed_in=f"{field} of the group at {at}",
-            expected=expected,
-            expected_in="sequence of the groups of the file",
-            witness=at,
-        )
+            self.report_anomaly(
+                AnomalyKind.SEQUENCE_NUMBER_DIFFERS, at, number=number, expected=last + 1
+            )
 
     def _judge_gtid_mode(self, event: Event) -> None:
         mode = self.server.gtid_mode
         is_anonymous = event.type == _ANONYMOUS_GTID
         if mode != ("ON" if is_anonymous else "OFF"):
             return
-        at = f"{self.file_name}:{event.start}"
-        kind = "an anonymous group" if is_anonymous else "a group with a GTID"
-        self.reporter.prose(
-            GTID_MODE_RESPECTED,
-            at=at,
-            sentence=f"Under gtid_mode={mode} {kind} was logged at {at}.",
-            observed=kind,
-            observed_in=f"binary log at {at}",
-            expected="a GTID" if is_anonymous else "no GTID",
-            expected_in=f"gtid_mode={mode}",
-            witness=at,
+        self.report_anomaly(
+            AnomalyKind.ANONYMOUS_GROUP_UNDER_ON if is_anonymous else AnomalyKind.GTID_UNDER_OFF,
+            f"{self.file_name}:{event.start}",
         )
 
     # Whole columns

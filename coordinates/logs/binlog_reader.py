@@ -10,6 +10,7 @@ import numpy as np
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.journal import ABSENT
 from tallystick.coordinates.events.log_events import EventClass
+from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.logs.binlog_framing import (
     FIELD_MASK,
     FILE_HEAD,
@@ -20,12 +21,6 @@ from tallystick.coordinates.logs.event_window import END, FILE, GNO, MARK, SID, 
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.own_gnos import OwnGnos
 from tallystick.coordinates.results import ObservationCode
-from tallystick.coordinates.rules.history import BINLOG_FILES_FORM_RANGE
-from tallystick.coordinates.rules.log_stream import (
-    GTID_LOGGED_ONCE,
-    PREVIOUS_GTIDS_CONTINUITY,
-)
-from tallystick.coordinates.rules.readable import GTID_TEXT_WELLFORMED
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
@@ -97,7 +92,9 @@ class BinlogReader(BinlogFileReader):
         self.tell()
         if self.group_state in (GroupState.OPENED, GroupState.BODY):
             if is_known and not self.must_open_file:
-                self._malformed_group(event, f"it goes on in file number {file_number}")
+                self._malformed_group(
+                    AnomalyKind.GROUP_IN_TWO_FILES, event, file_number=file_number
+                )
             else:
                 self.group_state = GroupState.IDLE
         if self.base_name is None and self.oldest_file is None and file_number == FIRST_NUMBER:
@@ -184,13 +181,13 @@ class BinlogReader(BinlogFileReader):
             return Mark.HEADER
         if event.type in (EventType.ROTATE, EventType.STOP):
             if is_inside:
-                self._malformed_group(event, "the file ends inside the group")
+                self._malformed_group(AnomalyKind.FILE_ENDS_INSIDE_GROUP, event)
             if event.type == EventType.ROTATE:
                 self._judge_rotate(event, text)
             self.is_closed = True
             return Mark.FILE
         if is_inside:
-            self._malformed_group(event, "a format description stands inside the group")
+            self._malformed_group(AnomalyKind.FORMAT_DESCRIPTION_INSIDE_GROUP, event)
         return _FRAMING
 
     def tell(self) -> None:
@@ -208,23 +205,22 @@ class BinlogReader(BinlogFileReader):
         try:
             previous = GtidSet.parse(text, tags=self.server.knows_tags)
         except GtidSetParseError as error:
-            self.reporter.prose(
-                GTID_TEXT_WELLFORMED,
-                at=at,
-                sentence=f"The Previous_gtids of {self.file_name} cannot be read: {error}",
-                observed=repr(text),
-                observed_in=f"PREVIOUS_GTIDS at {at}",
-                expected="a GTID set",
-                expected_in="MySQL manual: GTID sets",
-                witness=repr(text[:60]),
-            )
+            self._report_unreadable_head(at, text, error)
             self.logged_is_complete = False
             return
         if self.logged_is_complete and self.base_has_past:
             before = self.file_set.freeze()
             missing = before - previous
             if missing:
-                self._report_discontinuity(at, missing, before, previous)
+                self.report_anomaly(
+                    AnomalyKind.PREVIOUS_GTIDS_LACK,
+                    at,
+                    witness=missing,
+                    file=self.file_name,
+                    missing=missing,
+                    previous=previous,
+                    expected=before,
+                )
             extra = previous - before - self.logged.freeze()
             if extra:
                 self.table_only = self.table_only | extra
@@ -244,21 +240,6 @@ class BinlogReader(BinlogFileReader):
             },
         )
 
-    def _report_discontinuity(
-        self, at: str, missing: GtidSet, before: GtidSet, previous: GtidSet
-    ) -> None:
-        self.reporter.prose(
-            PREVIOUS_GTIDS_CONTINUITY,
-            at=at,
-            sentence=f"Previous_gtids of {self.file_name} lacks {missing.first(3)}, which the "
-            "file before holds.",
-            observed=previous,
-            observed_in=f"PREVIOUS_GTIDS at {at}",
-            expected=before,
-            expected_in="Previous_gtids and groups of the file before",
-            witness=missing.first(10),
-        )
-
     # Groups
 
     def _group_complete(self, event: Event, end: int) -> None:
@@ -270,20 +251,17 @@ class BinlogReader(BinlogFileReader):
         sid = self.sids[group.sid]
         if self.logged.contains(sid, group.gno):
             at = f"{self.file_name}:{group.start}"
-            self.reporter.prose(
-                GTID_LOGGED_ONCE,
-                at=at,
-                sentence=f"The group at {at} has the GTID {sid}:{group.gno}, which the binary log "
-                "holds already.",
-                observed=f"{sid}:{group.gno}",
-                observed_in=f"group at {at}",
-                expected="a GTID not logged before",
-                expected_in="binary log before this group",
-                witness=f"{sid}:{group.gno}",
-            )
+            self.report_anomaly(AnomalyKind.GTID_LOGGED_TWICE, at, witness=f"{sid}:{group.gno}")
         if self.own_gnos:
-            at = f"{self.file_name}:{group.start}"
-            self.own_gnos.judge(sid, group.gno, self.logged, at, self.reporter)
+            free = self.own_gnos.passed_over(sid, group.gno, self.logged)
+            if free is not None:
+                self.report_anomaly(
+                    AnomalyKind.FREE_GNO_NOT_TAKEN,
+                    f"{sid}:{free}",
+                    group_at=f"{self.file_name}:{group.start}",
+                    gtid=f"{sid}:{group.gno}",
+                    free=f"{sid}:{free}",
+                )
         self._follow_own_gnos(sid, np.array([group.gno], dtype=np.int64))
         for gtids in (self.logged, self.grouped, self.file_set):
             gtids.add(sid, group.gno)
@@ -466,17 +444,13 @@ class BinlogReader(BinlogFileReader):
         except CoordinateError:
             self.oldest_file = None
             return
-        at = f"purge to {to_file}"
         if base_name == self.base_name and number > self.file_number and self.end >= 0:
-            self.reporter.prose(
-                BINLOG_FILES_FORM_RANGE,
-                at=at,
-                sentence=f"The purge to {to_file} removed the active file {self.file_name}.",
-                observed=to_file,
-                observed_in="oldest file after the purge",
-                expected=f"at most {self.file_name}",
-                expected_in="file being written",
+            self.report_anomaly(
+                AnomalyKind.ACTIVE_FILE_PURGED,
+                f"purge to {to_file}",
                 witness=to_file,
+                to_file=to_file,
+                file=self.file_name,
             )
         self.oldest_file = number
         self.previous = {n: gtids for n, gtids in self.previous.items() if n >= number}
@@ -485,14 +459,20 @@ class BinlogReader(BinlogFileReader):
             {"binlog_lineage": self.lineage, "base_name": base_name, "file_number": number},
         )
 
-    # Questions of the judges
+    # What rows are compared with
 
     def watch_own_gnos(self, used: GtidSet, owned: GtidSet) -> None:
         """At a row: see which GNOs of the own UUID are free; as of ``OwnGnos.watch``."""
         own = self.server.server_uuid
         if own is not None and self.logged_is_complete:
             sids = {own, *(sid for sid in self.sids if sid.startswith(own))}
-            self.own_gnos.watch(sorted(sids), used, self.logged, owned, self.reporter)
+            for hole in self.own_gnos.watch(sorted(sids), used, self.logged, owned):
+                self.report_anomaly(
+                    AnomalyKind.GNO_FILLED_LATER if hole.is_filled else AnomalyKind.GNO_LEFT_OUT,
+                    f"{hole.sid}:{hole.free}",
+                    gtid=f"{hole.sid}:{hole.taken}",
+                    free=f"{hole.sid}:{hole.free}",
+                )
 
     def logged_at(self, file_number: int, position: int) -> GtidSet | None:
         """L(P), None when the place is older than what is remembered or L is incomplete."""

@@ -20,6 +20,7 @@ from tallystick.coordinates.events.log_events import (
     NO_FILE,
     EventClass,
 )
+from tallystick.coordinates.logs.anomaly import Anomaly, AnomalyKind
 from tallystick.coordinates.logs.event_window import (
     CHECKSUM,
     END,
@@ -40,13 +41,6 @@ from tallystick.coordinates.logs.log_groups import (
     scan_groups,
 )
 from tallystick.coordinates.results import ObservationCode
-from tallystick.coordinates.rules.log_stream import (
-    BINLOG_GROUP_WELLFORMED,
-    LOG_EVENTS_CONTIGUOUS,
-    LOG_REDELIVERY_IDENTICAL,
-    TRANSACTION_LENGTH_AGREES,
-)
-from tallystick.coordinates.rules.readable import GTID_TEXT_WELLFORMED
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT
 from tallystick.coordinates.values.binlog import (
     EventType,
@@ -56,6 +50,8 @@ from tallystick.coordinates.values.binlog import (
 from tallystick.coordinates.values.errors import CoordinateError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
     from tallystick.coordinates.audit.reporter import Reporter
@@ -232,21 +228,46 @@ class LogReader:
         )
         self.mark_gap()
 
+    # What does not fit
+
+    def report_anomaly(
+        self, kind: AnomalyKind, at: str, /, *, witness: object = None, **data: Any
+    ) -> None:
+        """Report a contradiction of this log with itself.
+
+        Args:
+            kind: Which one.
+            at: Its coordinates.
+            witness: The smallest thing that shows it, None: the coordinates.
+            data: Both sides of it.
+        """
+        self.reporter.anomaly(
+            Anomaly(kind, at, at if witness is None else witness, self.channel, data)
+        )
+
+    def _report_unreadable_head(self, at: str, text: str, error: Exception) -> None:
+        self.report_anomaly(
+            AnomalyKind.PREVIOUS_GTIDS_UNREADABLE,
+            at,
+            witness=repr(text[:60]),
+            log=self.log_name,
+            file=self.file_name,
+            error=error,
+            text=text,
+        )
+
     # Contiguity and delivery
 
     def _judge_contiguity(self, event: Event) -> None:
         file_name = self.file_name
-        self.reporter.prose(
-            LOG_EVENTS_CONTIGUOUS,
-            at=f"{file_name}:{event.start}",
-            channel=self.channel,
-            sentence=f"In {self.log_name} file {file_name} the event at {event.start} does not "
-            f"start where the event before it ends, at {self.end}.",
-            observed=event.start,
-            observed_in=f"start of the event in {file_name}",
-            expected=self.end,
-            expected_in="end of the event before",
+        self.report_anomaly(
+            AnomalyKind.EVENTS_NOT_CONTIGUOUS,
+            f"{file_name}:{event.start}",
             witness=f"{file_name}:{self.end}",
+            log=self.log_name,
+            file=file_name,
+            start=event.start,
+            expected=self.end,
         )
         self.offsets_doubtful = self.offsets_doubtful or event.start < self.end
         self.lose_continuity()
@@ -262,7 +283,7 @@ class LogReader:
         self.end = -1
 
     def _is_redelivery(self, event: Event) -> bool:
-        """Whether an event behind the log's end is a second delivery; if so it is judged here."""
+        """Whether an event before the log's end is a second delivery; if so it is compared."""
         first = self.window.find_event(self.file_number, event.start)
         at = f"{self.file_name}:{event.start}"
         if first is None:
@@ -285,24 +306,16 @@ class LogReader:
             self._redelivering = True
             return True
         is_opener = CLASS_ROWS[event.type][event.query] == _OPENER
-        before = (
-            int(first[END]) - event.start,
-            int(first[TYPE]),
-            *((int(first[SID]), int(first[GNO])) if is_opener else (-1, -1)),
-        )
-        again = (event.length, event.type, event.sid, event.gno)
-        sums = (int(first[CHECKSUM]), event.checksum)
+        sid, gno = (int(first[SID]), int(first[GNO])) if is_opener else (-1, -1)
+        before = int(first[TYPE]), int(first[END]) - event.start, sid, gno
+        again = event.type, event.length, event.sid, event.gno
+        sums = int(first[CHECKSUM]), event.checksum
         if before != again or (-1 not in sums and sums[0] != sums[1]):
-            self.reporter.prose(
-                LOG_REDELIVERY_IDENTICAL,
-                at=at,
-                channel=self.channel,
-                sentence=f"The event at {at} was delivered twice with different content.",
-                observed=_content(*again, sums[1]),
-                observed_in="second delivery",
-                expected=_content(*before, sums[0]),
-                expected_in="first delivery",
-                witness=at,
+            self.report_anomaly(
+                AnomalyKind.REDELIVERY_DIFFERS,
+                at,
+                **self._content("first", before, sums[0]),
+                **self._content("second", again, sums[1]),
             )
         elif not self._redelivering:
             self.reporter.note(
@@ -315,13 +328,24 @@ class LogReader:
         self._redelivering = True
         return True
 
+    def _content(
+        self, delivery: str, content: tuple[int, int, int, int], checksum: int
+    ) -> Mapping[str, Any]:
+        event_type, length, sid, gno = content
+        return {
+            f"{delivery}_type": event_type,
+            f"{delivery}_length": length,
+            f"{delivery}_gtid": f"{self.sids[sid]}:{gno}" if sid >= 0 else "none",
+            f"{delivery}_checksum": checksum,
+        }
+
     # Groups, event by event
 
     def _read_group_event(self, event: Event, event_class: int, end: int) -> Mark:
         state = self.group_state
         if event_class == _OPENER:
             if state in (_OPENED, _BODY) and not self._may_restart:
-                self._malformed_group(event, "another group opens inside it")
+                self._malformed_group(AnomalyKind.GROUP_INSIDE_GROUP, event)
             self._may_restart = False
             self._open_group(event)
             return _NOTHING
@@ -329,7 +353,7 @@ class LogReader:
         if state is _RESYNC:
             return Mark.UNKNOWN
         if state is _IDLE:
-            self._malformed_group(event, "it stands outside any group")
+            self._malformed_group(AnomalyKind.EVENT_OUTSIDE_GROUP, event)
             return _NOTHING
         self.group.size += event.length
         if state is _OPENED:
@@ -338,11 +362,11 @@ class LogReader:
             elif IS_END_AFTER_OPENER[event_class]:
                 return self._close_group(event, end)
             elif event_class != _PREAMBLE:
-                self._malformed_group(event, "nothing began the group's body")
+                self._malformed_group(AnomalyKind.GROUP_WITHOUT_BEGIN, event)
         elif IS_END_OF_BODY[event_class]:
             return self._close_group(event, end)
         elif event_class == _BEGIN:
-            self._malformed_group(event, "the group's body begins twice")
+            self._malformed_group(AnomalyKind.GROUP_BEGINS_TWICE, event)
         return _NOTHING
 
     def _open_group(self, event: Event) -> None:
@@ -362,34 +386,20 @@ class LogReader:
     def _judge_gtid_text(self, event: Event, text: str | None) -> None:
         if event.type == EventType.ANONYMOUS_GTID or event.gno > 0:
             return
-        at = f"{self.file_name}:{event.start}"
-        self.reporter.prose(
-            GTID_TEXT_WELLFORMED,
-            at=at,
-            channel=self.channel,
-            sentence=f"The GTID of the group at {at} cannot be read.",
-            observed=repr(text or ""),
-            observed_in=f"GTID event at {at}",
-            expected="UUID:GNO or UUID:TAG:GNO, GNO from 1 to 9223372036854775806",
-            expected_in="MySQL manual: GTID format",
+        self.report_anomaly(
+            AnomalyKind.GTID_UNREADABLE,
+            f"{self.file_name}:{event.start}",
             witness=repr(text or ""),
         )
 
     def _close_group(self, event: Event, end: int) -> Mark:
         group = self.group
         if group.transaction_length > 0 and group.size != group.transaction_length:
-            at = f"{self.file_name}:{group.start}"
-            self.reporter.prose(
-                TRANSACTION_LENGTH_AGREES,
-                at=at,
-                channel=self.channel,
-                sentence=f"The group at {at} announces {group.transaction_length} bytes, but its "
-                f"events take {group.size}.",
-                observed=group.size,
-                observed_in="sum of the lengths of the group's events",
-                expected=group.transaction_length,
-                expected_in="transaction_length of its GTID event",
-                witness=at,
+            self.report_anomaly(
+                AnomalyKind.TRANSACTION_LENGTH_DIFFERS,
+                f"{self.file_name}:{group.start}",
+                size=group.size,
+                announced=group.transaction_length,
             )
         self.group_state = _IDLE
         self._group_complete(event, end)
@@ -399,18 +409,14 @@ class LogReader:
         """Take a complete group into account."""
         raise NotImplementedError
 
-    def _malformed_group(self, event: Event, why: str) -> None:
-        at = f"{self.file_name}:{event.start}"
-        self.reporter.prose(
-            BINLOG_GROUP_WELLFORMED,
-            at=at,
-            channel=self.channel,
-            sentence=f"The event at {at} does not fit its group: {why}.",
-            observed=f"event type {event.type} in state {self.group_state.name.lower()}",
-            observed_in=f"{self.log_name} at {at}",
-            expected="GTID, BEGIN … XID, COMMIT, ROLLBACK or XA PREPARE, or GTID and one statement",
-            expected_in="form of a group",
-            witness=at,
+    def _malformed_group(self, kind: AnomalyKind, event: Event, **data: Any) -> None:
+        self.report_anomaly(
+            kind,
+            f"{self.file_name}:{event.start}",
+            log=self.log_name,
+            type=event.type,
+            state=self.group_state.name.lower(),
+            **data,
         )
         self.group_state = GroupState.RESYNC
 
@@ -491,8 +497,3 @@ class LogReader:
         if skipped:
             self.window.has_forgotten = True
         self.window.extend(rows)
-
-
-def _content(length: int, event_type: int, sid: int, gno: int, checksum: int) -> str:
-    gtid = f", GNO {gno}" if sid >= 0 else ""
-    return f"type {event_type}, {length} bytes{gtid}, checksum {checksum}"

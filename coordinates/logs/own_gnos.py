@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tallystick.coordinates.rules.log_stream import OWN_GNO_DENSE
 from tallystick.coordinates.state_codec import reset
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
@@ -17,7 +16,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tallystick.coordinates.audit.reporter import Reporter
+
+class GnoHole(NamedTuple):
+    """A number that was free when a greater one was taken; ``is_filled``: it came later."""
+
+    sid: str
+    free: int
+    taken: int
+    is_filled: bool
 
 
 @dataclass(eq=False)
@@ -29,8 +35,8 @@ class OwnGnos:
 
     _watched: dict[str, tuple[int, GtidSet]] = field(default_factory=dict)
     """By sid: a GNO that is free, and what sessions owned then."""
-    _dense: dict[str, int] = field(default_factory=dict)
-    """By sid: up to where no number was free at the row before."""
+    _dense: set[str] = field(default_factory=set)
+    """Sids of which no number was free at the previous row."""
     _left_out: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By sid: the first number left out, and the one in its place."""
 
@@ -66,16 +72,11 @@ class OwnGnos:
             taken.add(sid, gno)
 
     def watch(
-        self,
-        sids: Iterable[str],
-        used: GtidSet,
-        logged: GrowingGtidSet,
-        owned: GtidSet,
-        reporter: Reporter,
-    ) -> None:
+        self, sids: Iterable[str], used: GtidSet, logged: GrowingGtidSet, owned: GtidSet
+    ) -> list[GnoHole]:
         """At a row: the smallest free GNO below the last one logged must be the next one taken.
 
-        Where none was free at the row before and two are now, the log itself has left them out
+        Where none was free at the previous row and two are now, the log itself has left them out
         since then: each number is given out when its group is logged, so that the log is in their
         order.
 
@@ -84,78 +85,51 @@ class OwnGnos:
             used: Everything executed, purged or owned by a session at the row.
             logged: What the binary log holds.
             owned: The part of ``used`` that sessions own.
-            reporter: Where findings go.
+
+        Returns:
+            Numbers that were left out, at most one of each sid.
         """
         taken = GrowingGtidSet(used | logged.freeze())
+        holes = []
         for sid in sids:
             free, last = taken.first_free(sid), logged.last(sid)
-            before = self._dense.pop(sid, None)
-            is_told = self._judge_left_out(sid, used, logged, reporter)
+            was_dense = sid in self._dense
+            self._dense.discard(sid)
+            left_out = self._find_left_out(sid, used, logged)
+            if left_out is not None:
+                holes.append(left_out)
             if free >= last:
-                self._dense[sid] = last
-            elif is_told:
-                self._watched.setdefault(sid, (free, owned))
-            elif before is not None and not taken.contains(sid, free + 1) and free + 1 < last:
-                _tell_hole(reporter, sid, free, last, before)
+                self._dense.add(sid)
+            elif (
+                left_out is None
+                and was_dense
+                and not taken.contains(sid, free + 1)
+                and free + 1 < last
+            ):
+                holes.append(GnoHole(sid, free, last, is_filled=False))
             else:
-                # One place alone may be that of a group that failed to be flushed.
+                # One number alone may be that of a group that failed to be flushed.
                 self._watched.setdefault(sid, (free, owned))
+        return holes
 
-    def _judge_left_out(
-        self, sid: str, used: GtidSet, logged: GrowingGtidSet, reporter: Reporter
-    ) -> bool:
+    def _find_left_out(self, sid: str, used: GtidSet, logged: GrowingGtidSet) -> GnoHole | None:
         """At a row: numbers left out that are free still, or came later, were free all the time."""
         free, gno = self._left_out.pop(sid, (0, 0))
         if not free:
-            return False
+            return None
         two = np.array([free, free + 1], dtype=np.int64)
         filled = logged.freeze().contains_gnos(sid, two)
         if (used.contains_gnos(sid, two) & ~filled).any():
-            return False  # executed, owned or purged without a place in the log
-        _tell_hole(reporter, sid, free, gno, free - 1, is_filled=bool(filled[0]))
-        return True
+            return None  # executed, owned or purged, and never in the log
+        return GnoHole(sid, free, gno, is_filled=bool(filled[0]))
 
-    def judge(
-        self, sid: str, gno: int, logged: GrowingGtidSet, at: str, reporter: Reporter
-    ) -> None:
-        """A group was logged, which ``logged`` does not count yet."""
+    def passed_over(self, sid: str, gno: int, logged: GrowingGtidSet) -> int | None:
+        """The watched free number that a group did not take; ``logged`` does not count it yet."""
         watched = self._watched.get(sid)
         if watched is None:
-            return
+            return None
         free, owned = watched
         if owned.contains_gnos(sid, np.array([gno], dtype=np.int64))[0]:
-            return
+            return None
         del self._watched[sid]
-        if gno <= free or logged.contains(sid, gno):
-            return
-        reporter.prose(
-            OWN_GNO_DENSE,
-            at=f"{sid}:{free}",
-            sentence=f"The group at {at} took {sid}:{gno} although {sid}:{free} was free.",
-            observed=f"{sid}:{gno}",
-            observed_in=f"group at {at}",
-            expected=f"{sid}:{free}",
-            expected_in="smallest free GNO of the server's own UUID",
-            witness=f"{sid}:{free}",
-        )
-
-
-def _tell_hole(
-    reporter: Reporter, sid: str, free: int, last: int, before: int, *, is_filled: bool = False
-) -> None:
-    went_on = f"went on from {sid}:{before} to" if before else "began with"
-    behind = (
-        f"although {sid}:{free} was free, which came later"
-        if is_filled
-        else f"and left out {sid}:{free}, which nobody owns"
-    )
-    reporter.prose(
-        OWN_GNO_DENSE,
-        at=f"{sid}:{free}",
-        sentence=f"The binary log {went_on} {sid}:{last} {behind}.",
-        observed=f"{sid}:{last}",
-        observed_in="binary log",
-        expected=f"{sid}:{free}",
-        expected_in="numbers of the server's own UUID, each given out in its turn",
-        witness=f"{sid}:{free}",
-    )
+        return None if gno <= free or logged.contains(sid, gno) else free

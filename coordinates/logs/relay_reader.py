@@ -11,11 +11,10 @@ import numpy.typing as npt
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG
 from tallystick.coordinates.events.log_events import EventClass
+from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.logs.event_window import EventWindow, Mark
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.log_reader import LogReader
-from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
-from tallystick.coordinates.rules.readable import GTID_TEXT_WELLFORMED
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import (
     EventType,
@@ -168,7 +167,7 @@ class RelayReader(LogReader):
         return Mark.FRAMING
 
     def _move_source(self, event: Event) -> None:
-        """Follow the source position; on a fall judge it, unless the receiver connected anew."""
+        """Follow the source position; it may fall only when the receiver has connected anew."""
         if event.log_pos <= 0 or event.flags & FLAG_ARTIFICIAL:
             return
         if self.source_base is None:
@@ -181,19 +180,15 @@ class RelayReader(LogReader):
             if self.has_fallen:
                 return
             self.has_fallen = True
-            at = f"{self.file_name}:{event.start}"
             source = format_log_file_name(self.source_base, self.source_number)
-            self.reporter.prose(
-                RELAY_SOURCE_POS_MONOTONE,
-                at=at,
-                channel=self.channel,
-                sentence=f"In relay log file {self.file_name} the source position falls from "
-                f"{self.source_end} to {position} of {source} without a new connection.",
-                observed=f"{source}:{position}",
-                observed_in=f"relay log at {at}",
-                expected=f"beyond {source}:{self.source_end}",
-                expected_in="relay log event before",
+            self.report_anomaly(
+                AnomalyKind.SOURCE_POSITION_FELL,
+                f"{self.file_name}:{event.start}",
                 witness=f"{source}:{position}",
+                file=self.file_name,
+                source=source,
+                position=position,
+                previous=self.source_end,
             )
             return
         self.has_fallen = False
@@ -217,19 +212,7 @@ class RelayReader(LogReader):
         try:
             previous = GtidSet.parse(text, tags=self.server.knows_tags)
         except GtidSetParseError as error:
-            at = f"{self.file_name}:{event.start}"
-            self.reporter.prose(
-                GTID_TEXT_WELLFORMED,
-                at=at,
-                channel=self.channel,
-                sentence=f"The Previous_gtids of relay log {self.file_name} cannot be read: "
-                f"{error}",
-                observed=repr(text),
-                observed_in=f"PREVIOUS_GTIDS at {at}",
-                expected="a GTID set",
-                expected_in="MySQL manual: GTID sets",
-                witness=repr(text[:60]),
-            )
+            self._report_unreadable_head(f"{self.file_name}:{event.start}", text, error)
             self.received_is_complete = False
             return
         received = self.received.freeze()

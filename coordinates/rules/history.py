@@ -7,7 +7,7 @@ What is remembered between rows is `coordinates.audit.baselines`'s business, the
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.registry import Case, Rule, register
 
 SNAPSHOT_POSITION_MONOTONE = register(
     Rule(
@@ -274,6 +274,32 @@ BINLOG_FILES_FORM_RANGE = register(
             " exists; otherwise no backup or replica can be brought past it: take a new full"
             " backup."
         ),
+        cases={
+            "file_number_skipped": Case(
+                "Binary log file number {number} follows number {previous}.",
+                "{number}",
+                "number of the file that was opened",
+                "{expected}",
+                "number after the previous file",
+            ),
+            "old_file_continued": Case(
+                (
+                    "After a start the binary log goes on in the old file {file}; a start opens"
+                    " the next one."
+                ),
+                "{at}",
+                "first event after the start",
+                "file number {expected}",
+                "every start opens a file",
+            ),
+            "active_file_purged": Case(
+                "The purge to {to_file} removed the active file {file}.",
+                "{to_file}",
+                "oldest file after the purge",
+                "at most {file}",
+                "file being written",
+            ),
+        },
     )
 )
 

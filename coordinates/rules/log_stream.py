@@ -1,12 +1,12 @@
-"""Tier 1: does one binary log or relay log agree with itself, event by event? Registry entries.
+"""Tier 1: do the files of one binary log or relay log agree with themselves, event by event?
 
-What reads the logs, and so judges them, is `coordinates.logs.log_reader` and its two kinds.
+`coordinates.logs` follows the logs and reports anomalies; each case here has the code of one.
 """
 
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.registry import Case, Rule, register
 
 BINLOG_FILE_FRAMING = register(
     Rule(
@@ -33,6 +33,29 @@ BINLOG_FILE_FRAMING = register(
             "Read the file with mysqlbinlog. If it is damaged there, do not let replicas or backups"
             " read it: take the history from another server that has the same GTIDs."
         ),
+        cases={
+            "event_after_end_of_file": Case(
+                "The event at {at} has type {type}, though ROTATE or STOP has ended the file.",
+                "event type {type}",
+                "binary log at {at}",
+                "nothing",
+                "after ROTATE or STOP",
+            ),
+            "first_event_differs": Case(
+                "The event at {at} has type {type} where FORMAT_DESCRIPTION belongs.",
+                "event type {type}",
+                "binary log at {at}",
+                "FORMAT_DESCRIPTION",
+                "first event of a file",
+            ),
+            "second_event_differs": Case(
+                "The event at {at} has type {type} where PREVIOUS_GTIDS belongs.",
+                "event type {type}",
+                "binary log at {at}",
+                "PREVIOUS_GTIDS",
+                "second event of a file",
+            ),
+        },
     )
 )
 
@@ -62,6 +85,18 @@ LOG_EVENTS_CONTIGUOUS = register(
             " producer lost it (behind 4 GiB: it counts positions in 32 bits); if not, the log is"
             " damaged and its replicas must be compared with the source."
         ),
+        cases={
+            "events_not_contiguous": Case(
+                (
+                    "In {log} file {file} the event at {start} does not start where the previous"
+                    " event ends, at {expected}."
+                ),
+                "{start}",
+                "start of the event in {file}",
+                "{expected}",
+                "end of the previous event",
+            ),
+        },
     )
 )
 
@@ -92,6 +127,15 @@ BINLOG_LOG_POS_FIELD_AGREES = register(
             "Check the file with mysqlbinlog --verify-binlog-checksum. A replica without"
             " auto-positioning takes its source position from this field: set it up anew by GTID."
         ),
+        cases={
+            "log_pos_differs": Case(
+                "The event at {at} ends at {end}, but its header says {log_pos}.",
+                "{log_pos}",
+                "field log_pos of the event's header",
+                "{expected}",
+                "end of the event modulo 2^32",
+            ),
+        },
     )
 )
 
@@ -123,6 +167,21 @@ LOG_REDELIVERY_IDENTICAL = register(
             "Check that each instance key belongs to one server and one producer. If a server was"
             " restored or reset in place, its journal must say so with a start or reset record."
         ),
+        cases={
+            "redelivery_differs": Case(
+                "The event at {at} was delivered twice with different content.",
+                (
+                    "type {second_type}, {second_length:n byte}, GTID {second_gtid}, checksum"
+                    " {second_checksum}"
+                ),
+                "second delivery",
+                (
+                    "type {first_type}, {first_length:n byte}, GTID {first_gtid}, checksum"
+                    " {first_checksum}"
+                ),
+                "first delivery",
+            ),
+        },
     )
 )
 
@@ -149,211 +208,15 @@ BINLOG_ROTATE_SUCCESSOR = register(
             " put the index right while the server is stopped, and check every replica that passed"
             " this rotation."
         ),
-    )
-)
-
-BINLOG_GROUP_WELLFORMED = register(
-    Rule(
-        number=11,
-        name="binlog_group_wellformed",
-        tier=1,
-        scope="E",
-        severity=Severity.CRITICAL,
-        claim=(
-            "A group opens with a GTID or anonymous GTID event and ends with one commit, rollback,"
-            " XA PREPARE or single statement, without another group inside and within one file."
-        ),
-        why=(
-            "A session collects its group in a private cache and the flush stage copies the whole"
-            " cache under LOCK_log; a rotation waits for the group to end, however large. So"
-            " groups of two sessions never mix and no file ends within one."
-        ),
-        undecided_when=(
-            "the journal has a gap inside the group, observation began inside it, or a crash cut"
-            " the last group of a file off before recovery removed it"
-        ),
-        sources=(
-            "WL#3576, Solution with a critical zone",
-            "MySQL source documentation: binary log events",
-        ),
-        remedy=(
-            "Read the place with mysqlbinlog. If the log is torn there, replicas stop at it or skip"
-            " changes: rebuild those that passed it, and take backups from a server with a whole"
-            " log."
-        ),
-    )
-)
-
-TRANSACTION_LENGTH_AGREES = register(
-    Rule(
-        number=12,
-        name="transaction_length_agrees",
-        tier=1,
-        scope="E",
-        severity=Severity.ERROR,
-        claim=(
-            "The sizes of a group's events add up to the transaction_length in its opening event."
-        ),
-        why=(
-            "The flush stage knows the size of the finished cache and writes the sum, checksums and"
-            " the opening event included, before it copies the cache. A replica that logs the"
-            " group again computes its own value."
-        ),
-        undecided_when=(
-            "transaction_length is 0 or not told (servers before 8.0.2), or an event of the group"
-            " was not observed"
-        ),
-        sources=(
-            "MySQL source documentation: GTID events",
-            "measured on MySQL 8.0.31 (binary logs and relay logs)",
-        ),
-        remedy=(
-            "Read the group with mysqlbinlog and compare. If an event is missing in the file itself"
-            " treat the group as lost data and compare the replicas with the source."
-        ),
-    )
-)
-
-SEQUENCE_NUMBERS_VALID = register(
-    Rule(
-        number=13,
-        name="sequence_numbers_valid",
-        tier=1,
-        scope="E",
-        severity=Severity.ERROR,
-        claim=(
-            "In each binary log file the sequence numbers of groups are 1, 2, 3 and so on, and"
-            " last_committed is at least 0 and below the group's own number."
-        ),
-        why=(
-            "A logical clock, set back when a file is opened, is moved by one for each group in the"
-            " flush stage under LOCK_log. Multi-threaded appliers build their dependencies on the"
-            " two numbers: wrong ones let groups run side by side that must not."
-        ),
-        undecided_when=(
-            "the numbers are not told, observation began inside the file, or a gap precedes the"
-            " group"
-        ),
-        sources=(
-            "MySQL manual: replica_parallel_type, binlog_transaction_dependency_tracking",
-            "measured on MySQL 8.0.31",
-        ),
-        remedy=(
-            "Look for a group that was lost between the two numbers. Until it is explained let"
-            " replicas of this log apply with one worker."
-        ),
-    )
-)
-
-GTID_LOGGED_ONCE = register(
-    Rule(
-        number=14,
-        name="gtid_logged_once",
-        tier=1,
-        scope="E",
-        severity=Severity.CRITICAL,
-        claim="A binary log holds each GTID once in its lineage.",
-        why=(
-            "A session must own its GTID before it writes, and a GTID that is owned or executed"
-            " cannot be taken again: the second session waits and then skips its transaction. A"
-            " second group under the GTID is skipped by every replica, with all its changes."
-        ),
-        undecided_when=(
-            "what the log held before is not known: after a gap until the next PREVIOUS_GTIDS, or"
-            " before the first one observed"
-        ),
-        sources=("MySQL manual: GTID Life Cycle",),
-        remedy=(
-            "Compare the two groups with mysqlbinlog. If their changes differ, the replicas lack"
-            " the second one: rebuild them from the server that wrote both."
-        ),
-    )
-)
-
-PREVIOUS_GTIDS_CONTINUITY = register(
-    Rule(
-        number=15,
-        name="previous_gtids_continuity",
-        tier=1,
-        scope="E",
-        severity=Severity.CRITICAL,
-        claim=(
-            "The PREVIOUS_GTIDS of a file are those of the file before and the GTIDs that it"
-            " logged, and nothing more but purged GTIDs that never were in a file."
-        ),
-        why=(
-            "A rotation waits until all prepared groups are committed, so the executed set that the"
-            " new file takes over contains every group of the old one. GTIDs that came without a"
-            " log (SET gtid_purged, binary logging off) are in gtid_purged."
-        ),
-        undecided_when=(
-            "the file before was not observed whole, or holds a gap; extra GTIDs wait for the next"
-            " row that tells gtid_purged"
-        ),
-        sources=(
-            "WL#9211, Gtid_state update_prev_gtids",
-            "MySQL manual: GTID Format and Storage",
-        ),
-        remedy=(
-            "A source decides by these sets which file a replica needs first: do not connect or"
-            " reset replicas with auto-positioning before the set is explained. Rebuild from a"
-            " server with whole logs if a GTID is missing."
-        ),
-    )
-)
-
-OWN_GNO_DENSE = register(
-    Rule(
-        number=16,
-        name="own_gno_dense",
-        tier=1,
-        scope="E",
-        severity=Severity.WARNING,
-        claim=(
-            "A server numbers its own transactions without leaving one out: each takes the smallest"
-            " free number of its UUID."
-        ),
-        why=(
-            "Automatic numbers are taken in the flush stage, one group at a time: the lowest that"
-            " is neither executed nor owned, so the log is in their order. A hole needs a"
-            " transaction that was rolled back (its number is given out next), an explicit"
-            " GTID_NEXT, or a lost group; one of several numbers that the log went over, and that"
-            " were not executed otherwise, shows it also when it has been filled since."
-        ),
-        undecided_when=(
-            "server_uuid, gtid_executed or gtid_owned is not known before the group, the log has a"
-            " gap, or the number belongs to a block of Group Replication"
-        ),
-        sources=("MySQL manual: GTID Life Cycle", "measured on MySQL 8.0.31"),
-        remedy=(
-            "Ask whether somebody set GTID_NEXT under the server's own UUID. If not, search the"
-            " binary log for the missing number: replicas will see its hole for ever."
-        ),
-    )
-)
-
-GTID_MODE_RESPECTED = register(
-    Rule(
-        number=17,
-        name="gtid_mode_respected",
-        tier=1,
-        scope="E",
-        severity=Severity.ERROR,
-        claim=(
-            "Under gtid_mode ON a log gets no anonymous group, under OFF no group with a GTID;"
-            " both are allowed only in between."
-        ),
-        why=(
-            "The mode is read under a lock that its change must take, and changes go one step at a"
-            " time through the permissive modes; ON is reached only when no anonymous transaction"
-            " is on its way."
-        ),
-        undecided_when="gtid_mode has not been told, or may have changed inside a gap",
-        sources=("WL#9211, F-6", "MySQL manual: gtid_mode"),
-        remedy=(
-            "Go back to the permissive mode beside it, wait until all replicas have passed the"
-            " foreign groups, and repeat the change step by step on all servers."
-        ),
+        cases={
+            "rotate_differs": Case(
+                "The ROTATE at {at} does not name the next file at position {expected_position}.",
+                "{file!r} position {position}",
+                "ROTATE at {at}",
+                "file number {expected} position {expected_position}",
+                "next file of the binary log",
+            ),
+        },
     )
 )
 
@@ -383,5 +246,17 @@ RELAY_SOURCE_POS_MONOTONE = register(
             " fetch the relay log anew from the applied position. With GTIDs look for what feeds"
             " the receiver (a proxy, a second producer under the channel's name)."
         ),
+        cases={
+            "source_position_fell": Case(
+                (
+                    "In relay log file {file} the source position falls from {previous} to"
+                    " {position} of {source} without a new connection."
+                ),
+                "{source}:{position}",
+                "relay log at {at}",
+                "beyond {source}:{previous}",
+                "previous relay log event",
+            ),
+        },
     )
 )

@@ -6,7 +6,7 @@ What reads them, and so judges them, is `coordinates.events.log_status` and the 
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, reason, register
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 
 GTID_TEXT_WELLFORMED = register(
     Rule(
@@ -36,6 +36,22 @@ GTID_TEXT_WELLFORMED = register(
             "Ask the server for the same value by hand. If the text is right there, look for a"
             " collector, driver or column that shortens or re-encodes it; do not use the value."
         ),
+        cases={
+            "gtid_unreadable": Case(
+                "The GTID of the group at {at} cannot be read.",
+                "{witness}",
+                "GTID event at {at}",
+                "UUID:GNO or UUID:TAG:GNO, GNO from 1 to 9223372036854775806",
+                "MySQL manual: GTID format",
+            ),
+            "previous_gtids_unreadable": Case(
+                "The Previous_gtids of {log} file {file} cannot be read: {error}",
+                "{witness}",
+                "PREVIOUS_GTIDS at {at}",
+                "a GTID set",
+                "MySQL manual: GTID sets",
+            ),
+        },
     )
 )
 

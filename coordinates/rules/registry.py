@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any, Literal, NamedTuple, final
 
+from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import Answer, Reason
 
@@ -115,18 +116,28 @@ class _Registry(Mapping[str, Rule]):
 
 
 _registry = _Registry()
+_kinds: Mapping[str, AnomalyKind] = {kind.value: kind for kind in AnomalyKind}
 
 RULES: Mapping[str, Rule] = _registry
 """Every registered rule by its name, in number order."""
+
+RULE_OF_ANOMALY: dict[AnomalyKind, Rule] = {}
+"""The rule that each kind of anomaly of a log breaks: the one that has a case of that code."""
 
 
 def register(rule: Rule) -> Rule:
     """Enter a rule into the registry and hand it back, to be named as a constant.
 
     Raises:
-        ValueError: Its number or its name is taken.
+        ValueError: Its number or its name is taken, or a case is another rule's kind of anomaly.
     """
+    kinds = [_kinds[code] for code in rule.cases if code in _kinds]
+    for kind in kinds:
+        if kind in RULE_OF_ANOMALY:
+            other = RULE_OF_ANOMALY[kind].name
+            raise ValueError(f"{rule.name!r} and {other!r} both have the case {kind.value!r}")
     _registry.add(rule)
+    RULE_OF_ANOMALY.update(dict.fromkeys(kinds, rule))
     return rule
 
 

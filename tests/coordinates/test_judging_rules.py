@@ -46,6 +46,8 @@ def test_outside_the_boundary_exactly_this_is_found(name: str):
     """One step further and the invariant is named, and no other."""
     result = audit(CASES[name].build(breaks=True))
     assert sorted(CASES[name].names) == result.broken
+    # A finding's data have every value that the texts of its case name.
+    assert all(explain(finding).observed_in for finding in result.findings)
 
 
 @pytest.mark.parametrize("name", CASES)

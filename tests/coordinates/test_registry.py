@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.rules.catalogue import RULES
-from tallystick.coordinates.rules.registry import _Registry, register
+from tallystick.coordinates.rules.registry import RULE_OF_ANOMALY, _Registry, register
 
 FLEET = {
     19: "relay_mirrors_source",
@@ -72,3 +73,17 @@ def test_an_incomplete_entry_is_refused(change):
     """Every entry has a number, a tier, a name and all of its prose."""
     with pytest.raises(ValueError, match="expected"):
         replace(RULES["no_errant_gtids"], **change)
+
+
+def test_every_kind_of_anomaly_breaks_one_rule():
+    """The readers of logs name kinds of anomalies; the rules' cases have the same codes."""
+    assert set(RULE_OF_ANOMALY) == set(AnomalyKind)
+
+
+def test_an_anomaly_is_a_case_of_one_rule_only():
+    """Of two rules with the case of an anomaly it would not be known which one is broken."""
+    cases = RULES["binlog_log_pos_field_agrees"].cases
+    rule = replace(RULES["no_errant_gtids"], number=9999, name="some_other_name", cases=cases)
+    with pytest.raises(ValueError, match="both have the case 'log_pos_differs'"):
+        register(rule)
+    assert rule.name not in RULES

@@ -11,7 +11,7 @@ from tallystick.coordinates.rules.history import (
     PURGED_MONOTONE,
 )
 from tallystick.coordinates.rules.judging.row import UNREADABLE, falls
-from tallystick.coordinates.rules.log_stream import PREVIOUS_GTIDS_CONTINUITY
+from tallystick.coordinates.rules.logged_groups import PREVIOUS_GTIDS_CONTINUITY
 from tallystick.coordinates.rules.snapshot import (
     PURGED_MATCHES_OLDEST_FILE,
     PURGED_WITHIN_EXECUTED,

@@ -1,0 +1,63 @@
+"""What a reader of a log reports: events that no healthy server writes there. It knows no rule.
+
+`coordinates.rules` has a case with the code of each kind; the reporter makes findings by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+
+class AnomalyKind(str, Enum):
+    """Everything that can be wrong with one log by itself."""
+
+    GTID_UNREADABLE = "gtid_unreadable"
+    PREVIOUS_GTIDS_UNREADABLE = "previous_gtids_unreadable"
+    EVENT_AFTER_END_OF_FILE = "event_after_end_of_file"
+    FIRST_EVENT_DIFFERS = "first_event_differs"
+    SECOND_EVENT_DIFFERS = "second_event_differs"
+    EVENTS_NOT_CONTIGUOUS = "events_not_contiguous"
+    LOG_POS_DIFFERS = "log_pos_differs"
+    REDELIVERY_DIFFERS = "redelivery_differs"
+    ROTATE_DIFFERS = "rotate_differs"
+    GROUP_INSIDE_GROUP = "group_inside_group"
+    EVENT_OUTSIDE_GROUP = "event_outside_group"
+    GROUP_WITHOUT_BEGIN = "group_without_begin"
+    GROUP_BEGINS_TWICE = "group_begins_twice"
+    GROUP_IN_TWO_FILES = "group_in_two_files"
+    FILE_ENDS_INSIDE_GROUP = "file_ends_inside_group"
+    FORMAT_DESCRIPTION_INSIDE_GROUP = "format_description_inside_group"
+    TRANSACTION_LENGTH_DIFFERS = "transaction_length_differs"
+    SEQUENCE_NUMBER_DIFFERS = "sequence_number_differs"
+    LAST_COMMITTED_OUT_OF_RANGE = "last_committed_out_of_range"
+    GTID_LOGGED_TWICE = "gtid_logged_twice"
+    PREVIOUS_GTIDS_LACK = "previous_gtids_lack"
+    FREE_GNO_NOT_TAKEN = "free_gno_not_taken"
+    GNO_LEFT_OUT = "gno_left_out"
+    GNO_FILLED_LATER = "gno_filled_later"
+    ANONYMOUS_GROUP_UNDER_ON = "anonymous_group_under_on"
+    GTID_UNDER_OFF = "gtid_under_off"
+    SOURCE_POSITION_FELL = "source_position_fell"
+    FILE_NUMBER_SKIPPED = "file_number_skipped"
+    OLD_FILE_CONTINUED = "old_file_continued"
+    ACTIVE_FILE_PURGED = "active_file_purged"
+
+
+class Anomaly(NamedTuple):
+    """One contradiction of a log with itself.
+
+    Attributes:
+        kind: Which one.
+        at: Its coordinates.
+        witness: The smallest thing that shows it.
+        channel: Of a relay log; None: the binary log.
+        data: Both sides of the contradiction.
+    """
+
+    kind: AnomalyKind
+    at: str
+    witness: object
+    channel: str | None
+    data: Mapping[str, Any]
