@@ -298,7 +298,7 @@ class InstanceAudit(ServerRecordReader):
             block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
         )
         if self.collections.is_open:
-            self.collections.progress("A binary log event was written")
+            self.collections.progress("binlog_written")
         if self.engine_locks.freezes_binlog:
             file = int(block.columns["file"][index])
             name = block.files[file] if file >= 0 else ""

@@ -189,7 +189,7 @@ class ServerRecordReader(InstanceState):
         self.binlog.purge(str(body.get("to_file", "")))
 
     def _reset(self, body: dict[str, Any], ts: int) -> None:
-        self.collections.progress("The binary log was reset")
+        self.collections.progress("binlog_reset")
         self.backup_locks.log_began_anew()
         executed = self.baselines.executed
         if executed:
@@ -211,7 +211,7 @@ class ServerRecordReader(InstanceState):
             added = GtidSet.parse(body["added"].removeprefix("+"), tags=self.server.knows_tags)
         except GtidSetParseError as error:
             raise JournalError(f"key 'added': {error}") from None
-        self.collections.progress("gtid_purged was assigned")
+        self.collections.progress("gtid_purged_assigned")
         self.baselines.assigned = self.baselines.assigned | added
         self.reporter.fleet_event(FleetEventKind.GTID_PURGED, {"added": str(added)})
 
@@ -219,7 +219,7 @@ class ServerRecordReader(InstanceState):
         name = str(body.get("channel", "")).lower()
         action = body.get("action")
         if action not in ("reconnect", "relay_purge"):
-            self.collections.progress(f"Channel {name!r} was administered ({action})")
+            self.collections.progress("channel_administered", name=name, action=str(action))
         channel = self.baselines.channel(name)
         relay = self.relay(name)
         was_unseen = relay.base_name is None or not relay.received_is_complete
@@ -255,7 +255,7 @@ class ServerRecordReader(InstanceState):
     def _info_written(self, body: dict[str, Any], ts: int) -> None:
         self.repositories.written(body)
         if body.get("table") == "slave_master_info":
-            self.collections.progress("The receiver flushed its positions")
+            self.collections.progress("positions_flushed")
         self.backup_locks.info_written(body, ts)
 
     def _zone_stepped(self, body: dict[str, Any], ts: int) -> None:

@@ -1,13 +1,35 @@
-"""Tier 3: does a collection inside the server keep its protocol? Registry entries.
+"""Tier 3: does a collection inside the server keep its protocol (WL#9452, Steps 3 and 4)?
 
 The steps come from `collection` records (docs/journal.md), which a simulated or an instrumented
-server writes; without them none of these is decided.
+server writes; without them none of these is decided. One collection is a state machine: IDLE,
+ENTERING while locks are taken, COLLECTING, LEAVING while they are released. Steps of collections
+interleave only by sessions that wait.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.state_codec import COLLABORATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.reporter import Reporter
+
+_ORDER = "order of WL#9452: channel map, plugins, channels, binary log, GTID state, engines"
+PROGRESS = {
+    "binlog_written": "A binary log event was written",
+    "binlog_reset": "The binary log was reset",
+    "gtid_purged_assigned": "gtid_purged was assigned",
+    "channel_administered": "Channel {name!r} was administered ({action})",
+    "positions_flushed": "The receiver flushed its positions",
+}
+"""What moves the state of the logs: case of ``no_progress_while_locked`` to its words."""
 
 COLLECTION_LOCK_ORDER = register(
     Rule(
@@ -34,6 +56,29 @@ COLLECTION_LOCK_ORDER = register(
             "Collect with one client until the server is mended. If sessions hang, end the"
             " collecting session first, and report the order of locks with the server's version."
         ),
+        cases={
+            "lock_held_by_other": Case(
+                "The collection locked {resource} while collection {other} held it.",
+                "{resource}",
+                "steps of the collection",
+                "one collector at a time",
+                "LOCK_collect_instance_log",
+            ),
+            "wrong_first_lock": Case(
+                "The collection began with a lock of {resource}.",
+                "{resource}",
+                "steps of the collection",
+                "LOCK_collect_instance_log or the channel map first",
+                _ORDER,
+            ),
+            "lock_out_of_order": Case(
+                "The collection locked {resource} after {held:list}.",
+                "{resource}",
+                "steps of the collection",
+                "before what it already holds",
+                _ORDER,
+            ),
+        },
     )
 )
 
@@ -64,6 +109,29 @@ COLLECTION_UNLOCK_COMPLETE = register(
             " that was left locked goes only with a restart of the server; stop collecting until"
             " it is patched."
         ),
+        cases={
+            "released_unheld": Case(
+                "The collection released {resource}, which it did not hold.",
+                "{resource}",
+                "steps of the collection",
+                "a lock that is held",
+                "locks taken before",
+            ),
+            "released_out_of_order": Case(
+                "The collection released {resource} before {last}.",
+                "{resource}",
+                "steps of the collection",
+                "{last} first",
+                "reverse order of taking",
+            ),
+            "left_locked": Case(
+                "When the collection left, it still held {held:list}.",
+                "{held:list}",
+                "steps of the collection",
+                "nothing locked",
+                "end of the collection",
+            ),
+        },
     )
 )
 
@@ -94,6 +162,26 @@ NO_PROGRESS_WHILE_LOCKED = register(
             "Discard the row and all that was cut by it. If it comes back, take backups under FLUSH"
             " TABLES WITH READ LOCK with the appliers stopped, and report the server's version."
         ),
+        cases={
+            "engine_log_moved": Case(
+                "The log of {engine} moved from LSN {locked_at} to {lsn} between its lock and its"
+                " unlock by the collection.",
+                "LSN {lsn}",
+                "steps of the collection",
+                "LSN {locked_at}",
+                "when the engine's log was locked, WL#9452, F-2.4",
+            ),
+            **{
+                code: Case(
+                    f"{what} between the last lock and the first unlock of the collection.",
+                    what,
+                    "steps of the collection",
+                    "no log event, no executed GTID, no channel administration, no flush",
+                    "collecting state of WL#9452, F-2",
+                )
+                for code, what in PROGRESS.items()
+            },
+        },
     )
 )
 
@@ -121,5 +209,185 @@ COLLECTION_WITHIN_BUDGET = register(
             "Look for very large transactions, slow syncs of the binary log's disk and many"
             " channels; collect less often, or in quieter hours, until they are gone."
         ),
+        cases={
+            "collection_too_long": Case(
+                "The collection held its state for {spent:seconds}.",
+                "{spent:seconds}",
+                "steps of the collection",
+                "at most {budget:seconds}",
+                "budget of a collection",
+            ),
+        },
     )
 )
+
+COLLECT_LOCK = "LOCK_collect_instance_log"
+_RANKS = {
+    COLLECT_LOCK: 0,
+    "channel_map": 1,
+    "LOCK_plugin": 2,
+    "channel": 3,
+    "binlog": 4,
+    "gtid_state": 5,
+    "engine": 6,
+}
+"""Order of taking, by the part of the resource's name before the colon (domain of WL#9452)."""
+BUDGET_US = 1_000_000
+OPEN_MAX = 16
+
+
+def _rank(resource: str) -> int | None:
+    return _RANKS.get(resource.split(":", 1)[0])
+
+
+@dataclass(slots=True)
+class _Round:
+    """One collection between enter and leave."""
+
+    collection_id: str
+    session: Any
+    entered_at: int
+    held: list[str] = field(default_factory=list)
+    is_frozen: bool = False
+    moved: tuple[str, dict[str, str]] | None = None
+    """Case and values of the progress since the last lock."""
+    lsns: dict[str, int] = field(default_factory=dict)
+    """Engine to the LSN of its log when the collection had locked it, if the step has it."""
+    broken: list[str] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class CollectionProtocol:
+    """The collections of one instance as their steps show them."""
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _rounds: list[_Round] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any collection is between enter and leave."""
+        return bool(self._rounds)
+
+    def step(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``collection`` record."""
+        step = body.get("step")
+        key = (str(body.get("collection_id")), body.get("session"))
+        resource = str(body.get("resource", ""))
+        if step == "enter":
+            self._rounds = [*self._rounds, _Round(*key, ts)][-OPEN_MAX:]
+            return
+        found = [r for r in self._rounds if (r.collection_id, r.session) == key]
+        if not found:
+            # Its beginning was not seen: without evidence nothing is judged.
+            return
+        round_ = found[-1]
+        if isinstance(body.get("lsn"), int):
+            self._engine_log(round_, resource, body["lsn"])
+        if step == "lock":
+            self._lock(round_, resource)
+        elif step == "collect":
+            self._collect(round_)
+        elif step == "unlock":
+            self._unlock(round_, resource)
+        elif step == "leave":
+            self._leave(round_, ts)
+
+    def _lock(self, round_: _Round, resource: str) -> None:
+        rank = _rank(resource)
+        highest = max((_rank(r) or 0 for r in round_.held), default=-1)
+        others = [r for r in self._rounds if r is not round_ and resource in r.held]
+        held = list(round_.held)
+        round_.held.append(resource)
+        round_.moved = None
+        if others:
+            other = others[0].collection_id
+            broken = Broken("lock_held_by_other", witness=resource, resource=resource, other=other)
+        elif highest < 0 and (rank is None or rank > 1):
+            broken = Broken("wrong_first_lock", witness=resource, resource=resource)
+        elif rank is None or rank < highest:
+            broken = Broken("lock_out_of_order", witness=resource, resource=resource, held=held)
+        else:
+            return
+        self._report(round_, COLLECTION_LOCK_ORDER, broken)
+
+    def _engine_log(self, round_: _Round, resource: str, lsn: int) -> None:
+        """The log of an engine must not move while it is locked."""
+        locked_at = round_.lsns.setdefault(resource, lsn)
+        if lsn != locked_at:
+            engine = resource.removeprefix("engine:")
+            self._report(
+                round_,
+                NO_PROGRESS_WHILE_LOCKED,
+                Broken(
+                    "engine_log_moved",
+                    witness=f"LSN {lsn}",
+                    engine=engine,
+                    lsn=lsn,
+                    locked_at=locked_at,
+                ),
+            )
+
+    def _collect(self, round_: _Round) -> None:
+        if round_.moved is not None:
+            self._report_progress(round_, *round_.moved)
+        round_.is_frozen = True
+
+    def _unlock(self, round_: _Round, resource: str) -> None:
+        if resource not in round_.held:
+            broken = Broken("released_unheld", witness=resource, resource=resource)
+            self._report(round_, COLLECTION_UNLOCK_COMPLETE, broken)
+            return
+        last = round_.held[-1]
+        round_.held.remove(resource)
+        if resource == "LOCK_plugin":
+            # Released as soon as the engines are listed, before anything is frozen.
+            return
+        round_.is_frozen = False
+        round_.moved = None
+        if last != resource:
+            broken = Broken("released_out_of_order", witness=resource, resource=resource, last=last)
+            self._report(round_, COLLECTION_UNLOCK_COMPLETE, broken)
+
+    def _leave(self, round_: _Round, ts: int) -> None:
+        self._rounds.remove(round_)
+        if round_.held:
+            held = list(round_.held)
+            broken = Broken("left_locked", witness=", ".join(held), held=held)
+            self._report(round_, COLLECTION_UNLOCK_COMPLETE, broken)
+        spent = ts - round_.entered_at
+        if spent > BUDGET_US:
+            broken = Broken(
+                "collection_too_long", witness=f"{spent} µs", spent=spent, budget=BUDGET_US
+            )
+            self._report(round_, COLLECTION_WITHIN_BUDGET, broken)
+
+    def progress(self, case: str, **values: str) -> None:
+        """Something moved; between the last lock and the first unlock nothing may.
+
+        Args:
+            case: What it was, of ``PROGRESS``.
+            values: What its words name.
+        """
+        for round_ in self._rounds:
+            if round_.is_frozen:
+                self._report_progress(round_, case, values)
+            elif round_.held:
+                # Whether the last lock taken was the last of all is known when collecting begins.
+                round_.moved = case, values
+
+    def _report_progress(self, round_: _Round, case: str, values: Mapping[str, str]) -> None:
+        broken = Broken(case, witness=PROGRESS[case].format(**values), **values)
+        self._report(round_, NO_PROGRESS_WHILE_LOCKED, broken)
+
+    def _report(self, round_: _Round, rule: Rule, broken: Broken) -> None:
+        """Report a broken rule once in a collection."""
+        if rule.name in round_.broken:
+            return
+        round_.broken.append(rule.name)
+        self._reporter.broken(
+            rule, broken, at=round_.collection_id, collection_id=round_.collection_id
+        )
+
+    def interrupted(self) -> None:
+        """The server ended, or records were lost: what a collection still held is unknown."""
+        self._rounds = []
