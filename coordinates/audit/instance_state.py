@@ -16,16 +16,15 @@ from tallystick.coordinates.events.log_status import ServerState, read_log_statu
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
 from tallystick.coordinates.logs.relay_reader import RelayReader
 from tallystick.coordinates.rules.collection import CollectionProtocol
+from tallystick.coordinates.rules.critical_zone import CriticalZoneProtocol
 from tallystick.coordinates.rules.judging.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.judging.backup_image import BackupImages
 from tallystick.coordinates.rules.judging.backup_locks import BackupLockProtocol
 from tallystick.coordinates.rules.judging.clone_protocol import CloneProtocol
 from tallystick.coordinates.rules.judging.clone_tables import CloneTables
-from tallystick.coordinates.rules.judging.critical_zone import CriticalZoneProtocol
-from tallystick.coordinates.rules.judging.engine_locks import EngineLockProtocol
 from tallystick.coordinates.rules.judging.gtid_persister import GtidPersistence
 from tallystick.coordinates.rules.judging.info_repositories import InfoRepositories
-from tallystick.coordinates.rules.judging.metadata_lock import MetadataLockProtocol
+from tallystick.coordinates.rules.online_backup import EngineLockProtocol, MetadataLockProtocol
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import LogCoordinates
 

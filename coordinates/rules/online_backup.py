@@ -1,68 +1,22 @@
-"""Tier 3: does an online backup (WL#3576) freeze the server as it says? Registry entries.
+"""Tier 3: does an online backup (WL#3576) lock engines and metadata as it says?
 
-The steps come from `zone`, `engine_lock`, `backup_lock` and `statement` records (docs/journal.md).
+The steps come from `engine_lock`, `backup_lock` and `statement` records (docs/journal.md).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.state_codec import COLLABORATOR, reset
 
-ZONE_ENTRY_PROTOCOL = register(
-    Rule(
-        number=55,
-        name="zone_entry_protocol",
-        tier=3,
-        scope="T",
-        severity=Severity.CRITICAL,
-        claim=(
-            "No session enters a closed commit zone, each ticket is dropped exactly once, and the"
-            " zone is opened only after it was closed."
-        ),
-        why=(
-            "Entering takes a shared lock that the ticket holds, closing the exclusive one: who"
-            " comes later waits until the zone opens. A session that slips in logs and commits in"
-            " the middle of the validity point."
-        ),
-        undecided_when=(
-            "the zone's steps were not observed from an open zone on, or the journal has a gap"
-            " among them"
-        ),
-        sources=("WL#3576, Critical Zone API",),
-        remedy=(
-            "Discard the backup whose validity point lies in this closing: its data and its binary"
-            " log position may differ. Take it again, without concurrent writes if it comes back."
-        ),
-    )
-)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-VP_ONLY_IN_EMPTY_CLOSED_ZONE = register(
-    Rule(
-        number=56,
-        name="vp_only_in_empty_closed_zone",
-        tier=3,
-        scope="T",
-        severity=Severity.CRITICAL,
-        claim=(
-            "A validity point and its binary log position are taken only while the commit zone is"
-            " closed and no session is inside."
-        ),
-        why=(
-            "A ticket covers writing the binary log, commit and unlocking of tables. Once the zone"
-            " is closed and the last ticket dropped, no change is logged without being visible, or"
-            " visible without being logged, so position and data agree."
-        ),
-        undecided_when=(
-            "the closing or the tickets before it were not observed, or the journal has a gap"
-            " before the validity point"
-        ),
-        sources=("WL#3576, Solution with a critical zone",),
-        remedy=(
-            "Do not start a replica or a point-in-time recovery at the stored position of this"
-            " backup; take the backup again."
-        ),
-    )
-)
+    from tallystick.coordinates.audit.reporter import Reporter
 
 ENGINE_LOCK_BUDGET = register(
     Rule(
@@ -91,41 +45,56 @@ ENGINE_LOCK_BUDGET = register(
             "Look at which engine was slow (a huge transaction, a full disk, a slow flush) and run"
             " the backup at a quieter time; end a backup that holds its locks beyond the budget."
         ),
-    )
-)
-
-CRITICAL_SEQUENCE_IN_ZONE = register(
-    Rule(
-        number=79,
-        name="critical_sequence_in_zone",
-        tier=3,
-        scope="T",
-        severity=Severity.CRITICAL,
-        claim=(
-            "Who executes the critical sequence (write the binary log, commit, unlock the tables)"
-            " holds a ticket of the zone during all of it, in this order, or changes no table that"
-            " is backed up."
-        ),
-        why=(
-            "Each thread decides while it locks its tables whether it will enter: always when no"
-            " backup synchronises, else if it changes a table that is backed up. The closed, empty"
-            " zone then proves that nobody is between logging a change and making it visible;"
-            " unlocking is what does so for engines without transactions. What others log"
-            " meanwhile is of tables that the backup leaves out."
-        ),
-        undecided_when=(
-            "the steps of the sequence were not observed, tickets or the closing of the zone were"
-            " not, or the tables of the thread or of the backup are not told"
-        ),
-        sources=(
-            "WL#3576, Solution with a critical zone",
-            "WL#3576, Optimization of the zone",
-        ),
-        remedy=(
-            "Discard the backup whose validity point lies in this closing: it may hold a change"
-            " that its binary log position does not, or the other way round. Look at what executed"
-            " the change: an applier, a plugin or a statement that does not enter the zone."
-        ),
+        cases={
+            "retry_after_abort": Case(
+                "Engine locking was retried after the backup had bailed out.",
+                "{witness}",
+                "journal",
+                "no step after abort",
+                "WL#3576, engine locking",
+            ),
+            "retry_too_early": Case(
+                "Engine locking was retried {pause:seconds} after it gave up.",
+                "{pause:seconds}",
+                "journal",
+                "at least {pause_min:seconds}",
+                "WL#3576, engine locking",
+            ),
+            "too_many_rounds": Case(
+                (
+                    "Round {round} of engine locking began, though the backup bails out after"
+                    " {rounds_max}."
+                ),
+                "round {round}",
+                "journal",
+                "abort after round {rounds_max}",
+                "WL#3576, engine locking",
+            ),
+            "lock_after_abort": Case(
+                "Engine locking went on with {engine} after the backup had bailed out.",
+                "{step} {engine}",
+                "journal",
+                "no step after abort",
+                "WL#3576, engine locking",
+            ),
+            "lock_overtime": Case(
+                "Engine locking went on with {engine} after {spent:seconds}.",
+                "{spent:seconds}",
+                "journal",
+                "at most {budget:seconds} for all engines",
+                "WL#3576, engine locking",
+            ),
+            "timeout_too_long": Case(
+                (
+                    "{engine} was given {timeout:seconds} when {left:seconds} were left for all"
+                    " engines."
+                ),
+                "{timeout:seconds}",
+                "journal",
+                "at most {left:seconds}",
+                "WL#3576, engine locking",
+            ),
+        },
     )
 )
 
@@ -160,6 +129,22 @@ LOCKED_ENGINES_STAND_STILL = register(
             "Discard the backup: its engines show different moments. Take it again without writes"
             " of the other members, and look at the engine whose lock did not hold."
         ),
+        cases={
+            "locked_binlog_grew": Case(
+                "While a backup had locked the binary log, it grew.",
+                "{witness}",
+                "journal",
+                "nothing until all engines are unlocked",
+                "lock of {engine}",
+            ),
+            "locked_table_changed": Case(
+                "While a backup had locked {engine}, a table of {engine} changed.",
+                "{witness}",
+                "journal",
+                "nothing until all engines are unlocked",
+                "lock of {engine}",
+            ),
+        },
     )
 )
 
@@ -187,5 +172,195 @@ NO_METADATA_CHANGE_DURING_BACKUP = register(
             "Discard the backup: its tables and their definitions may be of different moments."
             " Look for what executed the DDL past the lock."
         ),
+        cases={
+            "ddl_under_instance_lock": Case(
+                (
+                    "While session {session} held the instance lock of a backup, a DDL of {engine}"
+                    " was executed."
+                ),
+                "DDL, {engine}",
+                "journal",
+                "no DDL from begin to end of the backup",
+                "backup_lock instance",
+            ),
+        },
     )
 )
+
+ENGINE_BUDGET_US = 2_000_000
+RETRY_PAUSE_US = 10_000_000
+_HANDED_ON_TOLERANCE_US = 50_000
+"""How late an observer's clock may be compared with the server's between two steps."""
+BINARY_LOG = "binlog"
+_TRANSACTIONAL = frozenset({"innodb", "rocksdb"})
+"""Engines in which a statement changes nothing that others see before it commits."""
+_ENGINES_MAX = 64
+
+
+@dataclass(eq=False)
+class EngineLockProtocol:
+    """The rounds in which a backup locks the engines of one instance."""
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _round_began: int | None = None
+    _gave_up_at: int | None = None
+    _budget: int = ENGINE_BUDGET_US
+    _last_locked: int | None = None
+    """When the round began or its last engine was locked: the time left is counted from it."""
+    _is_done: bool = False
+    _has_aborted: bool = False
+    _locked: list[str] = field(default_factory=list)
+
+    def step(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``engine_lock`` record."""
+        step = body.get("step")
+        at = f"engine locks at {ts}"
+        if step in ("begin", "retry"):
+            self._begin(body, ts, at)
+        elif step in ("lock", "timeout", "done"):
+            self._lock(str(step), body, ts, at)
+        elif step in ("unlock_all", "abort"):
+            self._locked = []
+            self._round_began = None
+            if step == "abort":
+                self._has_aborted = True
+                self._gave_up_at = ts
+            elif not self._is_done:
+                self._gave_up_at = ts
+
+    def _begin(self, body: Mapping[str, Any], ts: int, at: str) -> None:
+        number, limit = body.get("round"), body.get("rounds_max")
+        is_retry = body.get("step") == "retry" or (number or 0) > 1
+        pause = None if self._gave_up_at is None else ts - self._gave_up_at
+        if is_retry and self._has_aborted:
+            self._report_budget(Broken("retry_after_abort", witness="retry", at=at))
+        elif is_retry and pause is not None and pause < RETRY_PAUSE_US:
+            broken = Broken(
+                "retry_too_early",
+                witness=f"{pause} µs",
+                at=at,
+                pause=pause,
+                pause_min=RETRY_PAUSE_US,
+            )
+            self._report_budget(broken)
+        elif number is not None and limit is not None and number > limit:
+            witness = f"round {number}"
+            self._report_budget(
+                Broken("too_many_rounds", witness=witness, at=at, round=number, rounds_max=limit)
+            )
+        reset(self)
+        self._round_began = self._last_locked = ts
+        self._budget = body.get("timeout") or ENGINE_BUDGET_US
+
+    def _lock(self, step: str, body: Mapping[str, Any], ts: int, at: str) -> None:
+        engine = str(body.get("engine", "the last engine"))
+        if step != "timeout" and self._has_aborted:
+            witness = f"{step} {engine}"
+            self._report_budget(
+                Broken("lock_after_abort", witness=witness, at=at, step=step, engine=engine)
+            )
+            self._has_aborted = False
+        if self._round_began is not None:
+            self._judge_time(step, engine, body.get("timeout"), ts, at)
+        if step == "lock":
+            self._last_locked = ts
+            self._locked = [*self._locked, engine.lower()][-_ENGINES_MAX:]
+        elif step == "done":
+            self._is_done = True
+
+    def _judge_time(self, step: str, engine: str, timeout: int | None, ts: int, at: str) -> None:
+        assert self._round_began is not None
+        spent = ts - self._round_began
+        before = (self._last_locked or self._round_began) - self._round_began
+        left = max(0, self._budget - before)
+        if step != "timeout" and spent > self._budget:
+            self._report_budget(
+                Broken(
+                    "lock_overtime",
+                    witness=f"{spent} µs",
+                    at=at,
+                    engine=engine,
+                    spent=spent,
+                    budget=self._budget,
+                )
+            )
+            self._round_began = None
+        elif timeout is not None and timeout > left + _HANDED_ON_TOLERANCE_US:
+            self._report_budget(
+                Broken(
+                    "timeout_too_long",
+                    witness=f"{timeout} µs",
+                    at=at,
+                    engine=engine,
+                    timeout=timeout,
+                    left=left,
+                )
+            )
+
+    def _report_budget(self, broken: Broken) -> None:
+        self._reporter.broken(ENGINE_LOCK_BUDGET, broken)
+
+    # Data freeze
+
+    @property
+    def freezes_binlog(self) -> bool:
+        """Whether the binary log is one of the engines that are locked."""
+        return BINARY_LOG in self._locked
+
+    def binlog_grew(self, at: str) -> None:
+        """An event was written to the binary log."""
+        if self.freezes_binlog:
+            self._report_change("locked_binlog_grew", at, "the binary log grew", BINARY_LOG)
+
+    def statement(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``statement`` record: a change that the binary log does not show."""
+        engine = str(body.get("engine", "")).lower()
+        if engine in self._locked and engine not in _TRANSACTIONAL:
+            witness = f"a table of {engine} changed"
+            self._report_change("locked_table_changed", f"statement at {ts}", witness, engine)
+
+    def _report_change(self, case: str, at: str, witness: str, engine: str) -> None:
+        broken = Broken(case, witness=witness, at=at, engine=engine)
+        self._reporter.broken(LOCKED_ENGINES_STAND_STILL, broken)
+        self._locked.remove(engine)
+
+    def interrupted(self) -> None:
+        """The server ended and its locks are gone, or records were lost."""
+        reset(self)
+
+
+@dataclass(eq=False)
+class MetadataLockProtocol:
+    """The instance lock that a backup holds from its begin to its end."""
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _holders: list[str] = field(default_factory=list)
+
+    def lock(self, body: Mapping[str, Any]) -> None:
+        """Take one ``backup_lock`` record."""
+        if body.get("lock") != "instance":
+            return
+        session = str(body.get("session"))
+        self._holders = [holder for holder in self._holders if holder != session]
+        if body.get("step") == "lock":
+            self._holders.append(session)
+
+    def statement(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``statement`` record."""
+        if body.get("type") != "ddl" or not self._holders:
+            return
+        engine = body.get("engine", "a table")
+        self._reporter.broken(
+            NO_METADATA_CHANGE_DURING_BACKUP,
+            Broken(
+                "ddl_under_instance_lock",
+                witness=f"DDL, {engine}",
+                at=f"statement at {ts}",
+                session=self._holders[0],
+                engine=engine,
+            ),
+        )
+
+    def interrupted(self) -> None:
+        """The server ended and its locks are gone, or they are not known any more."""
+        self._holders = []
