@@ -162,14 +162,18 @@ class ObservationCode(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One thing worth telling that breaks no rule.
+    """One thing worth reporting that breaks no rule.
+
+    Data only: ``coordinates.rules.explanation`` makes the sentence where one is shown.
 
     Attributes:
         code: From the closed list.
         instance_id: The instance concerned.
         channel: Replication channel, None when none is concerned.
         at: Coordinates, as in ``Finding.at``.
-        text: One sentence.
+        reason: Code of the text that says what it is.
+        data: The values that text names, as JSON values.
+        rules: The rules that stay undecided because of it, where it is about rules.
         is_undecided: True when a check has to answer UNDECIDED because of it.
         collection_id: The collection concerned, if any.
         epoch: Journal place.
@@ -181,7 +185,9 @@ class Observation:
     instance_id: str
     channel: str | None
     at: str
-    text: str
+    reason: str
+    data: Mapping[str, Any] = field(hash=False)
+    rules: tuple[str, ...]
     is_undecided: bool
     collection_id: str | None
     epoch: int
@@ -190,11 +196,12 @@ class Observation:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
-        return {**asdict(self), "code": self.code.value}
+        return {**asdict(self), "code": self.code.value, "rules": list(self.rules)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Observation:
         """Inverse of ``to_dict``; unknown keys are ignored."""
         known = {field.name: values[field.name] for field in fields(cls)}
         known["code"] = ObservationCode(known["code"])
+        known["rules"] = tuple(known["rules"])
         return cls(**known)

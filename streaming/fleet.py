@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
+from tallystick.coordinates.rules.observations import FLEET_STATE_UNREADABLE, MESSAGE_UNREADABLE
 from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
 from tallystick.streaming.rounds import Deadline, Round, Rounds
@@ -98,7 +99,9 @@ def _unreadable(letter: DeadLetterRow) -> Observation:
         instance_id="",
         channel=None,
         at=f"partition {letter.partition}, offset {letter.offset}",
-        text=letter.reason,
+        reason=MESSAGE_UNREADABLE.code,
+        data={"error": letter.reason},
+        rules=(),
         is_undecided=True,
         collection_id=None,
         epoch=0,
@@ -113,7 +116,9 @@ def _state_lost(error: StateError, batch_id: int) -> Observation:
         instance_id="",
         channel=None,
         at=f"micro-batch {batch_id}",
-        text=f"{error}. Comparisons between instances and open collections begin anew.",
+        reason=FLEET_STATE_UNREADABLE.code,
+        data={"error": str(error)},
+        rules=(),
         is_undecided=True,
         collection_id=None,
         epoch=0,

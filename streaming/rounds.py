@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Observation, ObservationCode
+from tallystick.coordinates.rules.observations import NOT_ANSWERED
 from tallystick.coordinates.state_codec import encode, restore
 
 if TYPE_CHECKING:
@@ -167,7 +168,9 @@ class Rounds:
                     instance_id=instance_id,
                     channel=None,
                     at=name,
-                    text=text,
+                    reason=NOT_ANSWERED.code,
+                    data={},
+                    rules=(),
                     is_undecided=True,
                     collection_id=name,
                     epoch=0,

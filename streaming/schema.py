@@ -76,6 +76,7 @@ def _arrow_schema(columns: dict[str, type]) -> pa.Schema:
     return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in columns.items()])
 
 
+_RULES = pa.field("rules", pa.list_(pa.string()))
 _TEXT_UNLESS = {"epoch": int, "sequence": int, "ts": int, "is_undecided": bool}
 
 CHECKS = pa.list_(
@@ -87,8 +88,12 @@ FINDINGS = _arrow_schema(
     | {field.name: _TEXT_UNLESS.get(field.name, str) for field in dataclasses.fields(Finding)}
 )
 OBSERVATIONS = _arrow_schema(
-    {field.name: _TEXT_UNLESS.get(field.name, str) for field in dataclasses.fields(Observation)}
-)
+    {
+        field.name: _TEXT_UNLESS.get(field.name, str)
+        for field in dataclasses.fields(Observation)
+        if field.name != _RULES.name
+    }
+).append(_RULES)
 CUTS = _arrow_schema(cut_columns()).append(pa.field("checks", CHECKS))
 VALIDATIONS = _arrow_schema(
     {"collection_id": str, "verdict": str, "reason": str, "instances": int, "missing": int,
@@ -105,6 +110,16 @@ def finding_row(finding: Finding) -> dict[str, Any]:
 def finding_of_row(row: dict[str, Any]) -> Finding:
     """Inverse of ``finding_row``."""
     return Finding.from_dict(row | {"data": json.loads(row["data"])})
+
+
+def observation_row(seen: Observation) -> dict[str, Any]:
+    """A row of OBSERVATIONS; ``data`` is JSON text."""
+    return seen.to_dict() | {"data": json.dumps(seen.data)}
+
+
+def observation_of_row(row: dict[str, Any]) -> Observation:
+    """Inverse of ``observation_row``."""
+    return Observation.from_dict(row | {"data": json.loads(row["data"])})
 
 
 def cut_row(cut: Cut) -> dict[str, Any]:

@@ -155,7 +155,8 @@ class ParquetSink:
     ) -> None:
         """Write the rows of one micro-batch; ``batch`` is its number, or ``end``."""
         self._write("findings", batch, schema.FINDINGS, list(map(schema.finding_row, findings)))
-        self._write("observations", batch, schema.OBSERVATIONS, [o.to_dict() for o in observations])
+        seen = list(map(schema.observation_row, observations))
+        self._write("observations", batch, schema.OBSERVATIONS, seen)
         self._write("cuts", batch, schema.CUTS, list(map(schema.cut_row, cuts)))
         self._write("validations", batch, schema.VALIDATIONS, list(validations))
 
@@ -208,7 +209,7 @@ def read_findings(directory: Path) -> list[Finding]:
 
 def read_observations(directory: Path) -> list[Observation]:
     """Every observation in a Parquet sink, once, in the order of its evidence."""
-    rows = (Observation.from_dict(row) for row in _rows(directory, "observations"))
+    rows = (schema.observation_of_row(row) for row in _rows(directory, "observations"))
     return sorted(
         dict.fromkeys(rows),
         key=lambda o: (o.ts, o.instance_id, o.epoch, o.sequence, o.code, o.channel or "", o.at),

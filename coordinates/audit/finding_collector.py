@@ -11,12 +11,17 @@ from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.audit.topology import describe_source
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
 from tallystick.coordinates.rules.fleet import GTID_ORIGIN_AGREEMENT, SERVER_UUID_UNIQUE
-from tallystick.coordinates.rules.registry import PROSE_CASE
+from tallystick.coordinates.rules.outcomes import json_values
+from tallystick.coordinates.rules.registry import PROSE_CASE, UNDECIDED_PROSE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tallystick.coordinates.audit.comparison_queues import QueueKey
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.origins import Contradiction, Origins
+    from tallystick.coordinates.rules.outcomes import Reason
+    from tallystick.coordinates.rules.registry import Rule
 
 
 @dataclass(slots=True)
@@ -122,24 +127,35 @@ class FindingCollector:
 
     def undecided(self, key: QueueKey, place: Place, reason: str) -> None:
         """A comparison cannot be decided."""
-        sources = " and ".join(describe_source(source) for source in key.sources)
-        name = KINDS[key.kind].rule.name
         self.observe(
             key.instance_id,
             key.channel,
             place,
-            f"{name} of instance {key.instance_id} against {sources}: {reason}",
+            [KINDS[key.kind].rule],
+            UNDECIDED_PROSE,
+            text=reason,
+            sources=[describe_source(source) for source in key.sources],
         )
 
-    def observe(self, instance_id: str, channel: str | None, place: Place, text: str) -> None:
-        """Something stays undecided."""
+    def observe(
+        self,
+        instance_id: str,
+        channel: str | None,
+        place: Place,
+        rules: Iterable[Rule],
+        reason: Reason,
+        **data: object,
+    ) -> None:
+        """Rules stay undecided."""
         self._output.observations.append(
             Observation(
                 code=ObservationCode.COMPARISON_UNDECIDED,
                 instance_id=instance_id,
                 channel=channel,
                 at=place.collection_id or f"{place.epoch}:{place.sequence}",
-                text=text,
+                reason=reason.code,
+                data=json_values(data),
+                rules=tuple(rule.name for rule in rules),
                 is_undecided=True,
                 collection_id=place.collection_id,
                 epoch=place.epoch,

@@ -17,6 +17,12 @@ from tallystick.coordinates.audit.replica import BEGINS, CONNECTS, FORGETS_COORD
 from tallystick.coordinates.audit.timeline_file import BinlogGroups
 from tallystick.coordinates.audit.topology import Fleet, source_key
 from tallystick.coordinates.rules.comparing.recovery import RunningRecovery
+from tallystick.coordinates.rules.fleet import (
+    CLONE_COORDINATES_EQUAL_DONOR,
+    CLONE_RESUME_EXACT,
+    SOURCE_UNKNOWN,
+)
+from tallystick.coordinates.rules.registry import UNDECIDED_PROSE
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -388,12 +394,9 @@ class FleetEventReader:
         if name in self.told_unknown:
             return
         self.told_unknown.add(name)
-        rules = ", ".join(k for k in sorted(KINDS[kind].rule.name for kind in KINDS))
+        rules = sorted((kind.rule for kind in KINDS.values()), key=lambda rule: rule.name)
         self.collector.observe(
-            member.timeline.instance_id,
-            channel.name,
-            place,
-            f"the source of the channel is not known; undecided: {rules}",
+            member.timeline.instance_id, channel.name, place, rules, SOURCE_UNKNOWN
         )
 
     def _compare_executed(
@@ -460,8 +463,14 @@ class FleetEventReader:
         if name in member.replica.judged_clones:
             return
         member.replica.judged_clones.add(name)
-        rules = f"{KINDS['clone'].rule.name} and {KINDS['resume'].rule.name}"
-        self.collector.observe(member.timeline.instance_id, None, place, f"{rules}: {reason}")
+        self.collector.observe(
+            member.timeline.instance_id,
+            None,
+            place,
+            (CLONE_COORDINATES_EQUAL_DONOR, CLONE_RESUME_EXACT),
+            UNDECIDED_PROSE,
+            text=reason,
+        )
 
     def _hand_on_all(self, member: Member, place: Place) -> None:
         for channel in member.replica.channels.values():

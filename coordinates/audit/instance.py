@@ -15,6 +15,7 @@ import numpy as np
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance_state import WaitingRow
+from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.audit.server_records import ServerRecordReader
 from tallystick.coordinates.events._record_fields import read_server_record
@@ -22,6 +23,7 @@ from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.events.log_events import EventColumns
 from tallystick.coordinates.logs import log_reader
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.judging.status import judge_answer
 from tallystick.coordinates.state_codec import decode, encode, restore, split
 from tallystick.coordinates.values.errors import JournalError, StateError
@@ -96,14 +98,15 @@ class InstanceAudit(ServerRecordReader):
             self.reporter.look_at(first.epoch, first.first_sequence, int(first.columns["ts"][0]))
         try:
             vars(self.server).update(vars(decode(Server, split(saved, of)[0], of)))
-            until = ""
+            why = observations.STATE_UNREADABLE
         except StateError:
             self.reporter.is_mute = True
-            until = " Its rows are undecided until a start record tells the server's settings."
+            why = observations.SETTINGS_UNREADABLE
         self.reporter.note(
             ObservationCode.STATE_UNREADABLE,
-            f"{reason}. The instance begins anew, as after a gap.{until}",
+            why,
             at=f"{self.reporter.epoch}:{self.reporter.sequence}",
+            error=str(reason),
             is_undecided=True,
         )
         self.has_lost_state = True
@@ -137,8 +140,9 @@ class InstanceAudit(ServerRecordReader):
         self.reporter.look_at(self.epoch, self.next_sequence, self.ts if ts is None else ts)
         self.reporter.note(
             ObservationCode.BLOCK_UNREADABLE,
-            f"a block could not be read and went to the dead letters: {reason}",
+            observations.BLOCK_UNREADABLE,
             at=f"{self.epoch}:{self.next_sequence}",
+            error=shorten(reason),
             is_undecided=True,
         )
         self._lose_records()
@@ -168,8 +172,10 @@ class InstanceAudit(ServerRecordReader):
         if block.epoch < self.epoch:
             self.reporter.note(
                 ObservationCode.JOURNAL_STALE_EPOCH,
-                f"a block of epoch {block.epoch} came after epoch {self.epoch}: dropped",
+                observations.STALE_EPOCH,
                 at=at,
+                epoch=block.epoch,
+                newest=self.epoch,
             )
             return None
         if block.epoch > self.epoch:
@@ -179,16 +185,19 @@ class InstanceAudit(ServerRecordReader):
             if not is_first:
                 self.reporter.note(
                     ObservationCode.JOURNAL_GAP,
-                    f"the producer began epoch {block.epoch}: what happened in between is unknown",
+                    observations.EPOCH_BEGAN,
                     at=at,
+                    epoch=block.epoch,
                     is_undecided=True,
                 )
                 self._lose_records()
         if block.first_sequence > self.next_sequence:
             self.reporter.note(
                 ObservationCode.JOURNAL_GAP,
-                f"records {self.next_sequence} to {block.first_sequence - 1} are missing",
+                observations.RECORDS_MISSING,
                 at=f"{block.epoch}:{self.next_sequence}",
+                first=self.next_sequence,
+                last=block.first_sequence - 1,
                 is_undecided=True,
             )
             self._lose_records()
@@ -196,8 +205,10 @@ class InstanceAudit(ServerRecordReader):
         if known >= len(block):
             self.reporter.note(
                 ObservationCode.JOURNAL_REPEATED,
-                f"records {block.first_sequence} to {block.next_sequence - 1} came again: dropped",
+                observations.RECORDS_REPEATED,
                 at=at,
+                first=block.first_sequence,
+                last=block.next_sequence - 1,
             )
             return None
         self.next_sequence = block.next_sequence
@@ -328,8 +339,10 @@ class InstanceAudit(ServerRecordReader):
         except JournalError as error:
             self.reporter.note(
                 ObservationCode.BLOCK_UNREADABLE,
-                f"record {block.first_sequence + index} could not be read: {error}",
+                observations.RECORD_UNREADABLE,
                 at=f"{block.epoch}:{block.first_sequence + index}",
+                record=block.first_sequence + index,
+                error=shorten(str(error)),
                 is_undecided=True,
             )
             if record_type != RecordType.LOG_STATUS:
@@ -338,7 +351,7 @@ class InstanceAudit(ServerRecordReader):
     def _gap(self, body: dict[str, Any], ts: int) -> None:
         self.reporter.note(
             ObservationCode.JOURNAL_GAP,
-            "the observer lost records here",
+            observations.RECORDS_LOST,
             at=f"{self.reporter.epoch}:{self.reporter.sequence}",
             is_undecided=True,
         )
@@ -357,8 +370,7 @@ class InstanceAudit(ServerRecordReader):
         if self.ts <= row.ts and not self.has_reached(row):
             self.reporter.note(
                 ObservationCode.LOG_STATUS_EARLY,
-                f"the row of collection {row.body['collection_id']} names coordinates that the "
-                "journal has not reached: it waits for what was written up to its time",
+                observations.ROW_EARLY,
                 at=row.body["collection_id"],
                 collection_id=row.body["collection_id"],
             )

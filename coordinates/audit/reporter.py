@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
-from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.outcomes import Broken, json_values
 from tallystick.coordinates.rules.registry import PROSE_CASE, RULE_OF_ANOMALY
 from tallystick.coordinates.state_codec import TRANSIENT
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tallystick.coordinates.logs.anomaly import Anomaly
+    from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.coordinates.rules.registry import Rule
 
 TEXT_MAX = 400
@@ -122,21 +123,36 @@ class Reporter:
     def note(
         self,
         code: ObservationCode,
-        text: str,
+        reason: Reason,
         *,
         at: str,
+        rules: tuple[Rule, ...] = (),
         is_undecided: bool = False,
         channel: str | None = None,
         collection_id: str | None = None,
+        **data: object,
     ) -> None:
-        """Write down an observation."""
+        """Write down an observation.
+
+        Args:
+            code: From the closed list.
+            reason: Its text, which names values of ``data``.
+            at: Its coordinates.
+            rules: The rules that it leaves undecided, where it is about rules.
+            is_undecided: Whether a check has to answer UNDECIDED because of it.
+            channel: Replication channel, None when none is concerned.
+            collection_id: The collection concerned.
+            data: What the text names beside instance, channel, collection and ``at``.
+        """
         self.observations.append(
             Observation(
                 code=code,
                 instance_id=self.instance_id,
                 channel=channel,
                 at=at,
-                text=shorten(text),
+                reason=reason.code,
+                data=json_values(data),
+                rules=tuple(rule.name for rule in rules),
                 is_undecided=is_undecided,
                 collection_id=collection_id,
                 epoch=self.epoch,

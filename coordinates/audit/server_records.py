@@ -13,6 +13,7 @@ from tallystick.coordinates.audit.instance_state import InstanceState
 from tallystick.coordinates.audit.reporter import Reporter
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.judging.backup_coordinates import judge_backup
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError, JournalError
@@ -195,10 +196,10 @@ class ServerRecordReader(InstanceState):
         if executed:
             self.reporter.note(
                 ObservationCode.HISTORY_RESET,
-                f"the binary log was reset: {executed.count()} GTIDs ({executed.first(3)}, …) count"
-                " as executed no more unless SET gtid_purged names them; a source sends them"
-                " again, and GTIDs of its own are given out again",
+                observations.HISTORY_RESET,
                 at="RESET",
+                gtids=executed,
+                count=executed.count(),
             )
         self.baselines.begin_binlog_lineage()
         self.binlog.begin_lineage("reset")

@@ -21,6 +21,7 @@ from tallystick.coordinates.logs.event_window import END, FILE, GNO, MARK, SID, 
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.own_gnos import OwnGnos
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules import observations
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
@@ -123,8 +124,9 @@ class BinlogReader(BinlogFileReader):
         if not self._is_redelivery(event) and not self._redelivering:
             self.reporter.note(
                 ObservationCode.EVENT_REDELIVERED,
-                f"events of the older file {self.file_name} came late; they were dropped",
+                observations.REDELIVERED_LATE,
                 at=f"{self.file_name}:{event.start}",
+                file=self.file_name,
                 is_undecided=True,
             )
         self._redelivering = True

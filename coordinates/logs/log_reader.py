@@ -41,6 +41,7 @@ from tallystick.coordinates.logs.log_groups import (
     scan_groups,
 )
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules import observations
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT
 from tallystick.coordinates.values.binlog import (
     EventType,
@@ -220,9 +221,10 @@ class LogReader:
         name = block.files[event.file] if 0 <= event.file < len(block.files) else ""
         self.reporter.note(
             ObservationCode.BLOCK_UNREADABLE,
-            f"an event of the {self.log_name} names the file {name!r}: expected base.NNNNNN "
-            "without a directory",
+            observations.FILE_NAME_UNREADABLE,
             at=f"{name}:{event.start}",
+            log=self.log_name,
+            file=name,
             is_undecided=True,
             channel=self.channel,
         )
@@ -297,9 +299,10 @@ class LogReader:
             if not self._redelivering:
                 self.reporter.note(
                     ObservationCode.EVENT_REDELIVERED,
-                    f"events of {self.file_name} from {event.start} on came again; they are older "
-                    "than what is remembered, so the two deliveries were not compared",
+                    observations.REDELIVERED_FORGOTTEN,
                     at=at,
+                    file=self.file_name,
+                    start=event.start,
                     is_undecided=True,
                     channel=self.channel,
                 )
@@ -320,9 +323,10 @@ class LogReader:
         elif not self._redelivering:
             self.reporter.note(
                 ObservationCode.EVENT_REDELIVERED,
-                f"events of {self.file_name} from {event.start} on came again, unchanged; the "
-                "second delivery was dropped",
+                observations.REDELIVERED_UNCHANGED,
                 at=at,
+                file=self.file_name,
+                start=event.start,
                 channel=self.channel,
             )
         self._redelivering = True

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.results import Check, Finding
+    from tallystick.coordinates.results import Check, Finding, Observation
 
 INTERVALS_SHOWN = 12
 _MANY = "n "
@@ -93,8 +93,36 @@ def finding_document(finding: Finding) -> dict[str, Any]:
 
 def reason_text(check: Check) -> str:
     """Why a check is undecided, in words."""
-    reason = REASONS.get(check.reason)
-    return check.reason if reason is None else fill(reason.text, check.data)
+    return _reason_text(check.reason, check.data)
+
+
+def _reason_text(code: str, values: Mapping[str, Any]) -> str:
+    """The text of a reason; one of another version, not known here, is shown by its code."""
+    reason = REASONS.get(code)
+    return code if reason is None else fill(reason.text, values)
+
+
+def observation_text(seen: Observation) -> str:
+    """An observation in words; one about rules names them, and what they compare."""
+    values = {
+        **seen.data,
+        "at": seen.at,
+        "instance": seen.instance_id,
+        "channel": seen.channel,
+        "collection": seen.collection_id,
+    }
+    text = _reason_text(seen.reason, values)
+    if "later_rows" in seen.data:
+        text += fill(" (and {later_rows:n later row})", seen.data)
+    subject = ", ".join(seen.rules)
+    if "sources" in seen.data:
+        subject += f" of instance {seen.instance_id} against {' and '.join(seen.data['sources'])}"
+    return f"{subject}: {text}" if subject else text
+
+
+def observation_document(seen: Observation) -> dict[str, Any]:
+    """An observation as JSON for its readers: the data, and the text made of them."""
+    return seen.to_dict() | {"text": observation_text(seen)}
 
 
 def reasons(cut: Cut) -> list[tuple[str, str]]:

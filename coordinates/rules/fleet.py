@@ -6,7 +6,9 @@ The facts they are judged on, and when, are `coordinates.audit.fleet`'s business
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.registry import Rule, reason, register
+
+SOURCE_UNKNOWN = reason("source_unknown", "the source of the channel is not known")
 
 RELAY_MIRRORS_SOURCE = register(
     Rule(

@@ -196,6 +196,7 @@ def _verdict_of(server: DiscoveredServer, answers: Sequence[Answer]) -> str:
 def _tears(outcome: Outcome) -> Iterator[str]:
     """What the server's own row does, and which bugs of the server that is."""
     from tallystick.coordinates.results import ObservationCode
+    from tallystick.coordinates.rules.explanation import observation_text
 
     seen = [o for o in outcome.data.observations if o.code is ObservationCode.LOG_STATUS_TEAR]
     if seen:
@@ -205,7 +206,7 @@ def _tears(outcome: Outcome) -> Iterator[str]:
             " gtid_executed, as MySQL 8.0 does under load"
         )
         yield "  (server bugs 102175 and 112331; no inconsistency of the logs), the last one:"
-        yield f"  {seen[-1].instance_id}, {seen[-1].at}: {seen[-1].text}"
+        yield f"  {seen[-1].instance_id}, {seen[-1].at}: {observation_text(seen[-1])}"
 
 
 def _unread(checked: Checked) -> Iterator[str]:
@@ -288,14 +289,15 @@ def _servers_document(
 
 
 def _junit(checked: Checked, outcome: Outcome, answers: dict[str, list[Answer]]) -> str:
+    from tallystick.coordinates.rules.explanation import observation_text
     from tallystick.outputs.junit import Suite, junit_xml
 
     suites = []
     for server in checked.servers:
         seen = [o for o in outcome.data.observations if o.instance_id == server.name]
-        notes = [f"{o.code.value} at {o.at}: {o.text}" for o in seen]
+        notes = [f"{o.code.value} at {o.at}: {observation_text(o)}" for o in seen]
         notes += [f"not read: {part}: {words}" for part, words in server.unread.items()]
-        error = "" if server.rows else server.problem or "; ".join(o.text for o in seen)
+        error = "" if server.rows else server.problem or "; ".join(map(observation_text, seen))
         suites.append(Suite(server.name, answers.get(server.name, ()), error, notes))
     return junit_xml(suites, at=checked.begun_at, elapsed_s=checked.elapsed_s)
 

@@ -16,7 +16,12 @@ from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation, Severity, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import explain, finding_document, reasons_of
+from tallystick.coordinates.rules.explanation import (
+    explain,
+    finding_document,
+    observation_document,
+    reasons_of,
+)
 from tallystick.coordinates.rules.registry import Rule
 from tallystick.expectations.neutral import printable
 from tallystick.expectations.validation import CollectionValidation
@@ -205,7 +210,7 @@ def report_json(data: ReportData) -> dict[str, Any]:
             for summary in summaries(data)
         ],
         "findings": [_finding_json(finding) for finding in data.findings],
-        "observations": [observation.to_dict() for observation in data.observations],
+        "observations": [observation_document(seen) for seen in data.observations],
         "topology": [asdict(edge) for edge in data.topology],
         "newest_cuts": [asdict(cut) for cut in newest_cuts(data)],
         "validation": None if data.validation is None else data.validation.to_dict(),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import explain, reasons_of
+from tallystick.coordinates.rules.explanation import explain, observation_text, reasons_of
 from tallystick.outputs._view import (
     Edge,
     broken_invariants,
@@ -125,16 +126,18 @@ def _doubts(outcome: Outcome) -> Iterator[Line]:
 
 
 def _reasons(observations: Iterable[Observation]) -> Iterator[str]:
-    """What left something undecided; one that came with each collection is said once."""
-    alike: dict[tuple[str, str], list[Observation]] = {}
+    """What left something undecided; one that came with each collection is shown once."""
+    alike: dict[Observation, list[Observation]] = {}
     for seen in observations:
-        text = seen.text.replace(seen.collection_id, "") if seen.collection_id else seen.text
-        alike.setdefault((seen.instance_id, text), []).append(seen)
-    for (instance_id, _), found in alike.items():
+        alike.setdefault(_without_collection(seen), []).append(seen)
+    for found in alike.values():
         more = f" (and {len(found) - 1} more of the kind)" if len(found) > 1 else ""
-        yield (
-            f"  {instance_id}: {found[0].text}{more}" if instance_id else f"  {found[0].text}{more}"
-        )
+        of_instance = f"{found[0].instance_id}: " if found[0].instance_id else ""
+        yield f"  {of_instance}{observation_text(found[0])}{more}"
+
+
+def _without_collection(seen: Observation) -> Observation:
+    return replace(seen, channel=None, at="", collection_id=None, epoch=0, sequence=0, ts=0)
 
 
 def _short(text: str) -> str:

@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Observation, ObservationCode, Verdict
+from tallystick.coordinates.rules.observations import (
+    JOURNAL_NOT_READ,
+    VALIDATION_FAILED,
+    VALIDATION_UNDECIDED,
+)
 from tallystick.errors import MisuseError
 from tallystick.outputs._view import Edge, ReportData, report_json
 from tallystick.runs.deduplicate import tell_once, tell_states_once
@@ -18,6 +23,7 @@ from tallystick.runs.scenario_result import Demonstrated
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.replay import AuditResult
+    from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.expectations.validation import CollectionValidation
 
 TABLES = "tables"
@@ -83,10 +89,10 @@ def outcome_of_tables(
     validations = sinks.read_validations(tables)
     doubts = [
         _doubt(
-            f"Great Expectations leaves collection {row['collection_id']!r} undecided"
-            + (f": {row['reason']}" if row["reason"] else ""),
+            VALIDATION_FAILED if row["reason"] else VALIDATION_UNDECIDED,
             row["collection_id"],
             row["ts"],
+            error=row["reason"],
         )
         for row in validations
         if row["verdict"] == Verdict.UNDECIDED.value
@@ -203,7 +209,7 @@ def read_demonstrated(directory: Path) -> Demonstrated | None:
 def doubted(outcome: Outcome) -> Outcome:
     """The outcome of a run that did not read all there was: it cannot be CONSISTENT."""
     seen = outcome.data.observations
-    doubt = _doubt("the audit did not read the whole journal in time", None, 0)
+    doubt = _doubt(JOURNAL_NOT_READ, None, 0)
     data = replace(outcome.data, observations=[*seen, doubt])
     verdict = Verdict.merge([outcome.verdict, Verdict.UNDECIDED])
     return replace(outcome, data=data, verdict=verdict)
@@ -231,13 +237,15 @@ def collection_to_show(tables: Path) -> str | None:
     return None if telling is None else str(telling["collection_id"])
 
 
-def _doubt(text: str, collection_id: str | None, ts: int) -> Observation:
+def _doubt(reason: Reason, collection_id: str | None, ts: int, **data: str) -> Observation:
     return Observation(
         code=ObservationCode.COMPARISON_UNDECIDED,
         instance_id="",
         channel=None,
         at=collection_id or "the end",
-        text=text,
+        reason=reason.code,
+        data=data,
+        rules=(),
         is_undecided=True,
         collection_id=collection_id,
         epoch=0,

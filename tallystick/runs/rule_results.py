@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
-from tallystick.coordinates.rules.explanation import reason_text
+from tallystick.coordinates.rules.explanation import observation_text, reason_text
 from tallystick.coordinates.rules.fleet import (
     GTID_ORIGIN_AGREEMENT,
     NO_ERRANT_GTIDS,
@@ -141,11 +141,11 @@ def _take_comparisons(
 
 
 def _decide(instance: _Instance, rule: str, doubts: Sequence[Observation]) -> None:
-    reason = next((seen.text for seen in doubts if rule in seen.text), None)
-    if reason is None:
+    doubt = next((seen for seen in doubts if rule in seen.rules), None)
+    if doubt is None:
         instance.held.add((rule, None))
     else:
-        instance.undecided[rule, None] = reason
+        instance.undecided[rule, None] = observation_text(doubt)
 
 
 def _answers(instance: _Instance) -> list[Answer]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.results import ObservationCode, Outcome
+from tallystick.coordinates.results import Outcome
 from tallystick.errors import MisuseError
 from tallystick.runs.scenario_result import (
     ClaimShown,
@@ -106,9 +106,8 @@ def _judged_on_rows(data: ReportData) -> tuple[Counter[str], Counter[str]]:
             held.update(cut.names(Outcome.HOLDS))
             undecided.update(cut.names(Outcome.UNDECIDED))
     for seen in data.observations:
-        if seen.code is ObservationCode.COMPARISON_UNDECIDED:
-            # A comparison of the fleet; the text begins with the rule's name.
-            undecided.update(seen.text.split(" ", 1)[:1])
+        if seen.is_undecided:
+            undecided.update(seen.rules)
     return held, undecided
 
 

@@ -16,6 +16,7 @@ from tallystick.coordinates.events.block_codec import decode_block, encode_block
 from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.producers.simulator.engine import simulate
 from tests.support.journals import UUID_A, UUID_B, Journal
 
@@ -193,7 +194,7 @@ def test_a_fact_that_cannot_be_read_is_told_and_counts_as_a_gap(name: str):
     assert [] == output.findings
     [told] = [o for o in output.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
     assert told.is_undecided
-    assert "could not be read" in told.text
+    assert "could not be read" in observation_text(told)
     assert not audit.binlog.logged_is_complete
 
 
@@ -201,7 +202,7 @@ def test_an_answer_that_cannot_be_read_is_no_gap():
     """A collection changes nothing, so one bad answer leaves the journal as known as before."""
     output, audit = absorbed((RecordType.LOG_STATUS, '{"row":{}}'))
     assert [ObservationCode.BLOCK_UNREADABLE] == [o.code for o in output.observations]
-    assert "'collection_id'" in output.observations[0].text
+    assert "'collection_id'" in observation_text(output.observations[0])
     assert audit.binlog.logged_is_complete
 
 

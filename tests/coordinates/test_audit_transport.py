@@ -9,7 +9,7 @@ from tallystick.coordinates.audit.instance import WAITING_MAX, InstanceAudit
 from tallystick.coordinates.events.journal import Block, BlockBuilder, concatenate, cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import ObservationCode
-from tallystick.coordinates.rules.explanation import explain
+from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.producers.simulator.engine import simulate
 from tests.support.journals import UUID_A, Audited, Gtids, Journal, Record, audit, read_gtids
@@ -58,7 +58,7 @@ def test_a_gap_anywhere_is_told_and_nothing_is_found(first: int, missing: int):
     assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     [told] = [o for o in result.observations if o.code is GAP]
     assert (f"records {first} to {first + missing - 1} are missing", True) == (
-        told.text,
+        observation_text(told),
         told.is_undecided,
     )
     rotations = [i for i, kind in enumerate(BUSY.columns["type"].tolist()) if kind == 35]
@@ -74,7 +74,9 @@ def test_a_block_that_comes_again_is_dropped_and_told(first: int):
     once = absorbed(BUSY)
     assert (once.findings, once.cuts) == (result.findings, result.cuts)
     repeats = [o for o in result.observations if o.code is ObservationCode.JOURNAL_REPEATED]
-    assert [f"records {first} to {first + 11} came again: dropped"] == [o.text for o in repeats]
+    assert [f"records {first} to {first + 11} came again: dropped"] == [
+        observation_text(o) for o in repeats
+    ]
     assert not repeats[0].is_undecided
 
 
@@ -100,7 +102,7 @@ def test_a_block_of_an_older_epoch_is_dropped_and_told():
     result = absorbed(of_epoch(BUSY, 3), late)
     assert [] == result.findings
     [told] = [o for o in result.observations if o.code is ObservationCode.JOURNAL_STALE_EPOCH]
-    assert "epoch 0 came after epoch 3" in told.text
+    assert "epoch 0 came after epoch 3" in observation_text(told)
 
 
 @pytest.mark.parametrize("back", [0, 7, 40, 90])
@@ -110,7 +112,7 @@ def test_a_new_epoch_is_a_gap_even_when_it_begins_further_back(back: int):
     result = absorbed(BUSY.take(0, half), of_epoch(BUSY.take(half - back, len(BUSY)), 1))
     assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     told = next(o for o in result.observations if o.code is GAP)
-    assert "the producer began epoch 1" in told.text
+    assert "the producer began epoch 1" in observation_text(told)
     assert "CONSISTENT" == result.verdicts[-1]
 
 
@@ -133,7 +135,7 @@ def test_an_unreadable_block_is_told_and_counts_as_a_gap():
     assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     told = [o for o in result.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
     assert [True] == [o.is_undecided for o in told]
-    assert "checksum of the stream" in told[0].text
+    assert "checksum of the stream" in observation_text(told[0])
 
 
 def test_a_block_of_another_instance_is_refused():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.state_codec import encode
 from tallystick.coordinates.values.errors import StateDamagedError, StateVersionError
 from tallystick.producers.simulator.engine import History, simulate
@@ -210,13 +211,13 @@ def test_expired_comparisons_are_undecided() -> None:
     fleet.absorb([*source.fleet_events, *replica.fleet_events])
     output = fleet.expire(late.ts)
     assert output.findings == []
-    told = {o.text.split()[0]: o for o in output.observations}
+    told = {rule: o for o in output.observations for rule in o.rules}
     assert {"received_within_source_logged", "no_errant_gtids"} <= set(told)
     for observation in told.values():
         assert observation.is_undecided
         assert observation.collection_id == early.body["collection_id"]
-        assert "instance r" in observation.text
-        assert "instance s" in observation.text
+        assert "instance r" in observation_text(observation)
+        assert "instance s" in observation_text(observation)
     assert fleet.expire(late.ts) == FleetOutput()
     output = fleet.finish()
     assert {f.collection_id for f in output.findings} == {late.body["collection_id"]}
@@ -278,7 +279,8 @@ def test_files_beyond_the_bound_are_undecided(monkeypatch: pytest.MonkeyPatch) -
     output = audit(source, replica)
     assert [f.witness for f in output.findings] == [f"s-bin.000002:{end_of(1) + 1}"]
     assert any(
-        "s-bin.000001 of the source is not remembered" in o.text for o in output.observations
+        "s-bin.000001 of the source is not remembered" in observation_text(o)
+        for o in output.observations
     )
 
 

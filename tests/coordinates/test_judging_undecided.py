@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tallystick.coordinates.rules.explanation import explain
+from tallystick.coordinates.rules.explanation import explain, observation_text
 from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, Record, audit
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import master_info
@@ -252,7 +252,7 @@ def test_answers_without_a_row_are_operational_and_undecided():
     assert ["LOG_STATUS_REFUSED"] * 2 + ["LOG_STATUS_FAILED"] + ["LOG_STATUS_MISSING"] * 2 == [
         code.value for code in result.codes
     ]
-    assert "column LOCAL" in result.observations[2].text
+    assert "column LOCAL" in observation_text(result.observations[2])
 
 
 def test_a_row_that_trails_is_told_as_torn_and_stays_consistent():
@@ -263,7 +263,7 @@ def test_a_row_that_trails_is_told_as_torn_and_stays_consistent():
     assert ([], ["CONSISTENT"]) == (result.findings, result.verdicts)
     [told] = result.observations
     assert ("LOG_STATUS_TEAR", False, "c1") == (told.code.value, told.is_undecided, told.at)
-    assert f"by 2 ({UUID_A}:4-5)" in told.text
+    assert f"by 2 GTIDs ({UUID_A}:4-5)" in observation_text(told)
     assert (2, f"{UUID_A}:1-5") == (result.cuts[0].commit_lag, result.cuts[0].journal_gtid_set)
 
 
@@ -279,7 +279,7 @@ def test_what_a_reset_takes_out_of_the_executed_set_is_told():
     assert ([], {"CONSISTENT"}) == (result.findings, set(result.verdicts))
     [told] = result.observations
     assert ("HISTORY_RESET", False) == (told.code.value, told.is_undecided)
-    assert f"3 GTIDs ({UUID_A}:1-3" in told.text
+    assert f"3 executed GTIDs ({UUID_A}:1-3" in observation_text(told)
 
 
 def test_a_finding_of_a_row_says_both_halves_and_where():

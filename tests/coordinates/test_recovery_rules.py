@@ -8,6 +8,7 @@ import pytest
 
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.rules.explanation import observation_text
 from tests.support.fleet_journals import A, B, Clock, Journal, audit, end_of, names
 
 REPLAY = "replay_continues_image"
@@ -93,7 +94,7 @@ def test_a_recovery_that_loses_nothing_and_repeats_nothing_is_right(same_server:
     """On a new server, and on the same one, whose own old log was replayed."""
     output = Recovery(same_server=same_server).run(*gtids(3, 4, 5))
     assert names(output) == []
-    assert [o.text for o in output.observations] == []
+    assert [observation_text(o) for o in output.observations] == []
 
 
 @pytest.mark.parametrize("same_server", [False, True])
@@ -139,7 +140,7 @@ def test_what_is_left_out_on_purpose_is_not_missed() -> None:
     executed = f"{A}:1-3:5"
     output = Recovery().run(*gtids(3, 5), executed=executed, excluded=f"{A}:4")
     assert names(output) == []
-    assert any("left out on purpose" in o.text for o in output.observations)
+    assert any("left out on purpose" in observation_text(o) for o in output.observations)
 
 
 @pytest.mark.parametrize("executed", [f"{A}:1-4", f"{A}:3-5", f"{A}:1-6", f"{A}:1-5,{B}:1"])
@@ -211,7 +212,7 @@ def test_without_checksums_of_the_stop_point_the_data_stay_undecided() -> None:
     """The source told those of another place."""
     output = Recovery().run(*gtids(3, 4), executed=f"{A}:1-4", end=end_of(4))
     assert names(output) == []
-    texts = [o.text for o in output.observations]
+    texts = [observation_text(o) for o in output.observations]
     assert len(texts) == 1
     assert "told no checksums" in texts[0]
 
@@ -220,7 +221,7 @@ def test_an_image_that_was_not_seen_leaves_an_old_log_undecided() -> None:
     """Nobody knows which of the server's logs it is of."""
     output = Recovery(same_server=True, sees_image=False).run(*gtids(4, 5))
     assert names(output) == []
-    assert {REPLAY, STOP, DATA} == {o.text.split(" ")[0] for o in output.observations}
+    assert {REPLAY, STOP, DATA} == {rule for o in output.observations for rule in o.rules}
 
 
 def test_a_gap_on_the_restored_server_leaves_the_replay_undecided() -> None:
@@ -236,7 +237,7 @@ def test_a_gap_on_the_restored_server_leaves_the_replay_undecided() -> None:
     recovery.source.time()
     output = audit(recovery.source, server)
     assert names(output) == [STOP]
-    assert any(o.text.startswith(REPLAY) for o in output.observations)
+    assert any(REPLAY in o.rules for o in output.observations)
 
 
 @pytest.mark.parametrize("cut", range(1, 12))

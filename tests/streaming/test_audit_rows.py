@@ -11,6 +11,7 @@ from streaming_journals import history
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.streaming.auditor import BlockRow, audit_rows
 
 BLOCK = history("a", 4, broken=frozenset({1, 3}))
@@ -100,7 +101,7 @@ def test_a_fact_that_cannot_be_read_costs_no_other_record():
     assert [] == result.dead_letters
     assert (len(pieces), len(BLOCK)) == (result.blocks, result.records)
     [told] = [o for o in result.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
-    assert "JSON object" in told.text
+    assert "JSON object" in observation_text(told)
     state, whole = audit_rows(None, "a", [rows[0]])
     for each in rows[1:]:
         state, brought = audit_rows(state, "a", [each])

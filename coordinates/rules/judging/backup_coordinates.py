@@ -15,6 +15,7 @@ from tallystick.coordinates.rules.backup_locks import (
     TRX_SYS_COORDS_FRESH_UNDER_LOCK,
 )
 from tallystick.coordinates.rules.judging.backup_locks import LockSession, coordinates_of, is_fresh
+from tallystick.coordinates.rules.registry import UNDECIDED_PROSE
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -81,8 +82,9 @@ class _Backup:
     def _undecided(self, reason: str, channel: str | None = None) -> None:
         self._audit.reporter.note(
             ObservationCode.BACKUP_UNDECIDED,
-            f"Backup {self._id} is not judged: {reason}.",
+            UNDECIDED_PROSE,
             at=f"{self._at}: {reason}",
+            text=f"Backup {self._id} is not judged: {reason}.",
             is_undecided=True,
             channel=channel,
         )

@@ -14,6 +14,7 @@ from tallystick.coordinates.rules.point_in_time_recovery import (
     BACKUP_IMAGE_NAMES_ONE_STATE,
     BACKUP_REPLICA_POSITIONS_AGREE,
 )
+from tallystick.coordinates.rules.registry import UNDECIDED_PROSE
 from tallystick.coordinates.state_codec import COLLABORATOR
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import GtidSetParseError, JournalError
@@ -165,8 +166,10 @@ class BackupImages(StepJudge):
         if rule.name not in self._reporter.disabled:
             self._reporter.note(
                 ObservationCode.COMPARISON_UNDECIDED,
-                f"{rule.name} of image {backup_id}: {reason}",
+                UNDECIDED_PROSE,
                 at=f"image {backup_id}",
+                rules=(rule,),
+                text=f"image {backup_id}: {reason}",
                 is_undecided=True,
                 channel=channel,
             )

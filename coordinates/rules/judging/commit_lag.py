@@ -9,6 +9,7 @@ import numpy as np
 from tallystick.coordinates.audit.baselines import SETTLE_US, UNSETTLED_MAX
 from tallystick.coordinates.logs.event_window import GNO, SID
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.history import (
     LOGGED_EVENTUALLY_EXECUTED,
 )
@@ -55,10 +56,11 @@ def judge_lag(row: Row, logged: GtidSet | None, missing: GtidSet | None) -> None
     if missing and not server.is_atomic:
         judgement.reporter.note(
             ObservationCode.LOG_STATUS_TEAR,
-            f"gtid_executed trails the coordinate {row.state.position} by {missing.count()} "
-            f"({missing.first(3)}): use position or set of this row, not both as one point "
-            "(server bugs 102175, 112331)",
+            observations.ROW_TORN,
             at=row.collection_id,
+            position=row.state.position,
+            gtids=missing,
+            count=missing.count(),
             collection_id=row.collection_id,
         )
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.events.log_status import ServerState
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
+from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.judging.binlog_row import judge_binlog_row
 from tallystick.coordinates.rules.judging.channel_row import judge_channel_rows
 from tallystick.coordinates.rules.judging.judgement import Judgement
@@ -77,7 +79,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     if is_early:
         reporter.note(
             ObservationCode.LOG_STATUS_EARLY,
-            f"the journal ended before it reached the coordinates of collection {collection_id}",
+            NOT_REACHED,
             at=collection_id,
             is_undecided=True,
             collection_id=collection_id,
@@ -161,8 +163,9 @@ def _judge_no_row(
                 "refused": ObservationCode.LOG_STATUS_REFUSED,
                 "failed": ObservationCode.LOG_STATUS_FAILED,
             }.get(values["answer"], ObservationCode.LOG_STATUS_MISSING),
-            f"collection {collection_id} brought no row: {values['error_text']}",
+            observations.NO_ROW,
             at=collection_id,
+            error=shorten(str(values["error_text"])),
             is_undecided=True,
             collection_id=collection_id,
         )

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import explain, reasons
+from tallystick.coordinates.rules.explanation import explain, observation_text, reasons
 from tallystick.expectations.neutral import reveal
 from tallystick.outputs._view import (
     ReportData,
@@ -92,6 +92,7 @@ def _environment() -> Environment:
     environment.filters["moment"] = moment
     environment.filters["written_in"] = written_in
     environment.filters["explain"] = explain
+    environment.filters["observation_text"] = observation_text
     environment.filters["seconds"] = seconds
     environment.filters["verdict_on"] = verdict_on
     environment.filters["channel_name"] = channel_name

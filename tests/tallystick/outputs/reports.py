@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from cuts import REPLICA_UUID, SOURCE_UUID, START, channel_cut, collection_cuts, instance_cut
 
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Severity
+from tallystick.coordinates.rules.observations import RECORDS_MISSING, ROW_TORN
 from tallystick.outputs._view import Edge, ReportData
 from tests.support import results
 
@@ -44,8 +45,9 @@ def observation(**changes) -> Observation:
         instance_id="source-1",
         channel=None,
         at="c-000030",
-        text="binary_log_position is 3 transactions ahead of gtid_executed in one row "
-        "(server bugs 102175 and 112331): do not use both as one point.",
+        reason=ROW_TORN.code,
+        data={"position": "binlog.000003:235000", "count": 3, "gtids": f"{SOURCE_UUID}:1271-1273"},
+        rules=(),
         is_undecided=False,
         collection_id="c-000030",
         epoch=1,
@@ -148,8 +150,8 @@ def broken() -> ReportData:
             observation(
                 code=ObservationCode.JOURNAL_GAP,
                 instance_id="replica-1",
-                text="4 blocks of the journal are missing; the instance is anchored again at its "
-                "next log_status row.",
+                reason=RECORDS_MISSING.code,
+                data={"first": 11_000, "last": 11_004},
                 is_undecided=True,
                 at="sequence 11000",
             ),
@@ -218,7 +220,7 @@ def hostile() -> ReportData:
             for text in HOSTILE
         ),
         observations=tuple(
-            observation(instance_id=text, channel=text, at=text, text=text) for text in HOSTILE
+            observation(instance_id=text, channel=text, at=text, reason=text) for text in HOSTILE
         ),
         topology=tuple(Edge(HOSTILE[0], text, text) for text in HOSTILE[1:]),
         totals={HOSTILE[1]: 1},

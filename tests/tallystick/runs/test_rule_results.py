@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
+from tallystick.coordinates.rules.readable import NOT_REACHED
 from tallystick.outputs._view import Edge, ReportData
 from tallystick.runs.rule_results import Answer, answers_of
 from tests.support import results
@@ -105,7 +106,9 @@ def test_a_comparison_that_stayed_open_is_undecided():
         instance_id="r",
         channel="",
         at="c1",
-        text="no_errant_gtids of instance r against instance s: not reached",
+        reason=NOT_REACHED.code,
+        data={"sources": ["instance s"]},
+        rules=("no_errant_gtids",),
         is_undecided=True,
         collection_id="c1",
         epoch=0,

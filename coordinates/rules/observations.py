@@ -1,0 +1,92 @@
+"""Why something was noted that breaks no rule: the texts of observations.
+
+Those of comparisons between instances, and of backups, are with their rules.
+"""
+
+from __future__ import annotations
+
+from tallystick.coordinates.rules.registry import reason
+
+# Transport
+
+EPOCH_BEGAN = reason(
+    "journal_epoch_began",
+    "the producer began epoch {epoch}: what happened in between is unknown",
+)
+RECORDS_MISSING = reason("journal_records_missing", "records {first} to {last} are missing")
+RECORDS_LOST = reason("journal_records_lost", "the observer lost records here")
+RECORDS_REPEATED = reason("journal_repeated", "records {first} to {last} came again: dropped")
+STALE_EPOCH = reason(
+    "journal_stale_epoch", "a block of epoch {epoch} came after epoch {newest}: dropped"
+)
+MESSAGE_UNREADABLE = reason("message_unreadable", "{error}")
+BLOCK_UNREADABLE = reason(
+    "block_unreadable", "a block could not be read and went to the dead letters: {error}"
+)
+RECORD_UNREADABLE = reason("record_unreadable", "record {record} could not be read: {error}")
+FILE_NAME_UNREADABLE = reason(
+    "file_name_unreadable",
+    "an event of the {log} names the file {file!r}: expected base.NNNNNN without a directory",
+)
+
+# Saved state
+
+STATE_UNREADABLE = reason("state_unreadable", "{error}. The instance begins anew, as after a gap.")
+SETTINGS_UNREADABLE = reason(
+    "settings_unreadable",
+    "{error}. The instance begins anew, as after a gap. Its rows are undecided until a start record"
+    " has the server's settings.",
+)
+FLEET_STATE_UNREADABLE = reason(
+    "fleet_state_unreadable",
+    "{error}. Comparisons between instances and open collections begin anew.",
+)
+
+# Events
+
+REDELIVERED_UNCHANGED = reason(
+    "redelivered_unchanged",
+    "events of {file} from {start} on came again, unchanged; the second delivery was dropped",
+)
+REDELIVERED_FORGOTTEN = reason(
+    "redelivered_forgotten",
+    "events of {file} from {start} on came again; they are older than what is remembered, so the"
+    " two deliveries were not compared",
+)
+REDELIVERED_LATE = reason(
+    "redelivered_late", "events of the older file {file} came late; they were dropped"
+)
+HISTORY_RESET = reason(
+    "history_reset",
+    "the binary log was reset: {count:n executed GTID} ({gtids:gtids}) must be executed again"
+    " unless SET gtid_purged names them; a source sends them again, and GTIDs of the server's own"
+    " are given out again",
+)
+
+# Rows
+
+ROW_EARLY = reason(
+    "row_early",
+    "the row of collection {collection} names coordinates that the journal has not reached: it"
+    " waits for what was written up to its time",
+)
+NO_ROW = reason("no_row", "collection {collection} brought no row: {error}")
+NOT_ANSWERED = reason(
+    "not_answered", "{instance!r} has not answered collection {collection!r} by its deadline"
+)
+ROW_TORN = reason(
+    "row_torn",
+    "gtid_executed trails the coordinate {position} by {count:n GTID} ({gtids:gtids}): use position"
+    " or set of this row, not both as one point (server bugs 102175, 112331)",
+)
+
+# Runs
+
+JOURNAL_NOT_READ = reason("journal_not_read", "the audit did not read the whole journal in time")
+VALIDATION_UNDECIDED = reason(
+    "validation_undecided", "Great Expectations leaves collection {collection!r} undecided"
+)
+VALIDATION_FAILED = reason(
+    "validation_failed",
+    "Great Expectations leaves collection {collection!r} undecided: {error}",
+)
