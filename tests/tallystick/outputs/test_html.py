@@ -61,7 +61,7 @@ def test_both_halves_are_shown_with_where_each_comes_from():
         "GTIDs of the binary log up to binlog.000003:235000, and gtid_purged",
         "aaaaaaaa-0000-0000-0000-000000000001:1271-1272",
         "What to do",
-        "server bugs 102175 and 112331",
+        "server bugs 102175, 112331",
         "Access denied; you need (at least one of) the BACKUP_ADMIN",
         'href="data-docs/index.html"',
     ):
