@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import TYPE_CHECKING, Any, final
 
 from tallystick.coordinates.values.errors import AuditError
-from tallystick.producers.kafka_topics import COLLECT_TOPIC, BrokerUnreachableError, TopicError
+from tallystick.coordinates.values.topics import COLLECT_TOPIC
+from tallystick.producers.kafka_clients.choice import kafka_client
+
+if TYPE_CHECKING:
+    from tallystick.producers.kafka_clients.protocol import Message
 
 REQUEST_BYTES_MAX = 2**20
-_READ_DEADLINE_S = 15.0
 _NOTICE_LENGTH_MAX = 120
 
 
@@ -88,14 +91,6 @@ def encode_request(request: CollectRequest) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-class _Reader(Protocol):
-    def read(self, timeout_s: float) -> list[tuple[str, bytes | None]]:
-        """Give what arrived as (where, value), after at most the time."""
-
-    def close(self) -> None:
-        """Let go of the connections."""
-
-
 @final
 class CollectRequests:
     """The requests that arrive from now on, and the recent ones before.
@@ -113,7 +108,7 @@ class CollectRequests:
         age_max_s: float,
         notice: Callable[[str], None],
         topic: str = COLLECT_TOPIC,
-        client: str = "confluent-kafka",
+        client: str | None = None,
     ) -> None:
         """Go to the first request that is recent enough.
 
@@ -123,21 +118,21 @@ class CollectRequests:
             age_max_s: Requests that were made longer before this start are skipped.
             notice: Takes one line about a message that was skipped.
             topic: The collect topic.
-            client: ``confluent-kafka`` or ``kafka-python``.
+            client: The client's name; None: the default one.
 
         Raises:
             BrokerUnreachableError: No broker answers.
             TopicError: The topic does not exist.
         """
-        readers: dict[str, Callable[[str, str, int], _Reader]] = {
-            "confluent-kafka": _ConfluentReader,
-            "kafka-python": _KafkaPythonReader,
-        }
-        if client not in readers:
-            raise ValueError(f"expected one of {', '.join(readers)}, got {client!r}")
         self._oldest_us = max(0, clock_us() - int(age_max_s * 1_000_000))
         self._notice = notice
-        self._reader = readers[client](bootstrap_servers, topic, self._oldest_us // 1000)
+        self._reader = kafka_client(client).open_reader(
+            bootstrap_servers,
+            topic,
+            since_ms=self._oldest_us // 1000,
+            # Requests that were deleted while we were away are answered no more.
+            after_gap="latest",
+        )
         self.malformed = 0
         self.stale = 0
 
@@ -145,10 +140,11 @@ class CollectRequests:
         """Give the requests that arrived, after at most the time."""
         return list(self._recent(self._reader.read(timeout_s)))
 
-    def _recent(self, messages: list[tuple[str, bytes | None]]) -> Iterator[CollectRequest]:
-        for where, value in messages:
+    def _recent(self, messages: list[Message]) -> Iterator[CollectRequest]:
+        for message in messages:
+            where = message.where
             try:
-                request = parse_request(value)
+                request = parse_request(message.value)
             except CollectRequestError as error:
                 self.malformed += 1
                 self._notice(f"{where}: skipped, it is no request: {error}")
@@ -165,121 +161,6 @@ class CollectRequests:
     def close(self) -> None:
         """Let go of the connections."""
         self._reader.close()
-
-
-@final
-class _ConfluentReader:
-    def __init__(self, bootstrap_servers: str, topic: str, since_ms: int) -> None:
-        from confluent_kafka import Consumer, KafkaException
-
-        self._topic = topic
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                # Named because librdkafka insists; nothing is committed and nobody is joined.
-                "group.id": "tallystick-collect",
-                "enable.auto.commit": False,
-                # A partition whose records have gone while we were away: only what is new.
-                "auto.offset.reset": "latest",
-                "log_level": 2,
-            }
-        )
-        try:
-            self._consumer.assign(self._starts(bootstrap_servers, since_ms))
-        except KafkaException as error:
-            self.close()
-            raise BrokerUnreachableError(bootstrap_servers, error.args[0].str()) from error
-        except TopicError:
-            self.close()
-            raise
-
-    def _starts(self, bootstrap_servers: str, since_ms: int) -> list[Any]:
-        from confluent_kafka import TopicPartition
-
-        metadata = self._consumer.list_topics(self._topic, timeout=_READ_DEADLINE_S)
-        found = metadata.topics[self._topic]
-        if found.error is not None or not found.partitions:
-            raise TopicError(f"topic {self._topic!r} does not exist at {bootstrap_servers!r}")
-        starts = self._consumer.offsets_for_times(
-            [TopicPartition(self._topic, number, since_ms) for number in found.partitions],
-            timeout=_READ_DEADLINE_S,
-        )
-        for start in starts:
-            if start.offset < 0:
-                # Nothing that recent yet. The end is fixed here and not at the first read: what
-                # arrives in between is new.
-                start.offset = self._consumer.get_watermark_offsets(
-                    start, timeout=_READ_DEADLINE_S
-                )[1]
-        return starts
-
-    def read(self, timeout_s: float) -> list[tuple[str, bytes | None]]:
-        messages = self._consumer.consume(num_messages=100, timeout=timeout_s)
-        found = []
-        for message in messages:
-            # Errors here are of connections, which the client mends by itself.
-            if message.error() is None:
-                where = f"topic {self._topic!r}, partition {message.partition()}"
-                found.append((f"{where}, offset {message.offset()}", message.value()))
-        return found
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-@final
-class _KafkaPythonReader:
-    def __init__(self, bootstrap_servers: str, topic: str, since_ms: int) -> None:
-        from kafka import KafkaConsumer
-        from kafka.errors import KafkaError
-
-        self._topic = topic
-        try:
-            self._consumer = KafkaConsumer(
-                bootstrap_servers=bootstrap_servers.split(","),
-                group_id=None,
-                enable_auto_commit=False,
-                auto_offset_reset="latest",
-                bootstrap_timeout_ms=int(_READ_DEADLINE_S * 1000),
-            )
-        except KafkaError as error:
-            raise BrokerUnreachableError(bootstrap_servers, error) from error
-        try:
-            self._start(bootstrap_servers, since_ms)
-        except KafkaError as error:
-            self.close()
-            raise BrokerUnreachableError(bootstrap_servers, error) from error
-        except TopicError:
-            self.close()
-            raise
-
-    def _start(self, bootstrap_servers: str, since_ms: int) -> None:
-        from kafka import TopicPartition
-
-        numbers = self._consumer.partitions_for_topic(self._topic)
-        if not numbers:
-            raise TopicError(f"topic {self._topic!r} does not exist at {bootstrap_servers!r}")
-        partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
-        self._consumer.assign(partitions)
-        found = self._consumer.offsets_for_times(dict.fromkeys(partitions, since_ms))
-        ends = self._consumer.end_offsets(partitions)
-        for partition in partitions:
-            start = found.get(partition)
-            self._consumer.seek(partition, ends[partition] if start is None else start.offset)
-
-    def read(self, timeout_s: float) -> list[tuple[str, bytes | None]]:
-        polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=100)
-        return [
-            (
-                f"topic {self._topic!r}, partition {partition.partition}, offset {record.offset}",
-                record.value,
-            )
-            for partition, records in polled.items()
-            for record in records
-        ]
-
-    def close(self) -> None:
-        self._consumer.close()
 
 
 def _short(value: object) -> str:

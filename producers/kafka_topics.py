@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tallystick.coordinates.values.errors import AuditError
+from tallystick.producers.kafka_clients.choice import kafka_client
+from tallystick.producers.kafka_clients.errors import TopicError
 
-JOURNAL_TOPIC = "tallystick.journal"
-COLLECT_TOPIC = "tallystick.collect"
-FINDINGS_TOPIC = "tallystick.findings"
-DEADLETTER_TOPIC = "tallystick.deadletter"
+if TYPE_CHECKING:
+    from tallystick.producers.kafka_clients.protocol import TopicAdmin
 
 _DAY_MS = 24 * 60 * 60 * 1000
-
-
-class BrokerUnreachableError(AuditError):
-    """No broker answers at the address."""
-
-    def __init__(self, bootstrap_servers: str, reason: object) -> None:
-        cause = " ".join(str(reason).split())[:200]
-        super().__init__(
-            f"No Kafka broker answers at {bootstrap_servers!r} ({cause}). Mend: start one there"
-            " (tallystick broker start) or name another address"
-        )
-        self.bootstrap_servers = bootstrap_servers
-
-
-class TopicError(AuditError):
-    """A topic is missing, cannot be made, or is kept in a way that loses records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +72,7 @@ def ensure_topics(
     replication_factor: int = 1,
     create: bool = True,
     timeout_s: float = 15.0,
+    client: str | None = None,
 ) -> tuple[TopicState, ...]:
     """Make the topics that are missing, and check those that are there.
 
@@ -100,100 +85,60 @@ def ensure_topics(
         replication_factor: Of new topics.
         create: False: only check.
         timeout_s: For everything together.
+        client: The client's name; None: the default one.
 
     Raises:
         BrokerUnreachableError: No broker answers.
         TopicError: A topic is missing, cannot be made, or would lose records.
     """
-    from confluent_kafka.admin import AdminClient
-
     deadline = time.monotonic() + timeout_s
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
-    found = _partitions(admin, bootstrap_servers, timeout_s)
-    missing = [topic for topic in topics if topic.name not in found]
-    if missing and not create:
-        raise TopicError(
-            f"topic {missing[0].name!r} does not exist at {bootstrap_servers!r}. Mend: create the"
-            " topics first"
-        )
-    made = {topic.name for topic in missing if _create(admin, topic, replication_factor, deadline)}
-    while any(topic.name not in found for topic in topics):
-        # Made, but not every broker has heard of it yet.
-        if time.monotonic() > deadline:
+    with closing(kafka_client(client).open_admin(bootstrap_servers, timeout_s)) as admin:
+        found = admin.partitions()
+        missing = [topic for topic in topics if topic.name not in found]
+        if missing and not create:
             raise TopicError(
-                f"topics not visible within {timeout_s} s at {bootstrap_servers!r}: "
-                + ", ".join(topic.name for topic in topics if topic.name not in found)
+                f"topic {missing[0].name!r} does not exist at {bootstrap_servers!r}. Mend: create"
+                " the topics first"
             )
-        time.sleep(0.02)
-        found = _partitions(admin, bootstrap_servers, timeout_s)
-    _require_kept([topic for topic in topics if topic.name not in made], admin, deadline)
+        made = {t.name for t in missing if _create(admin, t, replication_factor, deadline)}
+        while any(topic.name not in found for topic in topics):
+            # Made, but not every broker has heard of it yet.
+            if time.monotonic() > deadline:
+                raise TopicError(
+                    f"topics not visible within {timeout_s} s at {bootstrap_servers!r}: "
+                    + ", ".join(topic.name for topic in topics if topic.name not in found)
+                )
+            time.sleep(0.02)
+            found = admin.partitions()
+        _require_kept([topic for topic in topics if topic.name not in made], admin, deadline)
     return tuple(TopicState(t.name, found[t.name], t.name in made) for t in topics)
 
 
-def _partitions(admin: Any, bootstrap_servers: str, timeout_s: float) -> dict[str, int]:
-    """How many partitions each topic has, of topics that are whole."""
-    from confluent_kafka import KafkaException
-
-    try:
-        metadata = admin.list_topics(timeout=timeout_s)
-    except KafkaException as error:
-        raise BrokerUnreachableError(bootstrap_servers, error.args[0].str()) from error
-    return {
-        name: len(topic.partitions)
-        for name, topic in metadata.topics.items()
-        if topic.error is None
-        and topic.partitions
-        and all(partition.leader >= 0 for partition in topic.partitions.values())
-    }
-
-
-def _create(admin: Any, topic: Topic, replication_factor: int, deadline: float) -> bool:
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in its __all__
-
-    new = NewTopic(
-        topic.name,
-        num_partitions=topic.partitions,
-        replication_factor=replication_factor,
-        config=dict(topic.settings),
-    )
+def _create(admin: TopicAdmin, topic: Topic, replication_factor: int, deadline: float) -> bool:
     left_s = max(0.1, deadline - time.monotonic())
     try:
-        admin.create_topics([new], operation_timeout=left_s, request_timeout=left_s)[
-            topic.name
-        ].result(left_s + 1)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return False  # somebody else was quicker
+        return admin.create(
+            topic.name, topic.partitions, replication_factor, topic.settings, left_s
+        )
+    except TopicError as error:
         raise TopicError(
             f"cannot make topic {topic.name!r} with {topic.partitions} partitions and"
-            f" replication factor {replication_factor}: {error.args[0].str()}"
+            f" replication factor {replication_factor}: {error}"
         ) from error
-    return True
 
 
-def _require_kept(topics: list[Topic], admin: Any, deadline: float) -> None:
+def _require_kept(topics: list[Topic], admin: TopicAdmin, deadline: float) -> None:
     """Refuse topics that Kafka would compact although each of their records counts."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
-        ConfigResource,
-        ResourceType,
-    )
-
-    topics = [topic for topic in topics if not topic.is_compacted]
-    if not topics:
+    names = [topic.name for topic in topics if not topic.is_compacted]
+    if not names:
         return
-    left_s = max(0.1, deadline - time.monotonic())
-    asked = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in topics]
-    for resource, future in admin.describe_configs(asked, request_timeout=left_s).items():
-        try:
-            policy = future.result(left_s + 1)["cleanup.policy"].value
-        except KafkaException as error:
-            raise TopicError(
-                f"cannot read the settings of topic {resource.name!r}: {error.args[0].str()}"
-            ) from error
+    try:
+        policies = admin.cleanup_policies(names, max(0.1, deadline - time.monotonic()))
+    except TopicError as error:
+        raise TopicError(f"cannot read the settings of {', '.join(names)}: {error}") from error
+    for name, policy in policies.items():
         if "compact" in policy:
             raise TopicError(
-                f"topic {resource.name!r} has cleanup.policy {policy!r}, which drops records that"
+                f"topic {name!r} has cleanup.policy {policy!r}, which drops records that"
                 " count. Mend: set it to 'delete'"
             )

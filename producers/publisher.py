@@ -1,21 +1,19 @@
-"""Where blocks go: sinks for tests and for Kafka, and the helper that decides when a block is full.
+"""Where blocks go: the protocol of sinks, and the helper that decides when a block is full.
 
 A sink promises that a block is acknowledged by all in-sync replicas when ``flush`` returns, that
 the blocks of one instance arrive in the order they were sent, and that a block which cannot be
-delivered is an error. Kafka clients are imported when a sink is made, so either can be missing.
+delivered is an error. ``kafka_clients`` has the sinks for Kafka.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
-from tallystick.coordinates.events.block_codec import block_headers, encode_block
+from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.values.errors import AuditError
-from tallystick.producers.kafka_topics import JOURNAL_TOPIC, BrokerUnreachableError
+from tallystick.coordinates.values.topics import JOURNAL_TOPIC
 
 if TYPE_CHECKING:
     from tallystick.coordinates.events.journal import Block, BlockBuilder
@@ -112,9 +110,7 @@ class KafkaSettings:
         in_flight_bytes_max: ``send`` waits while more than this awaits acknowledgement.
         linger_s: How long a message may wait for others to share a request with.
         delivery_timeout_s: After this a message that is not acknowledged has failed.
-        compression: Kafka's name of a codec, or ``none``. Unset: lz4 with confluent-kafka, none
-            with kafka-python, whose only codec without further packages costs more than it saves
-            (``benchmarks/codec.py`` measures them).
+        compression: Kafka's name of a codec, or ``none`` (``benchmarks/codec.py`` measures them).
     """
 
     bootstrap_servers: str
@@ -123,7 +119,7 @@ class KafkaSettings:
     in_flight_bytes_max: int = 64 * 2**20
     linger_s: float = 0.005
     delivery_timeout_s: float = 60.0
-    compression: str | None = None
+    compression: str = "lz4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,249 +156,6 @@ def split_to_size(
             f"it has {len(value)} bytes, a message at most {message_bytes_max}",
             ". Mend: raise the topic's max.message.bytes and the producer's limit of message bytes",
         )
-
-
-@final
-class ConfluentSink:
-    """Blocks to Kafka through librdkafka: idempotent, in order, every delivery report looked at."""
-
-    def __init__(
-        self, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
-    ) -> None:
-        from confluent_kafka import Producer
-
-        self._settings = settings
-        self._on_delivery = on_delivery
-        self._failure: DeliveryError | None = None
-        self._is_closed = False
-        self._producer = Producer(
-            {
-                "bootstrap.servers": settings.bootstrap_servers,
-                "client.id": CLIENT_ID,
-                "acks": "all",
-                "enable.idempotence": True,
-                # Where Java and kafka-python put a key: a journal stays in its partition whatever
-                # client its producer uses.
-                "partitioner": "murmur2_random",
-                "compression.type": settings.compression or "lz4",
-                "linger.ms": settings.linger_s * 1000,
-                "message.max.bytes": settings.message_bytes_max,
-                # One block is one message: without this, many small requests are in the way.
-                "batch.size": settings.message_bytes_max,
-                "queue.buffering.max.kbytes": max(1, settings.in_flight_bytes_max // 1024),
-                "delivery.timeout.ms": int(settings.delivery_timeout_s * 1000),
-                "allow.auto.create.topics": False,
-                # Broker trouble shows as failed deliveries; librdkafka would also print it.
-                "log_level": 2,
-            }
-        )
-
-    def send(self, block: Block) -> None:
-        """Hand over a block, in as many messages as it needs."""
-        self._require_sound()
-        if self._is_closed:
-            raise ValueError("expected an open sink, this one was closed")
-        settings = self._settings
-        for piece, value in split_to_size(block, settings.message_bytes_max, settings.topic):
-            self._produce(piece, value)
-        self._producer.poll(0)
-        self._require_sound()
-
-    def _produce(self, block: Block, value: bytes) -> None:
-        from confluent_kafka import KafkaException
-
-        def report(error: Any, message: Any) -> None:
-            self._report(block, len(value), error, message)
-
-        while True:
-            try:
-                self._producer.produce(
-                    self._settings.topic,
-                    value=value,
-                    key=block.instance_id.encode(),
-                    headers=[*block_headers(block)],
-                    on_delivery=report,
-                )
-            except BufferError:
-                # The queue is full. Deliveries make room, and so do failures: each message has a
-                # delivery timeout, so this ends.
-                self._producer.poll(0.1)
-                self._require_sound()
-            except KafkaException as error:
-                raise DeliveryError(block, self._settings.topic, None, error) from error
-            else:
-                return
-
-    def _report(self, block: Block, value_bytes: int, error: Any, message: Any) -> None:
-        if error is not None:
-            if self._failure is None:  # the first is the cause, the others follow from it
-                self._failure = DeliveryError(
-                    block, message.topic(), message.partition(), error.str()
-                )
-        elif self._on_delivery is not None:
-            self._on_delivery(
-                Delivery(block.instance_id, len(block), value_bytes, message.latency())
-            )
-
-    def _require_sound(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def flush(self) -> None:
-        """Wait for every delivery report."""
-        # Each message is reported within its delivery timeout; the second covers the reporting.
-        left = self._producer.flush(self._settings.delivery_timeout_s + 1)
-        self._require_sound()
-        if left:
-            raise AuditError(
-                f"topic {self._settings.topic!r} at {self._settings.bootstrap_servers!r}: {left}"
-                " messages without a delivery report"
-            )
-
-    def close(self) -> None:
-        """Flush, then take nothing more."""
-        self._is_closed = True
-        self.flush()
-
-
-@final
-class KafkaPythonSink:
-    """Blocks to Kafka through kafka-python, with the promises of ``ConfluentSink``."""
-
-    def __init__(
-        self, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
-    ) -> None:
-        from kafka import KafkaProducer
-        from kafka.errors import KafkaError
-
-        self._settings = settings
-        self._on_delivery = on_delivery
-        self._kafka_error = KafkaError
-        self._failure: DeliveryError | None = None
-        self._is_closed = False
-        # The client's own thread reports; it queues without bound, so the bound is kept here.
-        self._changed = threading.Condition()
-        self._bytes_in_flight = 0
-        compression = settings.compression or "none"
-        timeout_ms = int(settings.delivery_timeout_s * 1000)
-        try:
-            self._producer = KafkaProducer(
-                bootstrap_servers=settings.bootstrap_servers.split(","),
-                client_id=CLIENT_ID,
-                acks="all",
-                enable_idempotence=True,
-                compression_type=None if compression == "none" else compression,
-                linger_ms=int(settings.linger_s * 1000),
-                max_request_size=settings.message_bytes_max,
-                batch_size=settings.message_bytes_max,
-                request_timeout_ms=max(1, timeout_ms // 2),
-                delivery_timeout_ms=timeout_ms,
-                max_block_ms=timeout_ms,
-                bootstrap_timeout_ms=timeout_ms,
-                allow_auto_create_topics=False,
-            )
-        except KafkaError as error:
-            raise BrokerUnreachableError(settings.bootstrap_servers, error) from error
-
-    def send(self, block: Block) -> None:
-        """Hand over a block, in as many messages as it needs."""
-        if self._is_closed:
-            raise ValueError("expected an open sink, this one was closed")
-        settings = self._settings
-        for piece, value in split_to_size(block, settings.message_bytes_max, settings.topic):
-            self._wait_for_room(len(value))
-            self._produce(piece, value)
-
-    def _wait_for_room(self, value_bytes: int) -> None:
-        limit = self._settings.in_flight_bytes_max
-        with self._changed:
-            # Deliveries make room and so do failures, each within its delivery timeout.
-            self._changed.wait_for(
-                lambda: (
-                    self._failure is not None
-                    or not self._bytes_in_flight
-                    or self._bytes_in_flight + value_bytes <= limit
-                )
-            )
-            if self._failure is not None:
-                raise self._failure
-            self._bytes_in_flight += value_bytes
-
-    def _produce(self, block: Block, value: bytes) -> None:
-        handed_over = time.perf_counter()
-        try:
-            future = self._producer.send(
-                self._settings.topic,
-                value=value,
-                key=block.instance_id.encode(),
-                headers=block_headers(block),
-            )
-        except self._kafka_error as error:
-            with self._changed:
-                self._bytes_in_flight -= len(value)
-            raise DeliveryError(block, self._settings.topic, None, error) from error
-
-        def delivered(_metadata: Any) -> None:
-            latency_s = time.perf_counter() - handed_over
-            if self._on_delivery is not None:
-                self._on_delivery(Delivery(block.instance_id, len(block), len(value), latency_s))
-            self._settled(len(value), None)
-
-        def failed(error: BaseException) -> None:
-            self._settled(len(value), DeliveryError(block, self._settings.topic, None, error))
-
-        future.add_callback(delivered)
-        future.add_errback(failed)
-
-    def _settled(self, value_bytes: int, failure: DeliveryError | None) -> None:
-        with self._changed:
-            self._bytes_in_flight -= value_bytes
-            if failure is not None and self._failure is None:
-                self._failure = failure
-            self._changed.notify_all()
-
-    def flush(self) -> None:
-        """Wait for every acknowledgement."""
-        with self._changed:
-            is_settled = self._changed.wait_for(
-                lambda: not self._bytes_in_flight, self._settings.delivery_timeout_s + 1
-            )
-            if self._failure is not None:
-                raise self._failure
-            if not is_settled:
-                raise AuditError(
-                    f"topic {self._settings.topic!r} at {self._settings.bootstrap_servers!r}:"
-                    f" {self._bytes_in_flight} bytes without an acknowledgement"
-                )
-
-    def close(self) -> None:
-        """Flush, then take nothing more."""
-        self._is_closed = True
-        try:
-            self.flush()
-        finally:
-            self._producer.close(timeout=self._settings.delivery_timeout_s)
-
-
-CLIENTS: dict[str, Callable[..., EventSink]] = {
-    "confluent-kafka": ConfluentSink,
-    "kafka-python": KafkaPythonSink,
-}
-
-
-def open_sink(
-    client: str, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
-) -> EventSink:
-    """A sink with one of the two clients.
-
-    Args:
-        client: ``confluent-kafka`` or ``kafka-python``.
-        settings: How blocks go to Kafka.
-        on_delivery: Called for each acknowledged message, maybe from a thread of the client.
-    """
-    if client not in CLIENTS:
-        raise ValueError(f"expected one of {', '.join(CLIENTS)}, got {client!r}")
-    return CLIENTS[client](settings, on_delivery)
 
 
 @final

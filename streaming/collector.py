@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from tallystick.coordinates.values.topics import COLLECT_TOPIC
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-COLLECT_TOPIC = "tallystick.collect"
 QUERY_NAME = "collector"
 
 

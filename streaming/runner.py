@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from tallystick.coordinates.values.errors import AuditError
+from tallystick.coordinates.values.topics import (
+    COLLECT_TOPIC,
+    DEAD_LETTER_TOPIC,
+    FINDINGS_TOPIC,
+    JOURNAL_TOPIC,
+)
 from tallystick.streaming.auditor import audit_blocks, resumed
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
-from tallystick.streaming.collector import COLLECT_TOPIC, start_collector
 from tallystick.streaming.collector import QUERY_NAME as COLLECTOR_QUERY
+from tallystick.streaming.collector import start_collector
 from tallystick.streaming.errors import QueryError
 from tallystick.streaming.failures import sentence
 from tallystick.streaming.fleet import FleetStep
@@ -27,8 +33,8 @@ from tallystick.streaming.progress import Metrics, ProgressListener
 from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.schema import STATE_FIELD, STATE_NAME
 from tallystick.streaming.session import SessionSettings, start_session, stop_session
-from tallystick.streaming.sinks import DEAD_LETTER_TOPIC, FINDINGS_TOPIC, KafkaSink, ParquetSink
-from tallystick.streaming.source import JOURNAL_TOPIC, MAX_BLOCKS_PER_TRIGGER, read_journal
+from tallystick.streaming.sinks import KafkaSink, ParquetSink
+from tallystick.streaming.source import MAX_BLOCKS_PER_TRIGGER, read_journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation
 from tallystick.coordinates.rules.explanation import finding_document
+from tallystick.coordinates.values.topics import DEAD_LETTER_TOPIC, FINDINGS_TOPIC
 from tallystick.streaming import schema
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-FINDINGS_TOPIC = "tallystick.findings"
-DEAD_LETTER_TOPIC = "tallystick.deadletter"
 
 DEAD_LETTER_BYTES_MAX = 900_000
 """What is kept of a dead letter's value: with its headers it must still fit into a message."""

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
 
+from tallystick.coordinates.values.topics import JOURNAL_TOPIC
 from tallystick.streaming.schema import HEADERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-JOURNAL_TOPIC = "tallystick.journal"
 MAX_BLOCKS_PER_TRIGGER = 256
 """Blocks of one micro-batch: large enough that its fixed cost does not count, small enough that
 its blocks (up to a few hundred kilobytes each) fit into memory several times."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from tallystick import terminal
 from tallystick.producers.collect_requests import CollectRequests
+from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
-from tallystick.producers.publisher import KafkaSettings, open_sink
+from tallystick.producers.publisher import KafkaSettings
 from tallystick.require_broker import require_broker
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def prepare_topics(settings: Settings) -> None:
         settings.bootstrap_servers,
         tallystick_topics(settings.journal_partitions, settings.topic_prefix),
         replication_factor=settings.replication_factor,
+        client=settings.client,
     )
 
 
@@ -40,7 +42,7 @@ def kafka_settings(settings: Settings) -> KafkaSettings:
 
 def open_journal(settings: Settings) -> EventSink:
     """The sink of the journal's topic."""
-    return open_sink(settings.client, kafka_settings(settings))
+    return kafka_client(settings.client).open_sink(kafka_settings(settings))
 
 
 def open_requests(settings: Settings) -> CollectRequests:

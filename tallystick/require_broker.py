@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from tallystick.producers.kafka_topics import BrokerUnreachableError
+from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
 
 TIMEOUT_S = 3.0
 

@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from tallystick.errors import MisuseError
+from tallystick.producers.kafka_clients.choice import ClientName, default_client
 
 FILE = Path("tallystick.toml")
 PREFIX = "TALLYSTICK_"
@@ -42,8 +43,8 @@ class Settings(BaseSettings):
         str, Field(pattern=r"^[^\s,:]+:\d+(,[^\s,:]+:\d+)*$", description="Kafka: host:port, …")
     ] = "127.0.0.1:19092"
     client: Annotated[
-        Literal["confluent-kafka", "kafka-python"], Field(description="the producers' Kafka client")
-    ] = "confluent-kafka"
+        ClientName, Field(description="the Kafka client; kafka-python where there is no other")
+    ] = default_client()
     topic_prefix: Annotated[
         str,
         Field(pattern=r"^[A-Za-z0-9._-]{1,200}$", description="topics are named PREFIX.journal, …"),

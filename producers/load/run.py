@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType
+from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.load.history import LoadPlan, journal_blocks
-from tallystick.producers.publisher import Delivery, EventSink, KafkaSettings, open_sink
+from tallystick.producers.publisher import Delivery, EventSink, KafkaSettings
 
 BLOCK_S = 0.1
 """At a rate a block holds the events of this many seconds at most."""
@@ -78,7 +79,7 @@ def run_load(
         BrokerUnreachableError: No broker answers.
     """
     deliveries: list[Delivery] = []
-    sink = open_sink(client, settings, deliveries.append)
+    sink = kafka_client(client).open_sink(settings, deliveries.append)
     try:
         return drive_load(options, sink, deliveries)
     finally:

@@ -73,6 +73,7 @@ def _print(settings: Settings, instance: str | None, follow: bool) -> None:
         topic=f"{settings.topic_prefix}.journal",
         notice=terminal.notice,
         instance_id=instance,
+        client=settings.client,
     )
     try:
         with stopping() as stop:
@@ -149,10 +150,16 @@ def _collect(settings: Settings, json: bool) -> dict[str, dict[str, Any]]:
         topic=f"{settings.topic_prefix}.journal",
         notice=terminal.notice,
         from_beginning=False,
+        client=settings.client,
     )
     answers: dict[str, dict[str, Any]] = {}
     try:
-        send_request(settings.bootstrap_servers, request, f"{settings.topic_prefix}.collect")
+        send_request(
+            settings.bootstrap_servers,
+            request,
+            f"{settings.topic_prefix}.collect",
+            settings.client,
+        )
         terminal.notice(f"asked for collection {request.collection_id}")
         end = time.monotonic() + settings.collect_deadline_s
         with stopping() as stop:

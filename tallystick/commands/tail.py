@@ -157,6 +157,7 @@ def _places(
             list(saved),
             max(0, min(since) - RESUME_MARGIN_MS),
             f"{settings.topic_prefix}.journal",
+            settings.client,
         )
     epoch = time.time_ns() // 1_000_000_000
     places = {}

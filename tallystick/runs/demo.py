@@ -19,8 +19,9 @@ from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
 from tallystick.errors import MisuseError
 from tallystick.producers.collect_requests import CollectRequests
+from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
-from tallystick.producers.publisher import KafkaSettings, open_sink
+from tallystick.producers.publisher import KafkaSettings
 from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS
 from tallystick.producers.simulator.engine import SETTLE_MS, Fleet, hooks_of
 from tallystick.producers.simulator.faults import FAULTS
@@ -187,7 +188,7 @@ class Demo:
             ensure_topics(servers, tallystick_topics(PARTITIONS))
             say.done(f"broker: {servers}, for this run only")
             requests = CollectRequests(servers, clock_us=_now_us, age_max_s=60.0, notice=say.done)
-            sink = open_sink("confluent-kafka", KafkaSettings(bootstrap_servers=servers))
+            sink = kafka_client().open_sink(KafkaSettings(bootstrap_servers=servers))
             self._live = LiveFleet(
                 self._fleet,
                 sink,

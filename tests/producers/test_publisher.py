@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -15,6 +16,8 @@ from tallystick.coordinates.events.journal import (
     concatenate,
 )
 from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.errors import MissingExtraError
+from tallystick.producers import kafka_clients
 from tallystick.producers.collect_requests import (
     CollectRequest,
     CollectRequestError,
@@ -22,18 +25,15 @@ from tallystick.producers.collect_requests import (
     encode_request,
     parse_request,
 )
-from tallystick.producers.kafka_topics import (
-    BrokerUnreachableError,
-    ensure_topics,
-    tallystick_topics,
-)
+from tallystick.producers.kafka_clients import confluent
+from tallystick.producers.kafka_clients.choice import default_client, kafka_client
+from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
+from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.publisher import (
     BlockLinger,
-    ConfluentSink,
     DeliveryError,
     KafkaSettings,
     MemorySink,
-    open_sink,
     split_to_size,
 )
 
@@ -126,13 +126,26 @@ def test_a_closed_sink_takes_nothing():
 def test_an_unknown_client_is_refused():
     """The message names the two there are."""
     with pytest.raises(ValueError, match="confluent-kafka, kafka-python, got 'x'"):
-        open_sink("x", KafkaSettings(bootstrap_servers=NOBODY))
+        kafka_client("x")
+
+
+def test_the_client_is_the_faster_one_that_is_installed(monkeypatch):
+    """Without confluent-kafka there still is one; asked for by name it is a sentence."""
+    assert "confluent-kafka" == default_client()
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    monkeypatch.delitem(sys.modules, confluent.__name__)
+    monkeypatch.delattr(kafka_clients, "confluent")
+    assert "kafka-python" == default_client()
+    assert kafka_client().__name__.endswith(".kafka_python")
+    said = r"names confluent-kafka, .*To fix: pip install 'tallystick\[stream\]'"
+    with pytest.raises(MissingExtraError, match=said):
+        kafka_client("confluent-kafka")
 
 
 def test_blocks_that_nobody_takes_are_an_error_and_not_lost_in_silence():
     """Without a broker each way out of the sink raises; the error names the first block."""
     settings = KafkaSettings(bootstrap_servers=NOBODY, delivery_timeout_s=0.3)
-    sink = ConfluentSink(settings)
+    sink = kafka_client("confluent-kafka").open_sink(settings)
     sink.send(make_block(5, first_sequence=40))
     with pytest.raises(DeliveryError, match=r"'tallystick.journal'.*instance 'a'.*sequence 40"):
         sink.flush()
@@ -144,7 +157,9 @@ def test_blocks_that_nobody_takes_are_an_error_and_not_lost_in_silence():
 
 def test_a_sender_that_never_flushes_learns_of_a_failure():
     """The next blocks raise, long before the queue is full."""
-    sink = ConfluentSink(KafkaSettings(bootstrap_servers=NOBODY, delivery_timeout_s=0.2))
+    sink = kafka_client("confluent-kafka").open_sink(
+        KafkaSettings(bootstrap_servers=NOBODY, delivery_timeout_s=0.2)
+    )
     deadline = time.monotonic() + 10
 
     def send_until_told() -> None:
@@ -160,7 +175,7 @@ def test_a_full_queue_holds_the_sender_back():
     settings = KafkaSettings(
         bootstrap_servers=NOBODY, delivery_timeout_s=0.3, in_flight_bytes_max=200_000
     )
-    sink = ConfluentSink(settings)
+    sink = kafka_client("confluent-kafka").open_sink(settings)
 
     def send_many() -> None:
         for i in range(50):
@@ -173,16 +188,20 @@ def test_a_full_queue_holds_the_sender_back():
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
 def test_without_a_broker_the_error_is_one_sentence_with_the_address(client, monkeypatch):
     """It names the address and what to do, for topics, requests and sinks."""
-    monkeypatch.setattr("tallystick.producers.collect_requests._READ_DEADLINE_S", 0.5)
+    monkeypatch.setattr(kafka_client(client), "DEADLINE_S", 0.5)
     with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
-        ensure_topics(NOBODY, tallystick_topics(1), timeout_s=0.5)
+        ensure_topics(NOBODY, tallystick_topics(1), timeout_s=0.5, client=client)
+    with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
+        kafka_client(client).send(NOBODY, "t", b"k", b"v")
     with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
         CollectRequests(
             NOBODY, clock_us=lambda: 0, age_max_s=1, notice=print, client=client
         ).close()
     if client == "kafka-python":
         with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
-            open_sink(client, KafkaSettings(bootstrap_servers=NOBODY, delivery_timeout_s=0.5))
+            kafka_client(client).open_sink(
+                KafkaSettings(bootstrap_servers=NOBODY, delivery_timeout_s=0.5)
+            )
 
 
 def test_a_request_is_read_back():

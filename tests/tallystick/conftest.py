@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tallystick import cli, process
+from tests.support.bare import command_in, link_packages
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,20 @@ class Ran:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(scope="session")
+def command_without(tmp_path_factory):
+    """Make the command line for a process in which some modules are not installed."""
+    made = {}
+
+    def command(modules, *arguments):
+        if modules not in made:
+            made[modules] = tmp_path_factory.mktemp("packages") / "linked"
+            link_packages(made[modules], modules)
+        return command_in(made[modules], *arguments)
+
+    return command
 
 
 @pytest.fixture

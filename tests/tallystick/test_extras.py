@@ -1,42 +1,29 @@
 """What the bare install does, and the one sentence about an extra that is not installed.
 
-Each command runs in a process of its own in which the packages cannot be imported.
+Each command runs in a process of its own in which the packages are not installed.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tallystick.deploy.mysql_server import mysqld_problem
+from tests.support.bare import EXTRAS, STREAM
 from tests.support.mysql_greeting import asking_for_rsa, greeting_with
-
-ROOT = Path(__file__).parents[2]
-STREAM = ("pyspark", "great_expectations", "pandas", "google", "prometheus_client")
-CONFLUENT = "confluent_kafka"
-EXTRAS = (*STREAM, CONFLUENT, "cryptography", "py4j", "scipy")
-"""The modules of both extras; a None in sys.modules is a module that is not installed."""
-PROGRAM = """\
-import sys
-sys.modules.update(dict.fromkeys(sys.argv.pop(1).split(",")))
-from tallystick.cli import main
-main()
-"""
 
 
 @pytest.fixture
-def without(tmp_path):
+def without(tmp_path, command_without):
     """Run a command line where modules are missing, in an empty directory and cache."""
     environ = {k: v for k, v in os.environ.items() if not k.startswith("TALLYSTICK_")}
-    environ |= {"PYTHONPATH": str(ROOT), "TALLYSTICK_HOME": str(tmp_path / "home")}
+    environ["TALLYSTICK_HOME"] = str(tmp_path / "home")
 
     def run(modules, *arguments, **more):
         return subprocess.run(
-            [sys.executable, "-c", PROGRAM, ",".join(modules), *arguments],
+            command_without(modules, *arguments),
             capture_output=True,
             text=True,
             check=False,
@@ -52,7 +39,7 @@ def without(tmp_path):
 @pytest.mark.parametrize("command", ["audit", "demo"])
 def test_the_job_says_which_extra_is_missing(without, tmp_path, command, missing):
     """Before anything is started: one sentence with the command that brings it."""
-    done = without([missing], command)
+    done = without((missing,), command)
     assert (2, "") == (done.returncode, done.stdout)
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith(f"tallystick: tallystick {command} needs ")
@@ -85,7 +72,7 @@ def test_a_password_that_needs_rsa_says_which_extra_has_it(without, command):
     to = ("--output", "-") if command == "tail" else ()
     with greeting_with(*asking_for_rsa()) as server:
         done = without(
-            ["cryptography"],
+            ("cryptography",),
             *(command, "--server", f"a=me@127.0.0.1:{server.port}", *to),
             TALLYSTICK_MYSQL_PASSWORD="secret",
         )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import uuid
 from pathlib import Path
 
 import pytest
+
+from tests.support.bare import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "journal.md").read_text("utf-8")
@@ -26,20 +26,21 @@ def connected(tallystick, broker, monkeypatch):
     return tallystick
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(*command: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tallystick.cli", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-@pytest.fixture
-def fleet(connected):
+@pytest.fixture(params=["all is installed", "the bare install"])
+def fleet(connected, command_without, request):
     """A pair that lives in a process of its own, until the test is over."""
-    process = start("simulate", "--topology", "pair", "--seed", "3", "--speed", "2")
+    missing = EXTRAS if request.param == "the bare install" else ()
+    options = ("--topology", "pair", "--seed", "3", "--speed", "2")
+    process = start(*command_without(missing, "simulate", *options))
     assert process.stderr is not None
     said = process.stderr.readline()
     assert "source-a, replica-a1 write to" in said, said + process.stderr.read()
@@ -94,6 +95,25 @@ def test_a_collection_that_nobody_answers_is_undecided(connected, fleet):
     assert "nobody has not answered within 3 s" in ran.err
 
 
+def test_the_bare_install_writes_reads_and_asks(connected, command_without, fleet):
+    """Every command that producers need runs with kafka-python alone, beside any other."""
+
+    def bare(*arguments):
+        process = start(*command_without(EXTRAS, *arguments))
+        out, err = process.communicate(timeout=DEADLINE_S)
+        assert 0 == process.returncode, err
+        return out
+
+    loaded = json.loads(bare("load", "--instances", "1", "--events", "2000", "--json"))
+    Path("j").write_text(EXAMPLE)
+    assert "9 records written to " in bare("journal", "--write", str(Path("j").absolute()))
+    asked = bare("collect", "--instance", "source-a", "--instance", "replica-a1", "--json")
+    assert {"source-a", "replica-a1"} == {json.loads(x)["instance"] for x in asked.splitlines()}
+    of_load = bare("journal", "--instance", "source-1").splitlines()
+    assert loaded["events"] == len(of_load)
+    assert 9 == len(bare("journal", "--instance", "a").splitlines())
+
+
 def test_load_reports_rate_and_latencies(connected):
     """Events, rate and percentiles of what was acknowledged."""
     ran = connected("load", "--instances", "2", "--events", "20000", "--seconds", "60", "--json")
@@ -124,13 +144,13 @@ def test_a_missing_topic_is_said_in_one_sentence(connected):
     assert "does not exist" in ran.err
 
 
-def test_the_job_gives_the_verdict_of_the_replay(connected):
+def test_the_job_gives_the_verdict_of_the_replay(connected, command_without):
     """`audit --available-now` of a written journal: same findings, exit code, report."""
     lines = EXAMPLE.replace('"binary_log_position":457', '"binary_log_position":426')
     Path("j").write_text(lines)
     replayed = json.loads(connected("replay", "j", "--json").out)
     assert 0 == connected("journal", "--write", "j").code
-    process = start("audit", "--available-now", "--history-ends", "--json")
+    process = start(*command_without((), "audit", "--available-now", "--history-ends", "--json"))
     out, err = process.communicate(timeout=DEADLINE_S)
     assert 1 == process.returncode, err
     report = json.loads(out)
@@ -143,3 +163,7 @@ def test_the_job_gives_the_verdict_of_the_replay(connected):
     # The report of a run that has ended is rendered again from its tables.
     again = connected("report", ".tallystick/audit", "--json")
     assert (1, report["findings"]) == (again.code, json.loads(again.out)["findings"])
+    bare = start(*command_without(EXTRAS, "report", ".tallystick/audit", "--json"))
+    out, err = bare.communicate(timeout=DEADLINE_S)
+    assert (1, report["findings"]) == (bare.returncode, json.loads(out)["findings"])
+    assert "the page is without Great Expectations: pyspark is not installed" in err

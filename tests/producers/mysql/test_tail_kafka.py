@@ -16,10 +16,12 @@ from tallystick.coordinates.results import Verdict
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.journal_reader import JournalReader, send_request
 from tallystick.producers.journal_resume import published_since
-from tallystick.producers.kafka_topics import TopicError, ensure_topics, tallystick_topics
+from tallystick.producers.kafka_clients.choice import CLIENTS, kafka_client
+from tallystick.producers.kafka_clients.errors import TopicError
+from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.mysql_lab.layout import SOURCE_A
 from tallystick.producers.mysql_lab.load import LoadPlan
-from tallystick.producers.publisher import KafkaSettings, open_sink
+from tallystick.producers.publisher import KafkaSettings
 from tests.producers.test_publisher import make_block
 from tests.support.tails import wait_for
 
@@ -31,11 +33,11 @@ def prefix(broker):
     return name
 
 
-def test_blocks_published_since_a_time_are_read_back(broker, prefix) -> None:
+@pytest.mark.parametrize("client", CLIENTS)
+def test_blocks_published_since_a_time_are_read_back(broker, prefix, client) -> None:
     """All of the instances that are asked for, in order, and none of before."""
     topic = f"{prefix}.journal"
-    sink = open_sink(
-        "confluent-kafka",
+    sink = kafka_client("confluent-kafka").open_sink(
         KafkaSettings(bootstrap_servers=broker.bootstrap_servers, topic=topic),
     )
     sink.send(make_block(3, "a"))
@@ -46,18 +48,20 @@ def test_blocks_published_since_a_time_are_read_back(broker, prefix) -> None:
     later = make_block(3, "a", first_sequence=3)
     sink.send(later)
     sink.close()
-    everything = published_since(broker.bootstrap_servers, ["a"], 0, topic)
+    everything = published_since(broker.bootstrap_servers, ["a"], 0, topic, client)
     assert [block.first_sequence for block in everything["a"]] == [0, later.first_sequence]
-    since = published_since(broker.bootstrap_servers, ["a", "c"], between, topic)
+    since = published_since(broker.bootstrap_servers, ["a", "c"], between, topic, client)
     assert [block.first_sequence for block in since["a"]] == [later.first_sequence]
     assert since["c"] == []
-    assert published_since(broker.bootstrap_servers, ["a"], between + 3_600_000, topic)["a"] == []
+    later_ms = between + 3_600_000
+    assert published_since(broker.bootstrap_servers, ["a"], later_ms, topic, client)["a"] == []
 
 
-def test_a_topic_that_is_not_there_is_told(broker) -> None:
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_topic_that_is_not_there_is_told(broker, client) -> None:
     """As every reader of the journal does."""
     with pytest.raises(TopicError, match="no-such"):
-        published_since(broker.bootstrap_servers, ["a"], 0, "no-such.journal")
+        published_since(broker.bootstrap_servers, ["a"], 0, "no-such.journal", client)
 
 
 def test_a_tail_killed_under_load_goes_on_without_a_gap(broker, prefix, mysqld, tmp_path) -> None:

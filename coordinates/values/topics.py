@@ -1,0 +1,8 @@
+"""What the topics are called where nobody names another prefix."""
+
+from __future__ import annotations
+
+JOURNAL_TOPIC = "tallystick.journal"
+COLLECT_TOPIC = "tallystick.collect"
+FINDINGS_TOPIC = "tallystick.findings"
+DEAD_LETTER_TOPIC = "tallystick.deadletter"

@@ -1,0 +1,1 @@
+"""The two Kafka clients behind one protocol: librdkafka's where it is installed, kafka-python."""

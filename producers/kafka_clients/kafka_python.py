@@ -1,0 +1,336 @@
+"""The protocol with kafka-python, which is pure Python."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from tallystick.coordinates.events.block_codec import block_headers
+from tallystick.coordinates.values.errors import AuditError
+from tallystick.producers.kafka_clients.errors import (
+    BrokerUnreachableError,
+    TopicError,
+    missing_topic,
+)
+from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message
+from tallystick.producers.publisher import (
+    CLIENT_ID,
+    Delivery,
+    DeliveryError,
+    KafkaSettings,
+    split_to_size,
+)
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.events.journal import Block
+
+
+def _producer(bootstrap_servers: str, timeout_s: float, **more: Any) -> Any:
+    timeout_ms = int(timeout_s * 1000)
+    try:
+        return KafkaProducer(
+            bootstrap_servers=bootstrap_servers.split(","),
+            client_id=CLIENT_ID,
+            acks="all",
+            enable_idempotence=True,
+            request_timeout_ms=max(1, timeout_ms // 2),
+            delivery_timeout_ms=timeout_ms,
+            max_block_ms=timeout_ms,
+            bootstrap_timeout_ms=timeout_ms,
+            allow_auto_create_topics=False,
+            **more,
+        )
+    except KafkaError as error:
+        raise BrokerUnreachableError(bootstrap_servers, error) from error
+
+
+def open_sink(
+    settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
+) -> _Sink:
+    """Open a sink for blocks.
+
+    Raises:
+        BrokerUnreachableError: No broker answers.
+    """
+    return _Sink(settings, on_delivery)
+
+
+def open_reader(
+    bootstrap_servers: str,
+    topic: str,
+    *,
+    since_ms: int | None,
+    after_gap: Literal["earliest", "latest"] = "earliest",
+) -> _Reader:
+    """Open a reader of all partitions of a topic."""
+    return _Reader(bootstrap_servers, topic, since_ms, after_gap)
+
+
+def open_admin(bootstrap_servers: str, timeout_s: float) -> _Admin:
+    """Open a view of the topics."""
+    return _Admin(bootstrap_servers, timeout_s)
+
+
+def send(bootstrap_servers: str, topic: str, key: bytes, value: bytes) -> None:
+    """Send one message and wait until it is acknowledged."""
+    producer = _producer(bootstrap_servers, DEADLINE_S)
+    try:
+        producer.send(topic, key=key, value=value).get(DEADLINE_S + 1)
+    except KafkaError as error:
+        raise BrokerUnreachableError(bootstrap_servers, error) from error
+    finally:
+        producer.close(timeout=DEADLINE_S)
+
+
+@final
+class _Sink:
+    """Blocks: idempotent, in order; the bound on what is under way is kept here."""
+
+    def __init__(
+        self, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
+    ) -> None:
+        self._settings = settings
+        self._on_delivery = on_delivery
+        self._failure: DeliveryError | None = None
+        self._is_closed = False
+        # The client's own thread reports; it queues without bound, so the bound is kept here.
+        self._changed = threading.Condition()
+        self._bytes_in_flight = 0
+        self._producer = _producer(
+            settings.bootstrap_servers,
+            settings.delivery_timeout_s,
+            compression_type=None if settings.compression == "none" else settings.compression,
+            linger_ms=int(settings.linger_s * 1000),
+            max_request_size=settings.message_bytes_max,
+            batch_size=settings.message_bytes_max,
+        )
+
+    def send(self, block: Block) -> None:
+        """Hand over a block, in as many messages as it needs."""
+        if self._is_closed:
+            raise ValueError("expected an open sink, this one was closed")
+        settings = self._settings
+        for piece, value in split_to_size(block, settings.message_bytes_max, settings.topic):
+            self._wait_for_room(len(value))
+            self._produce(piece, value)
+
+    def _wait_for_room(self, value_bytes: int) -> None:
+        limit = self._settings.in_flight_bytes_max
+        with self._changed:
+            # Deliveries make room and so do failures, each within its delivery timeout.
+            self._changed.wait_for(
+                lambda: (
+                    self._failure is not None
+                    or not self._bytes_in_flight
+                    or self._bytes_in_flight + value_bytes <= limit
+                )
+            )
+            if self._failure is not None:
+                raise self._failure
+            self._bytes_in_flight += value_bytes
+
+    def _produce(self, block: Block, value: bytes) -> None:
+        handed_over = time.perf_counter()
+        try:
+            future = self._producer.send(
+                self._settings.topic,
+                value=value,
+                key=block.instance_id.encode(),
+                headers=block_headers(block),
+            )
+        except KafkaError as error:
+            with self._changed:
+                self._bytes_in_flight -= len(value)
+            raise DeliveryError(block, self._settings.topic, None, error) from error
+
+        def delivered(_metadata: Any) -> None:
+            latency_s = time.perf_counter() - handed_over
+            if self._on_delivery is not None:
+                self._on_delivery(Delivery(block.instance_id, len(block), len(value), latency_s))
+            self._settled(len(value), None)
+
+        def failed(error: BaseException) -> None:
+            self._settled(len(value), DeliveryError(block, self._settings.topic, None, error))
+
+        future.add_callback(delivered)
+        future.add_errback(failed)
+
+    def _settled(self, value_bytes: int, failure: DeliveryError | None) -> None:
+        with self._changed:
+            self._bytes_in_flight -= value_bytes
+            if failure is not None and self._failure is None:
+                self._failure = failure
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Wait for every acknowledgement."""
+        with self._changed:
+            is_settled = self._changed.wait_for(
+                lambda: not self._bytes_in_flight, self._settings.delivery_timeout_s + 1
+            )
+            if self._failure is not None:
+                raise self._failure
+            if not is_settled:
+                raise AuditError(
+                    f"topic {self._settings.topic!r} at {self._settings.bootstrap_servers!r}:"
+                    f" {self._bytes_in_flight} bytes without an acknowledgement"
+                )
+
+    def close(self) -> None:
+        """Flush, then take nothing more."""
+        self._is_closed = True
+        try:
+            self.flush()
+        finally:
+            self._producer.close(timeout=self._settings.delivery_timeout_s)
+
+
+@final
+class _Reader:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        since_ms: int | None,
+        after_gap: str,
+    ) -> None:
+        self._topic = topic
+        self._ends: dict[TopicPartition, int] = {}
+        try:
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=bootstrap_servers.split(","),
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset=after_gap,
+                bootstrap_timeout_ms=int(DEADLINE_S * 1000),
+            )
+        except KafkaError as error:
+            raise BrokerUnreachableError(bootstrap_servers, error) from error
+        try:
+            self._start(bootstrap_servers, since_ms)
+        except KafkaError as error:
+            self.close()
+            raise BrokerUnreachableError(bootstrap_servers, error) from error
+        except TopicError:
+            self.close()
+            raise
+
+    def _start(self, bootstrap_servers: str, since_ms: int | None) -> None:
+        """Fixed here and not at the first read: what arrives in between is new."""
+        numbers = self._consumer.partitions_for_topic(self._topic)
+        if not numbers:
+            raise missing_topic(self._topic, bootstrap_servers)
+        partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
+        self._consumer.assign(partitions)
+        found = (
+            {}
+            if since_ms is None
+            else self._consumer.offsets_for_times(dict.fromkeys(partitions, since_ms))
+        )
+        ends = self._consumer.end_offsets(partitions)
+        for partition in partitions:
+            start = found.get(partition)
+            if start is None:  # nothing of that time or later
+                self._consumer.seek(partition, ends[partition])
+                continue
+            self._consumer.seek(partition, start.offset)
+            if start.offset < ends[partition]:
+                self._ends[partition] = ends[partition]
+
+    @property
+    def is_past_start(self) -> bool:
+        """Judged by the consumer's position: the last offsets may have no message any more."""
+        for partition, end in list(self._ends.items()):
+            if self._consumer.position(partition) >= end:
+                del self._ends[partition]
+        return not self._ends
+
+    def read(self, timeout_s: float) -> list[Message]:
+        try:
+            polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=100)
+        except KafkaError as error:  # as of a compression whose package is not installed
+            raise TopicError(f"topic {self._topic!r} cannot be read: {error}") from error
+        return [
+            Message(
+                self._topic,
+                found.partition,
+                found.offset,
+                found.key,
+                found.value,
+                found.headers,
+            )
+            for records in polled.values()
+            for found in records
+        ]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@final
+class _Admin:
+    def __init__(self, bootstrap_servers: str, timeout_s: float) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        try:
+            self._client = KafkaAdminClient(
+                bootstrap_servers=bootstrap_servers.split(","),
+                client_id=CLIENT_ID,
+                bootstrap_timeout_ms=int(timeout_s * 1000),
+            )
+        except KafkaError as error:
+            raise BrokerUnreachableError(bootstrap_servers, error) from error
+
+    def partitions(self) -> dict[str, int]:
+        try:
+            topics = self._client.describe_topics()
+        except KafkaError as error:
+            raise BrokerUnreachableError(self._bootstrap_servers, error) from error
+        return {
+            topic["name"]: len(topic["partitions"])
+            for topic in topics
+            if not topic["error_code"]
+            and topic["partitions"]
+            and all(partition["leader_id"] >= 0 for partition in topic["partitions"])
+        }
+
+    def create(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int,
+        settings: Mapping[str, str],
+        timeout_s: float,
+    ) -> bool:
+        new = {
+            "num_partitions": partitions,
+            "replication_factor": replication_factor,
+            "configs": dict(settings),
+        }
+        try:
+            self._client.create_topics({topic: new}, timeout_ms=int(timeout_s * 1000))
+        except TopicAlreadyExistsError:
+            return False  # somebody else was quicker
+        except KafkaError as error:
+            raise TopicError(str(error)) from error
+        return True
+
+    def cleanup_policies(self, topics: Collection[str], timeout_s: float) -> dict[str, str]:
+        asked = [
+            ConfigResource(ConfigResourceType.TOPIC, topic, ["cleanup.policy"]) for topic in topics
+        ]
+        try:
+            found = self._client.describe_configs(asked, config_filter="all")
+        except KafkaError as error:
+            raise TopicError(str(error)) from error
+        return {
+            topic: settings["cleanup.policy"]["value"] for topic, settings in found["topic"].items()
+        }
+
+    def close(self) -> None:
+        self._client.close()

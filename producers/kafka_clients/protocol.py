@@ -1,0 +1,132 @@
+"""What the producers ask of a Kafka client; ``confluent`` and ``kafka_python`` both do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from tallystick.producers.publisher import Delivery, EventSink, KafkaSettings
+
+DEADLINE_S = 15.0
+"""How long a broker may take to answer before it counts as unreachable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Collection[tuple[str, bytes]] = field(default=())
+
+    @property
+    def where(self) -> str:
+        """Its topic, partition and offset, for a message to people."""
+        return f"topic {self.topic!r}, partition {self.partition}, offset {self.offset}"
+
+
+class TopicReader(Protocol):
+    """All partitions of a topic; joins no group and commits nothing."""
+
+    @property
+    def is_past_start(self) -> bool:
+        """Whether everything that was in the topic when the reader was made has been read."""
+
+    def read(self, timeout_s: float) -> list[Message]:
+        """Return what arrived, after at most the time; the client reconnects by itself.
+
+        Raises:
+            TopicError: A message cannot be decompressed.
+        """
+
+    def close(self) -> None:
+        """Let go of the connections."""
+
+
+class TopicAdmin(Protocol):
+    """Topics: which there are, how they are kept."""
+
+    def partitions(self) -> dict[str, int]:
+        """How many partitions each topic has, of topics whose partitions all have a leader.
+
+        Raises:
+            BrokerUnreachableError: No broker answers.
+        """
+
+    def create(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int,
+        settings: Mapping[str, str],
+        timeout_s: float,
+    ) -> bool:
+        """Make a topic; False if it is there already.
+
+        Raises:
+            TopicError: The broker refuses.
+        """
+
+    def cleanup_policies(self, topics: Collection[str], timeout_s: float) -> dict[str, str]:
+        """The setting ``cleanup.policy`` of each topic.
+
+        Raises:
+            TopicError: It cannot be read.
+        """
+
+    def close(self) -> None:
+        """Let go of the connections."""
+
+
+class KafkaClient(Protocol):
+    """One client library."""
+
+    def open_sink(
+        self, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
+    ) -> EventSink:
+        """Open a sink for blocks: idempotent, in order, acknowledged by all in-sync replicas.
+
+        Args:
+            settings: How blocks go to Kafka.
+            on_delivery: Called for each acknowledged message, maybe from a thread of the client.
+        """
+
+    def open_reader(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        since_ms: int | None,
+        after_gap: Literal["earliest", "latest"] = "earliest",
+    ) -> TopicReader:
+        """Open a reader.
+
+        Args:
+            bootstrap_servers: ``host:port``, comma-separated.
+            topic: What is read.
+            since_ms: Milliseconds since 1970: from the first message of that time or later on.
+                None: only what arrives from now on.
+            after_gap: Where reading goes on when the next messages were deleted meanwhile.
+
+        Raises:
+            BrokerUnreachableError: No broker answers.
+            TopicError: The topic does not exist.
+        """
+
+    def open_admin(self, bootstrap_servers: str, timeout_s: float) -> TopicAdmin:
+        """Open a view of the topics.
+
+        Raises:
+            BrokerUnreachableError: No broker answers.
+        """
+
+    def send(self, bootstrap_servers: str, topic: str, key: bytes, value: bytes) -> None:
+        """Send one message; returns when all in-sync replicas have it.
+
+        Raises:
+            BrokerUnreachableError: It was not acknowledged.
+        """
