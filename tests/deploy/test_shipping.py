@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from itertools import chain
 from pathlib import Path
@@ -22,18 +24,33 @@ FOLDERS = ("coordinates", "producers", "streaming", "expectations", "deploy")
 LOCKS = ("requirements/build.txt", "requirements/lock.txt")
 
 
-def test_the_wheel_has_one_package_with_all_files_and_nothing_else(tmp_path: Path) -> None:
-    """Every file is in it under tallystick, templates and lists included; tests are not."""
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    return build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def build(source: Path, target: str, to: Path) -> Path:
     pytest.importorskip("hatchling", reason="set-up by make installs it")
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=ROOT,
+        [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(to)],
+        cwd=source,
         check=True,
         capture_output=True,
     )
-    (wheel,) = tmp_path.glob("*.whl")
+    (built,) = to.iterdir()
+    return built
+
+
+def sums(wheel: Path) -> dict[str, int]:
     with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
+        return {entry.filename: entry.CRC for entry in archive.infolist()}
+
+
+def test_the_wheel_has_one_package_with_all_files_and_nothing_else(wheel: Path) -> None:
+    """Every file is in it under tallystick, templates and lists included; tests are not."""
+    names = set(sums(wheel))
+    with zipfile.ZipFile(wheel) as archive:
         entry_points = archive.read("tallystick-0.1.0.dist-info/entry_points.txt").decode()
     assert {name.partition("/")[0] for name in names} == {
         "tallystick",
@@ -51,6 +68,96 @@ def test_the_wheel_has_one_package_with_all_files_and_nothing_else(tmp_path: Pat
     assert all((ROOT / "tallystick" / name).readlink() == Path("..", name) for name in FOLDERS)
     assert sources <= names
     assert "tallystick = tallystick.cli:main" in entry_points
+
+
+def test_the_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """There the links are folders."""
+    archive = build(ROOT, "sdist", tmp_path / "sdist")
+    shutil.unpack_archive(archive, tmp_path, filter="data")
+    (source,) = tmp_path.glob("tallystick-*")
+    assert sums(build(source, "wheel", tmp_path / "wheel")) == sums(wheel)
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of programs of an environment with the wheel, not the checkout, in it.
+
+    The other packages are those of the running environment.
+    """
+    pytest.importorskip("pip", reason="set-up by make installs it")
+    environment = tmp_path_factory.mktemp("installed") / "venv"
+    venv.create(environment)
+    programs = environment / "bin"
+    into = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install"]
+    subprocess.run(
+        [*into, "--quiet", "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True
+    )
+    (packages,) = environment.glob("lib/python*/site-packages")
+    beside = [path for path in sys.path if path.endswith("site-packages")]
+    # Paths of a .pth file are searched after this environment, and their own .pth files are not.
+    (packages / "beside.pth").write_text("".join(f"{path}\n" for path in beside))
+    return programs
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    """A directory whose own packages have the names of our folders, and cannot be imported."""
+    for name in (*FOLDERS, "tests", "benchmarks"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('not ours')\n")
+    return tmp_path
+
+
+def run(*command: Path | str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("TALLYSTICK_", "PYTHON")) or name == "TALLYSTICK_HOME"
+    }
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_installed_command_ignores_packages_of_the_working_directory(
+    installed: Path, workplace: Path
+) -> None:
+    """As a program, and as a module, for which Python searches the working directory first."""
+    programs = [[installed / "tallystick"], [installed / "python", "-m", "tallystick.cli"]]
+    for program in programs:
+        made = run(
+            *(*program, "simulate", "--topology", "pair", "--seed", "1", "--output", "journal"),
+            cwd=workplace,
+        )
+        assert (0, "") == (made.returncode, made.stderr)
+        replayed = run(*program, "replay", "journal", "--report", "page", cwd=workplace)
+        assert (0, "") == (replayed.returncode, replayed.stderr)
+        assert replayed.stdout.startswith("CONSISTENT")
+    where = run(
+        installed / "python",
+        *("-c", "import tallystick.streaming.source as s; print(s.__file__)"),
+        cwd=workplace,
+    )
+    assert where.stdout.startswith(str(installed.parent)), where.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_the_installed_demo_ignores_packages_of_the_working_directory(
+    installed: Path, workplace: Path
+) -> None:
+    """Broker, Spark and its Python workers too."""
+    done = run(installed / "tallystick", "demo", "--fault", "errant_write", cwd=workplace)
+    assert 1 == done.returncode, done.stderr
+    assert "INCONSISTENT" in done.stdout
+    assert "no_errant_gtids" in done.stdout
+    assert "not ours" not in done.stderr
 
 
 @pytest.mark.parametrize("lock", LOCKS)
