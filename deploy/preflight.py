@@ -1,7 +1,7 @@
 """Checks of the machine, made before anything is started or fetched.
 
 Runs on a bare Python of any version from 3.8 on, with the standard library only: it is what
-`make` calls first, and its work is to say in one sentence what is missing and what mends it.
+`make` calls first, and its work is to say in one sentence what is missing and what fixes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PYTHON_NEWEST = (3, 13)
 JAVA_VERSIONS = (17, 21)
 # Spark 4 is started with --add-modules=jdk.incubator.vector; a Java without it does not start.
 JAVA_MODULE = "jdk.incubator.vector"
-JAVA_MEND = "apt-get install openjdk-17-jre-headless"
+JAVA_FIX = "apt-get install openjdk-17-jre-headless"
 GIB = 1024**3
 # Measured: the virtual environment takes 1.5 GB, pip's download of Spark and its unpacked copy
 # another 1.2 GB while it is built, the jars 60 MB.
@@ -37,15 +37,15 @@ class Problem:
 
     Attributes:
         sentence: what is missing or wrong, in one sentence.
-        mend: the command line or action that mends it.
+        fix: the command line or action that fixes it.
     """
 
     sentence: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
-        """Returns the sentence and the line that mends it, in one line."""
-        return f"{self.sentence} Mend: {self.mend}"
+        """Returns the sentence and the line that fixes it, in one line."""
+        return f"{self.sentence} To fix: {self.fix}"
 
 
 def python_problem(version: tuple[int, int]) -> Problem | None:
@@ -118,21 +118,21 @@ def judge_java(
             "unset JAVA_HOME, or set it to a Java 17 or 21",
         )
     if command is None:
-        return Problem("There is no Java: neither JAVA_HOME nor PATH leads to one.", JAVA_MEND)
+        return Problem("There is no Java: neither JAVA_HOME nor PATH leads to one.", JAVA_FIX)
     version = parse_java_version(version_text)
     if version is None:
         return Problem(
-            f"{command} does not say its version; it printed {version_text[:80]!r}.", JAVA_MEND
+            f"{command} does not say its version; it printed {version_text[:80]!r}.", JAVA_FIX
         )
     if version not in JAVA_VERSIONS:
         return Problem(
             f"{command} is Java {version}, and Spark 4.0 needs 17 or 21.",
-            f"{JAVA_MEND}, then set JAVA_HOME to it",
+            f"{JAVA_FIX}, then set JAVA_HOME to it",
         )
     if JAVA_MODULE not in modules:
         return Problem(
             f"{command} is a Java {version} without the module {JAVA_MODULE} that Spark asks for.",
-            f"{JAVA_MEND}, then set JAVA_HOME to it",
+            f"{JAVA_FIX}, then set JAVA_HOME to it",
         )
     return None
 
@@ -201,7 +201,7 @@ def check_machine(
         environ: the environment to look in, by default this process's.
 
     Returns:
-        What is missing, in the order in which to mend it; empty when all is there.
+        What is missing, in the order in which to fix it; empty when all is there.
     """
     found = [
         platform_problem(platform.system()),

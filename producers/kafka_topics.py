@@ -97,7 +97,7 @@ def ensure_topics(
         missing = [topic for topic in topics if topic.name not in found]
         if missing and not create:
             raise TopicError(
-                f"topic {missing[0].name!r} does not exist at {bootstrap_servers!r}. Mend: create"
+                f"topic {missing[0].name!r} does not exist at {bootstrap_servers!r}. To fix: create"
                 " the topics first"
             )
         made = {t.name for t in missing if _create(admin, t, replication_factor, deadline)}
@@ -140,5 +140,5 @@ def _require_kept(topics: list[Topic], admin: TopicAdmin, deadline: float) -> No
         if "compact" in policy:
             raise TopicError(
                 f"topic {name!r} has cleanup.policy {policy!r}, which drops records that"
-                " count. Mend: set it to 'delete'"
+                " count. To fix: set it to 'delete'"
             )

@@ -37,12 +37,12 @@ class DeliveryError(AuditError):
     """
 
     def __init__(
-        self, block: Block, topic: str, partition: int | None, reason: object, mend: str = ""
+        self, block: Block, topic: str, partition: int | None, reason: object, fix: str = ""
     ) -> None:
         where = f"topic {topic!r}" + ("" if partition is None else f", partition {partition}")
         super().__init__(
             f"{where}: {len(block)} records of instance {block.instance_id!r}, epoch {block.epoch},"
-            f" from sequence {block.first_sequence}, were not delivered: {reason}{mend}"
+            f" from sequence {block.first_sequence}, were not delivered: {reason}{fix}"
         )
         self.topic = topic
         self.partition = partition
@@ -154,7 +154,7 @@ def split_to_size(
             topic,
             None,
             f"it has {len(value)} bytes, a message at most {message_bytes_max}",
-            ". Mend: raise the topic's max.message.bytes and the producer's limit of message bytes",
+            ". To fix: raise the topic's max.message.bytes and the producer's message limit",
         )
 
 

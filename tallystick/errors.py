@@ -22,10 +22,10 @@ class ExitCode(IntEnum):
     CONSISTENT = 0
     INCONSISTENT = 1
     MISUSE = 2
-    """Misuse, and whatever else a user can mend: no Java, no broker, a full disk."""
+    """Misuse, and whatever else a user can fix: no Java, no broker, a full disk."""
     UNDECIDED = 3
     CRASHED = 70
-    """A mistake of tallystick itself: never to be read as a verdict."""
+    """An internal error: never to be read as a verdict."""
     FAILED = 75
     """A job that ran ended by itself, as when its broker goes away: another try may succeed."""
     INTERRUPTED = 130

@@ -1,4 +1,4 @@
-"""How commands end: on signals, on errors that a user can mend, and on our own mistakes."""
+"""How commands end: on signals, on errors that a user can fix, and on our own mistakes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def run(command: Callable[[], int]) -> int:
         return ExitCode.TERMINATED
     except Exception as error:  # noqa: BLE001  the last resort: a verdict must not be read into it
         terminal.notice(f"unexpected {type(error).__name__}: {error}"[:300])
-        terminal.notice(f"this is a mistake of tallystick; more is in {_write_crash()}")
+        terminal.notice(f"internal error; details in {_write_crash()}")
         return ExitCode.CRASHED
 
 

@@ -28,7 +28,7 @@ LSN_ORDER = register(
         sources=("WL#9452, F-1.2.4", "MySQL manual: Redo Log"),
         remedy=(
             "Do not stop a redo copy at this LSN. Compare with SHOW ENGINE INNODB STATUS: if it is"
-            " right there, mend the collector; if not, take a logical backup at once and look for"
+            " right there, fix the collector; if not, take a logical backup at once and look for"
             " a damaged redo log."
         ),
     )

@@ -108,7 +108,7 @@ LOG_STATUS_ROW_COMPLETE = register(
             "MySQL manual: The log_status Table",
         ),
         remedy=(
-            "Read performance_schema.log_status by hand and compare. If it is complete there, mend"
+            "Read performance_schema.log_status by hand and compare. If it is complete there, fix"
             " the collector; a backup must not be cut at coordinates of which a part is missing."
         ),
     )

@@ -88,5 +88,5 @@ def load_accounts(path: Path) -> Accounts:
         return Accounts(**{name: str(saved[name]) for name in Accounts.__dataclass_fields__})
     except (OSError, ValueError, KeyError, TypeError):
         raise LabError(
-            f"{str(path)!r} does not have the lab's passwords. Mend: tallystick lab up --fresh"
+            f"{str(path)!r} does not have the lab's passwords. To fix: tallystick lab up --fresh"
         ) from None

@@ -241,7 +241,7 @@ def _undecided(answers: dict[str, list[Answer]]) -> Iterator[str]:
     if not reasons:
         return
     yield ""
-    yield "not decided, though nothing speaks against it (--json and --junit have all):"
+    yield "undecided: no contradiction found (--output json and --output junit list all):"
     ordered = sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0]))
     for reason, found in ordered[:_REASONS_MAX]:
         names = _some(sorted(found))

@@ -134,7 +134,7 @@ def _validated_again(rows: Sequence[Cut]) -> CollectionValidation | None:
 
 def campaign(
     *,
-    seeds: Annotated[str, typer.Option(help="From A up to, without, B.", metavar="A:B")] = "0:100",
+    seeds: Annotated[str, typer.Option(help="Half-open range A:B.", metavar="A:B")] = "0:100",
     fault: Annotated[
         list[str] | None,
         typer.Option(help="Only this fault, instead of all in turn; may be repeated."),

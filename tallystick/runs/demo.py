@@ -129,7 +129,7 @@ def preflight(directory: Path, port: int) -> None:
     """Check the machine before anything is started.
 
     Raises:
-        MisuseError: Something is missing; the message says what mends it.
+        MisuseError: Something is missing; the message says what fixes it.
     """
     problems = check_machine(directory=directory, ports=(port, port + 1) if port else ())
     if problems:

@@ -141,7 +141,7 @@ def test_a_taken_port_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monkey
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(BrokerError, match=rf"Port {port} on 127\.0\.0\.1.*Mend: ") as caught:
+        with pytest.raises(BrokerError, match=rf"Port {port} on 127\.0\.0\.1.*To fix: ") as caught:
             LocalBroker(tmp_path, port=port).start()
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "broker.json").exists()

@@ -53,11 +53,11 @@ def test_the_javas_that_spark_supports_are_no_problem(major: int) -> None:
 def test_an_unfit_java_is_named_with_what_mends_it(
     command: str | None, home: str | None, text: str, modules: str, said: str
 ) -> None:
-    """Each way in which Java can be unfit has its sentence, on one line, with a mend."""
+    """Each way in which Java can be unfit has its sentence, on one line, with a fix."""
     problem = preflight.judge_java(command, home, text, modules)
     assert problem is not None
     assert said in problem.sentence
-    assert problem.mend
+    assert problem.fix
     assert "\n" not in str(problem)
 
 
@@ -88,13 +88,13 @@ def test_other_pythons_are_named(version: tuple[int, int]) -> None:
 
 
 def test_a_python_without_venv_is_named_with_debians_package(tmp_path: Path) -> None:
-    """A Python that cannot make virtual environments gets the package that mends it."""
+    """A Python that cannot make virtual environments gets the package that fixes it."""
     poor = tmp_path / "python3"
     poor.write_text("#!/bin/sh\nexit 1\n")
     poor.chmod(0o755)
     problem = preflight.venv_problem(str(poor))
     assert problem is not None
-    assert problem.mend == "apt-get install python3-venv"
+    assert problem.fix == "apt-get install python3-venv"
     assert preflight.venv_problem(sys.executable) is None
 
 
@@ -117,7 +117,7 @@ def test_a_taken_port_is_named_and_a_free_one_is_not() -> None:
         problem = preflight.port_problem(port)
         assert problem is not None
         assert f"Port {port} on 127.0.0.1" in problem.sentence
-        assert str(port) in problem.mend
+        assert str(port) in problem.fix
     assert preflight.port_problem(port) is None
 
 
@@ -148,4 +148,4 @@ def test_it_runs_alone_on_a_bare_interpreter(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     sentence = "There is no Java: neither JAVA_HOME nor PATH leads to one."
-    assert done.stderr == f"tallystick: {sentence} Mend: {preflight.JAVA_MEND}\n"
+    assert done.stderr == f"tallystick: {sentence} To fix: {preflight.JAVA_FIX}\n"

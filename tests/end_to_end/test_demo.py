@@ -156,13 +156,13 @@ def test_a_signal_leaves_no_process_behind(tmp_path, said, number):
 
 
 def test_a_machine_without_java_is_told_so_before_anything_starts(tmp_path):
-    """Exit 2 and one sentence with what mends it; no directory has been made."""
+    """Exit 2 and one sentence with what fixes it; no directory has been made."""
     done = subprocess.run(
         COMMAND, cwd=tmp_path, env={**environment(), "JAVA_HOME": str(tmp_path)},
         capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     assert (2, "") == (done.returncode, done.stdout)
     assert "JAVA_HOME" in done.stderr
-    assert "Mend: " in done.stderr
+    assert "To fix: " in done.stderr
     assert 1 == len(done.stderr.splitlines())
     assert [] == list(tmp_path.iterdir())

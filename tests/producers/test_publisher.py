@@ -189,16 +189,16 @@ def test_a_full_queue_holds_the_sender_back():
 def test_without_a_broker_the_error_is_one_sentence_with_the_address(client, monkeypatch):
     """It names the address and what to do, for topics, requests and sinks."""
     monkeypatch.setattr(kafka_client(client), "DEADLINE_S", 0.5)
-    with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
+    with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*To fix: start one"):
         ensure_topics(NOBODY, tallystick_topics(1), timeout_s=0.5, client=client)
-    with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
+    with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*To fix: start one"):
         kafka_client(client).send(NOBODY, "t", b"k", b"v")
-    with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
+    with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*To fix: start one"):
         CollectRequests(
             NOBODY, clock_us=lambda: 0, age_max_s=1, notice=print, client=client
         ).close()
     if client == "kafka-python":
-        with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*Mend: start one"):
+        with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*To fix: start one"):
             kafka_client(client).open_sink(
                 KafkaSettings(bootstrap_servers=NOBODY, delivery_timeout_s=0.5)
             )

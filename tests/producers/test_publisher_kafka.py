@@ -197,7 +197,7 @@ def test_a_compacted_journal_is_refused(broker, client):
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     new = NewTopic(f"{prefix}.journal", num_partitions=1, config={"cleanup.policy": "compact"})
     admin.create_topics([new])[f"{prefix}.journal"].result(DEADLINE_S)
-    with pytest.raises(TopicError, match=r"cleanup.policy 'compact'.*Mend"):
+    with pytest.raises(TopicError, match=r"cleanup.policy 'compact'.*To fix"):
         ensure_topics(broker.bootstrap_servers, tallystick_topics(1, prefix), client=client)
 
 

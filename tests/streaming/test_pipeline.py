@@ -269,7 +269,7 @@ def test_a_run_ends_when_it_is_told_to(spark, broker, tmp_path):
 
 
 def test_a_missing_topic_is_one_sentence(spark, broker, tmp_path):
-    """What a user can mend comes without a stack trace."""
+    """What a user can fix comes without a stack trace."""
     settings = JobSettings(
         broker.bootstrap_servers, tmp_path / "cp", tmp_path / "out", journal_topic="nowhere"
     )

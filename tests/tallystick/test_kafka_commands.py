@@ -128,7 +128,7 @@ def test_load_reports_rate_and_latencies(connected):
 
 @pytest.mark.parametrize("command", ["collect", "journal", "load", "simulate", "audit"])
 def test_no_broker_is_said_in_one_sentence(connected, monkeypatch, command):
-    """Status 2, with the line that mends it."""
+    """Status 2, with the line that fixes it."""
     monkeypatch.setenv("TALLYSTICK_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     ran = connected(command)
     assert (2, "") == (ran.code, ran.out)

@@ -185,7 +185,7 @@ def test_an_option_file_gives_account_and_password(tmp_path):
 @pytest.mark.parametrize("mode", [0o604, 0o644, 0o660, 0o602])
 @pytest.mark.parametrize("key", ["password_file", "option_file"])
 def test_a_secret_that_others_can_read_or_change_is_refused(tmp_path, key, mode):
-    """The error has the mode and how to mend it."""
+    """The error has the mode and how to fix it."""
     path = config(tmp_path, f"[servers.a]\n{key} = {str(secret_file(tmp_path, 'x', mode))!r}\n")
     with pytest.raises(ServerSettingsError, match=rf"{key} of 'a'.*mode {mode:04o}.*chmod 600"):
         load_servers(path, [])
