@@ -16,7 +16,7 @@ class BrokerUnreachableError(AuditError):
     def __init__(self, bootstrap_servers: str, reason: object) -> None:
         cause = " ".join(str(reason).split())[:200]
         super().__init__(
-            f"No Kafka broker answers at {bootstrap_servers!r} ({cause}). Mend: start one there"
+            f"No Kafka broker answers at {bootstrap_servers!r} ({cause}). To fix: start one there"
             " (tallystick broker start) or name another address"
         )
         self.bootstrap_servers = bootstrap_servers
