@@ -1,14 +1,16 @@
 """Negative cases: each is arranged, shows what it says, and its fleet agrees in the end."""
 
 import itertools
+import pkgutil
 
 import pytest
 
 from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
+from tallystick.producers.simulator import negatives
 from tallystick.producers.simulator.engine import History, simulate
-from tallystick.producers.simulator.negatives import NEGATIVES
+from tallystick.producers.simulator.negatives import NEGATIVES, Negative
 from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, files, records
 
@@ -56,6 +58,14 @@ def test_every_negative_is_described(name: str) -> None:
     negative = NEGATIVES[name]
     assert negative.name == name
     assert len(negative.text) > 20
+
+
+def test_every_module_of_the_package_is_a_family_or_shared() -> None:
+    """A family that the package does not list would never be taken; a name is given once."""
+    modules = {module.name for module in pkgutil.iter_modules(negatives.__path__)}
+    families = {case.__module__.rpartition(".")[2] for case in NEGATIVES.values()}
+    assert modules - families == {"acts", "negative"}
+    assert len(Negative.registered) == len(NEGATIVES)
 
 
 def test_unknown_negative_is_refused() -> None:
