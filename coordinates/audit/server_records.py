@@ -14,7 +14,7 @@ from tallystick.coordinates.audit.reporter import Reporter
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
-from tallystick.coordinates.rules.judging.backup_coordinates import judge_backup
+from tallystick.coordinates.rules.backup_coordinates import judge_backup
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError, JournalError
 from tallystick.coordinates.values.gtid import GtidSet

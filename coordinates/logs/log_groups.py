@@ -1,4 +1,4 @@
-"""Groups of a log: where a reader stands among them, and how a whole run of events forms them."""
+"""Groups of a log: their grammar, and how a whole run of events forms them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
 
-_ENDS_AFTER_OPENER = np.zeros(10, dtype=bool)
-_ENDS_AFTER_OPENER[[EventClass.XA_END_OF_GROUP, EventClass.STATEMENT, EventClass.PAYLOAD]] = True
-_FOLLOWS_OPENER = _ENDS_AFTER_OPENER.copy()
-_FOLLOWS_OPENER[EventClass.BEGIN] = True
-_ENDS_BODY = np.zeros(10, dtype=bool)
-_ENDS_BODY[[EventClass.TERMINATOR, EventClass.XA_END_OF_GROUP]] = True
-_BODY = np.ones(10, dtype=bool)
-_BODY[[EventClass.OPENER, EventClass.BEGIN, EventClass.FRAMING, EventClass.HEARTBEAT]] = False
-IS_END_AFTER_OPENER: tuple[bool, ...] = tuple(_ENDS_AFTER_OPENER.tolist())
-"""By `EventClass`: whether such an event is a whole group together with its opener."""
-IS_END_OF_BODY: tuple[bool, ...] = tuple(_ENDS_BODY.tolist())
-"""By `EventClass`: whether such an event ends the body of a group."""
-
 
 class GroupState(IntEnum):
     """Where the reader stands between groups."""
@@ -41,9 +28,46 @@ class GroupState(IntEnum):
     """After a break: everything up to the next opening event is passed over."""
 
 
+class GroupStep(IntEnum):
+    """What an event does to the group that is open."""
+
+    GOES_ON = 0
+    BEGINS_BODY = 1
+    ENDS = 2
+    DOES_NOT_FIT = 3
+
+
+_AFTER_OPENER = {
+    EventClass.BEGIN: GroupStep.BEGINS_BODY,
+    EventClass.PREAMBLE: GroupStep.GOES_ON,
+    EventClass.STATEMENT: GroupStep.ENDS,
+    EventClass.PAYLOAD: GroupStep.ENDS,
+    EventClass.XA_END_OF_GROUP: GroupStep.ENDS,
+}
+_IN_BODY = {
+    EventClass.PART: GroupStep.GOES_ON,
+    EventClass.PREAMBLE: GroupStep.GOES_ON,
+    EventClass.STATEMENT: GroupStep.GOES_ON,
+    EventClass.PAYLOAD: GroupStep.GOES_ON,
+    EventClass.TERMINATOR: GroupStep.ENDS,
+    EventClass.XA_END_OF_GROUP: GroupStep.ENDS,
+}
+STEP_AFTER_OPENER, STEP_IN_BODY = (
+    tuple(steps.get(event_class, GroupStep.DOES_NOT_FIT) for event_class in EventClass)
+    for steps in (_AFTER_OPENER, _IN_BODY)
+)
+"""The grammar of a group, by `EventClass`: between its opening event and its body, and in it."""
+
+_ENDS_AFTER_OPENER = np.array(STEP_AFTER_OPENER) == GroupStep.ENDS
+# Of columns, an event between the opening one and the body is left to the event-by-event path.
+_FOLLOWS_OPENER = _ENDS_AFTER_OPENER | (np.array(STEP_AFTER_OPENER) == GroupStep.BEGINS_BODY)
+_ENDS_BODY = np.array(STEP_IN_BODY) == GroupStep.ENDS
+_BODY = np.array(STEP_IN_BODY) != GroupStep.DOES_NOT_FIT
+
+
 @dataclass(slots=True)
 class OpenGroup:
-    """What the opening event told of the group being read. ``sid`` indexes the reader's table."""
+    """What the opening event says of the group being read. ``sid`` indexes the reader's table."""
 
     start: int = -1
     size: int = 0

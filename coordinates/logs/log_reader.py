@@ -33,10 +33,11 @@ from tallystick.coordinates.logs.event_window import (
     Mark,
 )
 from tallystick.coordinates.logs.log_groups import (
-    IS_END_AFTER_OPENER,
-    IS_END_OF_BODY,
+    STEP_AFTER_OPENER,
+    STEP_IN_BODY,
     GroupScan,
     GroupState,
+    GroupStep,
     OpenGroup,
     scan_groups,
 )
@@ -68,7 +69,8 @@ FAST_MIN = 48
 _SPECIAL = (CLASS[:, 0] == EventClass.FRAMING) | (CLASS[:, 0] == EventClass.HEARTBEAT)
 # Names of members are looked up by a function each time; these are read for every event.
 _HEARTBEAT, _OPENER = EventClass.HEARTBEAT, EventClass.OPENER
-_BEGIN, _PREAMBLE = EventClass.BEGIN, EventClass.PREAMBLE
+_GOES_ON, _ENDS = GroupStep.GOES_ON, GroupStep.ENDS
+_BEGINS_BODY = GroupStep.BEGINS_BODY
 _IDLE, _OPENED = GroupState.IDLE, GroupState.OPENED
 _BODY, _RESYNC = GroupState.BODY, GroupState.RESYNC
 _NOTHING, _GROUP = Mark.NOTHING, Mark.GROUP
@@ -360,17 +362,15 @@ class LogReader:
             self._malformed_group(AnomalyKind.EVENT_OUTSIDE_GROUP, event)
             return _NOTHING
         self.group.size += event.length
-        if state is _OPENED:
-            if event_class == _BEGIN:
-                self.group_state = _BODY
-            elif IS_END_AFTER_OPENER[event_class]:
-                return self._close_group(event, end)
-            elif event_class != _PREAMBLE:
-                self._malformed_group(AnomalyKind.GROUP_WITHOUT_BEGIN, event)
-        elif IS_END_OF_BODY[event_class]:
+        step = (STEP_IN_BODY if state is _BODY else STEP_AFTER_OPENER)[event_class]
+        if step is _ENDS:
             return self._close_group(event, end)
-        elif event_class == _BEGIN:
-            self._malformed_group(AnomalyKind.GROUP_BEGINS_TWICE, event)
+        if step is _BEGINS_BODY:
+            self.group_state = _BODY
+        elif step is not _GOES_ON:
+            is_twice = state is _BODY
+            kind = AnomalyKind.GROUP_BEGINS_TWICE if is_twice else AnomalyKind.GROUP_WITHOUT_BEGIN
+            self._malformed_group(kind, event)
         return _NOTHING
 
     def _open_group(self, event: Event) -> None:

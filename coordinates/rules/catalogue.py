@@ -1,6 +1,7 @@
 """All rules: importing this module registers every family."""
 
 from tallystick.coordinates.rules import (
+    backup_coordinates,
     backup_locks,
     channel,
     clone,
@@ -23,6 +24,7 @@ from tallystick.coordinates.rules.registry import REASONS, RULES
 __all__ = [
     "REASONS",
     "RULES",
+    "backup_coordinates",
     "backup_locks",
     "channel",
     "clone",

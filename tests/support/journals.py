@@ -51,6 +51,7 @@ FORMS: dict[str, tuple[tuple[str, int, str | None], ...]] = {
     ),
     "ddl": (("QUERY", 120, "STATEMENT"),),
     "ddl_preamble": (("RAND", 35, None), ("USER_VAR", 40, None), ("QUERY", 120, "STATEMENT")),
+    "ddl_rows_query": (("ROWS_QUERY", 60, None), ("QUERY", 120, "STATEMENT")),
     "payload": (("TRANSACTION_PAYLOAD", 200, None),),
     "xa_prepare": (
         ("QUERY", 80, "XA START"),

@@ -10,6 +10,10 @@ from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.events.log_status import ServerState
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
+from tallystick.coordinates.rules.backup_coordinates import (
+    TRX_SYS_COORDS_FRESH_UNDER_LOCK,
+    header_is_fresh,
+)
 from tallystick.coordinates.rules.judging.binlog_row import judge_binlog_row
 from tallystick.coordinates.rules.judging.channel_row import judge_channel_rows
 from tallystick.coordinates.rules.judging.judgement import Judgement
@@ -102,8 +106,11 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     judge_redo_row(row)
     views = judge_channel_rows(row, audit.applied)
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
-    audit.backup_locks.judge_row(state, is_backup_safe, judgement)
-    audit.backup_locks.judge_positions(state, waiting.body.get("requested_at"), collection_id)
+    locks = audit.backup_locks
+    if is_backup_safe and locks.freezes_tables:
+        answer = header_is_fresh(state.trx_sys, locks.tables_locked_at)
+        judgement.take(TRX_SYS_COORDS_FRESH_UNDER_LOCK, answer)
+    locks.row(state, waiting.body.get("requested_at"), collection_id)
     audit.persistence.judge_table(row)
     audit.baselines.has_row = True
     _tell_status(waiting, audit, collection_id)

@@ -1,0 +1,458 @@
+"""Tier 3: the coordinates of a backup made with backup locks, against the data that it copied.
+
+What a backup says of itself comes from `backup` records (docs/journal.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallystick.coordinates.logs.event_window import GNO, MARK, SID, SOURCE_END, SOURCE_FILE, Mark
+from tallystick.coordinates.results import ObservationCode, Severity
+from tallystick.coordinates.rules.backup_locks import LockSession, coordinates_of
+from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from tallystick.coordinates.audit.instance_state import InstanceState
+    from tallystick.coordinates.rules.outcomes import Reason
+
+_COPY_END = "the end of its copy of the last log file"
+_JOURNAL = "journal"
+_NOT_JUDGED = "backup {backup} is not judged: "
+HEADER_UNKNOWN = reason(
+    "header_unknown", "the coordinates of the InnoDB header or of the lock are unknown"
+)
+DATA_UNREADABLE = reason(
+    "backup_data_unreadable", _NOT_JUDGED + "the GTIDs of the data cannot be read"
+)
+DATA_UNKNOWN = reason("backup_data_unknown", _NOT_JUDGED + "the GTIDs of the data are not known")
+DATA_UNKNOWN_UP_TO = reason(
+    "backup_data_unknown_up_to",
+    _NOT_JUDGED + "the GTIDs of the data up to {position} are not known",
+)
+LOGGED_UNKNOWN = reason(
+    "backup_logged_unknown", _NOT_JUDGED + "the GTIDs logged up to {position} are not known"
+)
+FILE_UNSEEN = reason(
+    "backup_file_unseen", _NOT_JUDGED + "the journal does not show the file of {position}"
+)
+POSITION_FORGOTTEN = reason(
+    "backup_position_forgotten",
+    _NOT_JUDGED + "{position} is older than the events remembered",
+)
+GROUP_UNSEEN = reason(
+    "backup_group_unseen", _NOT_JUDGED + "the group around {position} was not seen whole"
+)
+LOCK_UNKNOWN = reason(
+    "backup_lock_unknown", _NOT_JUDGED + "where the table lock was taken is not known"
+)
+CHANNEL_UNSEEN = reason(
+    "backup_channel_unseen",
+    _NOT_JUDGED + "the journal does not show what channel {channel!r} received",
+)
+
+
+def _position_cases(what: str) -> dict[str, Case]:
+    """A position that is none of the log; ``what`` the backup reports it as."""
+    reports = f"Backup {{backup}} reports {{position}} as {what}, "
+    end_of_group = "{position}", "backup {backup}", "the end of a group", _JOURNAL
+    return {
+        "beyond_end_of_log": Case(
+            reports + "but the log ends at {end}.",
+            "{position}",
+            "backup {backup}",
+            "at most {end}",
+            _JOURNAL,
+        ),
+        "inside_event": Case(reports + "which lies inside an event.", *end_of_group),
+        "inside_group": Case(reports + "which lies inside a group.", *end_of_group),
+    }
+
+
+def _data_cases(what: str, log: str) -> dict[str, Case]:
+    """Data that are not those of a position; ``what`` the backup reports it as."""
+    hold, lack = "{beyond:gtids} from after it", "{missing:gtids} from before it"
+    sides = "{position}", "backup {backup}", f"the position in the {log} that the data are of"
+    return {
+        case: Case(
+            f"Backup {{backup}} reports {{position}} as {what}, but {why}.", *sides, _JOURNAL
+        )
+        for case, why in (
+            ("data_hold_later", f"the data hold {hold}"),
+            ("data_lack_earlier", f"the data lack {lack}"),
+            ("data_hold_and_lack", f"the data hold {hold} and lack {lack}"),
+        )
+    }
+
+
+def _is_fresh(header: LogCoordinates, locked: LogCoordinates) -> bool:
+    """Whether a header is not behind the lock; InnoDB commits move it further under the lock."""
+    return header.base_name == locked.base_name and header >= locked
+
+
+def header_is_fresh(header: LogCoordinates | None, locked: LogCoordinates | None) -> Answer:
+    """Judge the InnoDB header's coordinates of a row taken under the table lock.
+
+    Args:
+        header: The coordinates, None when they were not read.
+        locked: End of the binary log when the table lock was taken, None when that is not known.
+    """
+    if header is None or locked is None:
+        return Undecided(HEADER_UNKNOWN)
+    if _is_fresh(header, locked):
+        return HOLDS
+    return Broken("header_behind_lock", witness=header, header=header, locked=locked)
+
+
+TRX_SYS_COORDS_FRESH_UNDER_LOCK = register(
+    Rule(
+        number=59,
+        name="trx_sys_coords_fresh_under_lock",
+        tier=3,
+        scope="S",
+        severity=Severity.CRITICAL,
+        claim=(
+            "On a server with have_backup_safe_binlog_info the InnoDB system header is, while LOCK"
+            " TABLES FOR BACKUP is held, not behind the binary log coordinate of the time of the"
+            " lock."
+        ),
+        why=(
+            "InnoDB alone stores the coordinate at its own commits, so a non-transactional write"
+            " leaves it stale. Such a server writes and redo-logs the current coordinate as part"
+            " of the lock; InnoDB commits under the lock move it on. Elsewhere, and in MySQL 8.0"
+            " unless a clone runs, a stale header is normal."
+        ),
+        undecided_when=(
+            "the header was not read under the lock, the lock was not observed, or the coordinate"
+            " at lock time is not known. Nothing is claimed of a server without the variable"
+        ),
+        sources=("Percona backup-safe binlog information, whiteboard",),
+        remedy=(
+            "Do not start a replica from coordinates that the backup read out of InnoDB: take the"
+            " backup again with LOCK BINLOG FOR BACKUP, or use GTIDs."
+        ),
+        cases={
+            "header_behind_lock": Case(
+                "Under LOCK TABLES FOR BACKUP the InnoDB header names {header}, but the lock was"
+                " taken at {locked}.",
+                "{header}",
+                "TRX_SYS page",
+                "at least {locked}",
+                "binary log when the lock was taken",
+            ),
+            "backup_header_behind_lock": Case(
+                "Backup {backup} found {header} in the InnoDB header, but its table lock was taken"
+                " at {locked}.",
+                "{header}",
+                "backup {backup}",
+                "at least {locked}",
+                "journal",
+            ),
+        },
+        judge=header_is_fresh,
+    )
+)
+
+BACKUP_COORDINATES_MATCH_DATA = register(
+    Rule(
+        number=76,
+        name="backup_coordinates_match_data",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "The binary log coordinates that a backup reports are the end of a group, and the data"
+            " it copied hold the groups up to there and none from behind it."
+        ),
+        why=(
+            "Redo is finished, and the coordinates are read, while no commit happens: under LOCK"
+            " BINLOG FOR BACKUP; or both come out of the same redo: each InnoDB commit writes its"
+            " coordinates into the InnoDB header, and LOCK TABLES FOR BACKUP those of what InnoDB"
+            " did not commit. A group without changes leaves no trace in the data."
+        ),
+        undecided_when=(
+            "the backup does not tell the GTIDs of its data (gtid_mode OFF), the groups up to the"
+            " place are not known, or the place is older than the events remembered"
+        ),
+        sources=("Percona backup-safe binlog information, whiteboard: case 1",),
+        remedy=(
+            "Do not start a replica or a point-in-time recovery at these coordinates. Take the"
+            " backup again with LOCK BINLOG FOR BACKUP, or on a server with"
+            " have_backup_safe_binlog_info."
+        ),
+        cases=_position_cases("its coordinates") | _data_cases("its coordinates", "binary log"),
+    )
+)
+
+BACKUP_REPLICA_COORDINATES_MATCH_DATA = register(
+    Rule(
+        number=77,
+        name="backup_replica_coordinates_match_data",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "The position on its source that a replica's backup reports is the one that the copied"
+            " data have reached: they hold what the channel brought up to it, and nothing from"
+            " behind it."
+        ),
+        why=(
+            "SHOW REPLICA STATUS is read, and redo is finished, under LOCK BINLOG FOR BACKUP, which"
+            " stops receiver and appliers as well. The InnoDB header says nothing of it."
+        ),
+        undecided_when=(
+            "the backup does not tell the GTIDs of its data, or the relay log was not observed. On"
+            " a multi-threaded replica the position is a low-water mark: what lies behind it is not"
+            " judged; neither is what another channel may have brought"
+        ),
+        sources=("Percona backup-safe binlog information, whiteboard: case 2",),
+        remedy=(
+            "Do not start replication of the restored copy at this position: groups would be"
+            " repeated or lost. Take the backup again with LOCK BINLOG FOR BACKUP, or let the copy"
+            " replicate by GTID."
+        ),
+        cases=_data_cases("the position of channel {channel!r}", "source's log"),
+    )
+)
+
+BACKUP_BINLOG_COPY_MATCHES_DATA = register(
+    Rule(
+        number=78,
+        name="backup_binlog_copy_matches_data",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "The binary log file that a snapshot of a Galera node takes along ends with a whole"
+            " group, and with the last group that the copied data hold."
+        ),
+        why=(
+            "A joiner reads from that file which GTIDs its data hold. Under LOCK BINLOG FOR BACKUP"
+            " the file does not grow between the end of the redo copy and the end of its own copy."
+        ),
+        undecided_when=(
+            "the backup does not tell the GTIDs of its data, or the end of the copy is older than"
+            " the events remembered"
+        ),
+        sources=("Percona backup-safe binlog information, whiteboard: case 3",),
+        remedy=(
+            "Throw the joiner's data away and let it take a new snapshot, made with LOCK BINLOG FOR"
+            " BACKUP; else it will skip groups that it does not hold."
+        ),
+        cases=_position_cases(_COPY_END) | _data_cases(_COPY_END, "binary log"),
+    )
+)
+
+HEADER = "innodb_header"
+_PARALLEL_BY_DEFAULT = (8, 0, 27)
+
+
+def judge_backup(body: Mapping[str, Any], audit: InstanceState) -> None:
+    """Judge the coordinates of one ``image`` of a backup made with backup locks."""
+    backup = _Backup(body, audit)
+    position = _coordinates(body.get("binlog_file"), body.get("binlog_position"))
+    if position is not None:
+        backup.judge_position(BACKUP_COORDINATES_MATCH_DATA, position)
+        backup.judge_header(position)
+    for channel in body.get("channels", ()):
+        backup.judge_channel(channel)
+    copy = body.get("binlog_copy")
+    if copy is not None:
+        end = _coordinates(copy["file"], copy["position"])
+        assert end is not None
+        backup.judge_position(BACKUP_BINLOG_COPY_MATCHES_DATA, end)
+
+
+def _coordinates(file: str | None, position: int | None) -> LogCoordinates | None:
+    if not file or position is None:
+        return None
+    try:
+        return LogCoordinates.of_file(file, position)
+    except CoordinateError:
+        return None
+
+
+class _Backup:
+    """One backup beside the journal of its server."""
+
+    def __init__(self, body: Mapping[str, Any], audit: InstanceState) -> None:
+        self._body = body
+        self._audit = audit
+        self._id = str(body.get("backup_id"))
+        self._at = f"backup {self._id}"
+        self._data: GtidSet | None = None
+        text = body.get("gtid_executed")
+        if text is not None:
+            try:
+                self._data = GtidSet.parse(text, tags=audit.server.knows_tags)
+            except GtidSetParseError:
+                self._undecided(DATA_UNREADABLE)
+        known = audit.backup_locks.session(str(body.get("session", "")))
+        self._session = LockSession() if known is None else known
+        self._empty = audit.backup_locks.empty_groups
+
+    def _undecided(
+        self, reason: Reason, channel: str | None = None, position: LogCoordinates | None = None
+    ) -> None:
+        where = f" {position}" if position is not None else ""
+        self._audit.reporter.note(
+            ObservationCode.BACKUP_UNDECIDED,
+            reason,
+            at=f"{self._at}: {reason.code}{where}",
+            is_undecided=True,
+            channel=channel,
+            backup=self._id,
+            position=position,
+        )
+
+    # Coordinates of the server's own log
+
+    def judge_position(self, rule: Rule, position: LogCoordinates) -> None:
+        """Judge that a position is a group's end and that the data hold the groups up to it."""
+        binlog = self._audit.binlog
+        if binlog.base_name != position.base_name or binlog.end < 0 or binlog.offsets_doubtful:
+            self._undecided(FILE_UNSEEN, position=position)
+            return
+        number, offset = position.file_number, position.position
+        if (number, offset) > (binlog.file_number, binlog.end):
+            end = f"{binlog.file_name}:{binlog.end}"
+            self._broken(rule, "beyond_end_of_log", position, position=position, end=end)
+            return
+        window = binlog.window
+        found = window.find_end(number, offset)
+        if found is None and (
+            not window.covers(number, offset) or window.begins_at(number, offset)
+        ):
+            self._undecided(POSITION_FORGOTTEN, position=position)
+            return
+        mark = None if found is None else Mark(int(window.rows()[found, MARK]))
+        if mark is Mark.UNKNOWN:
+            self._undecided(GROUP_UNSEEN, position=position)
+            return
+        if mark not in (Mark.GROUP, Mark.HEADER, Mark.FILE):
+            case = "inside_event" if mark is None else "inside_group"
+            self._broken(rule, case, position, position=position)
+            return
+        logged = binlog.logged_at(number, offset)
+        if logged is None or self._data is None:
+            reason = DATA_UNKNOWN_UP_TO if self._data is None else LOGGED_UNKNOWN
+            self._undecided(reason, position=position)
+            return
+        later = self._audit.binlog.logged.freeze() - logged
+        beyond = (self._data & later) - self._empty
+        self._compare(rule, position, beyond, logged - self._data - self._empty)
+
+    def _compare(
+        self,
+        rule: Rule,
+        position: LogCoordinates,
+        beyond: GtidSet,
+        missing: GtidSet,
+        channel: str | None = None,
+    ) -> None:
+        """Report data that hold GTIDs from after the position, or lack some from before it."""
+        if beyond and missing:
+            case = "data_hold_and_lack"
+        elif beyond:
+            case = "data_hold_later"
+        elif missing:
+            case = "data_lack_earlier"
+        else:
+            return
+        witness = beyond or missing
+        self._broken(
+            rule,
+            case,
+            witness,
+            channel=channel,
+            position=position,
+            beyond=beyond,
+            missing=missing,
+        )
+
+    def judge_header(self, position: LogCoordinates) -> None:
+        """Coordinates out of InnoDB's header are not behind the table lock."""
+        if self._body.get("coordinates_from") != HEADER or not self._audit.server.is_backup_safe:
+            return
+        locked_at = self._session.tables_at
+        if locked_at is None:
+            self._undecided(LOCK_UNKNOWN)
+            return
+        locked = coordinates_of(locked_at)
+        if not _is_fresh(position, locked):
+            self._broken(
+                TRX_SYS_COORDS_FRESH_UNDER_LOCK,
+                "backup_header_behind_lock",
+                position,
+                header=position,
+                locked=locked,
+            )
+
+    # Positions of a replica
+
+    def judge_channel(self, status: Mapping[str, Any]) -> None:
+        """Judge that the data hold just what a channel had executed up to the position."""
+        name = str(status.get("channel", ""))
+        position = _coordinates(
+            status.get("exec_source_log_file"), status.get("exec_source_log_pos")
+        )
+        relay = self._audit.relays.get(name)
+        if position is None or relay is None or relay.source_base != position.base_name:
+            self._undecided(CHANNEL_UNSEEN, name)
+            return
+        if self._data is None:
+            self._undecided(DATA_UNKNOWN, name)
+            return
+        rows = relay.window.rows()
+        rows = rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0) & (rows[:, SOURCE_END] > 0)]
+        number = rows[:, SOURCE_FILE]
+        is_before = (number < position.file_number) | (
+            (number == position.file_number) & (rows[:, SOURCE_END] <= position.position)
+        )
+        beyond = GtidSet.EMPTY
+        if self._applies_serially:
+            beyond = self._data & _gtids(relay.sids, rows[~is_before])
+            beyond = beyond - self._session.executed - self._received_elsewhere(name)
+        missing = _gtids(relay.sids, rows[is_before]) - self._data
+        beyond, missing = beyond - self._empty, missing - self._empty
+        self._compare(BACKUP_REPLICA_COORDINATES_MATCH_DATA, position, beyond, missing, name)
+
+    @property
+    def _applies_serially(self) -> bool:
+        """Whether the position executed is more than a low-water mark."""
+        server = self._audit.server
+        workers = server.number("replica_parallel_workers")
+        if workers is not None:
+            return workers <= 1
+        parts = (server.version or "").partition("-")[0].split(".")
+        if len(parts) != len(_PARALLEL_BY_DEFAULT) or not all(part.isdigit() for part in parts):
+            return False
+        return tuple(map(int, parts)) < _PARALLEL_BY_DEFAULT
+
+    def _received_elsewhere(self, name: str) -> GtidSet:
+        """What other channels brought: it may be executed before this channel comes to it."""
+        received = GtidSet.EMPTY
+        for other, relay in self._audit.relays.items():
+            if other != name:
+                received = received | relay.received_ever.freeze()
+        return received
+
+    def _broken(
+        self, rule: Rule, case: str, witness: object, channel: str | None = None, **data: object
+    ) -> None:
+        broken = Broken(case, witness=witness, at=self._at, backup=self._id, **data)
+        self._audit.reporter.broken(rule, broken, channel=channel)
+
+
+def _gtids(sids: tuple[str, ...] | list[str], rows: npt.NDArray[np.int64]) -> GtidSet:
+    return GtidSet.from_groups(sids, rows[:, SID], rows[:, GNO])
