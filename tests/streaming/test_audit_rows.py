@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from streaming_journals import history
 
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
-from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.streaming.auditor import BlockRow, audit_rows
 
@@ -108,3 +109,19 @@ def test_a_fact_that_cannot_be_read_costs_no_other_record():
         whole.findings += brought.findings
         whole.observations += brought.observations
     assert (whole.findings, whole.observations) == (result.findings, result.observations)
+
+
+@pytest.mark.parametrize("change", [lambda state: state[:-1], lambda state: b"?" + state[1:]])
+def test_a_state_that_cannot_be_read_begins_anew(change):
+    """The rows go on as after a gap, nothing is found, and the next state can be read."""
+    rows = rows_of(BLOCK, 50)
+    state, _ = audit_rows(None, "a", rows[:2])
+    state, result = audit_rows(change(state), "a", rows[2:])
+    assert [] == result.findings
+    [told] = [o for o in result.observations if o.code is ObservationCode.STATE_UNREADABLE]
+    assert told.is_undecided
+    assert "instance 'a'" in observation_text(told)
+    assert FleetEventKind.STATE_LOST is result.fleet_events[0].kind
+    assert {Verdict.UNDECIDED} == {cut.verdict for cut in result.cuts}
+    _, result = audit_rows(state, "a", rows[-1:])
+    assert [ObservationCode.JOURNAL_REPEATED] == [o.code for o in result.observations]

@@ -11,7 +11,8 @@ from streaming_journals import history
 
 from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.results import ObservationCode, Verdict
+from tallystick.coordinates.state_codec import encode
 from tallystick.streaming import sinks
 from tallystick.streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
@@ -209,3 +210,21 @@ def test_a_full_micro_batch_lets_no_deadline_pass(tmp_path):
         for number, table in enumerate(ahead):
             fleet.absorb(table, number)
         assert closed == len(sinks.read_validations(directory / "out"))
+
+
+@pytest.mark.parametrize("change", [lambda state: state[:-1], lambda _: encode(int, 1)])
+def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
+    """Comparisons and collections begin anew, which is told once, and counted."""
+    step(tmp_path, Recorder()).absorb(BATCHES[0], 0)
+    [path] = (tmp_path / "checkpoint" / "fleet").iterdir()
+    path.write_bytes(change(path.read_bytes()))
+    fleet = step(tmp_path, Recorder())
+    for number, table in enumerate(BATCHES[1:], 1):
+        fleet.absorb(table, number)
+    [told] = [
+        o
+        for o in sinks.read_observations(tmp_path / "out")
+        if o.code is ObservationCode.STATE_UNREADABLE
+    ]
+    assert ("", "micro-batch 1", True) == (told.instance_id, told.at, told.is_undecided)
+    assert 1 == fleet._metrics.snapshot()["states_unreadable"]

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,16 +17,16 @@ from streaming_journals import history, make_topics, produce, read_topic, send_r
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
-from tallystick.coordinates.results import Finding, Verdict
+from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.streaming import sinks
-from tallystick.streaming.auditor import audit_blocks
+from tallystick.streaming.auditor import BlockAuditor, audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import start_collector
 from tallystick.streaming.errors import QueryError
 from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.runner import AuditJob, JobSettings, drain
-from tallystick.streaming.schema import BLOCK_ROWS
+from tallystick.streaming.schema import AUDIT_ROWS, BLOCK_ROWS
 
 SHUFFLE_PARTITIONS = 2
 INSTANCES = ("a", "b", "c")
@@ -106,13 +107,18 @@ def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, siz
     assert (0, 0) == (metrics["records"], metrics["findings"])
 
 
-@pytest.mark.parametrize("size", [61])
-def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
-    """The same operator and step on rows from a directory, one file a micro-batch."""
-    directory = tmp_path / "blocks"
-    directory.mkdir()
+BLOCK_SCHEMA = pa.schema(
+    [("instance_id", pa.string()), ("value", pa.binary()),
+     ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+     ("partition", pa.int32()), ("offset", pa.int64())]
+)  # fmt: skip
+
+
+def write_blocks(directory: Path, size: int, numbers: range) -> None:
+    """Some of the histories' blocks, one of each instance a file."""
+    directory.mkdir(exist_ok=True)
     pieces = {block.instance_id: cut_into_blocks(block, size) for block in BLOCKS}
-    for i in range(max(map(len, pieces.values()))):
+    for i in numbers:
         rows = [
             {
                 "instance_id": name,
@@ -124,14 +130,13 @@ def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
             for name, cut in pieces.items()
             for piece in cut[i : i + 1]
         ]
-        schema = pa.schema(
-            [("instance_id", pa.string()), ("value", pa.binary()),
-             ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-             ("partition", pa.int32()), ("offset", pa.int64())]
-        )  # fmt: skip
         path = directory / f"{i:05d}.parquet"
-        pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+        pq.write_table(pa.Table.from_pylist(rows, schema=BLOCK_SCHEMA), path)
         os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
+
+
+def run_on_files(spark, directory: Path, tmp_path: Path, audit=audit_blocks) -> FleetStep:
+    """Operator and step on rows from a directory, until there are no more."""
     stream = (
         spark.readStream.schema(BLOCK_ROWS).option("maxFilesPerTrigger", 3).parquet(str(directory))
     )
@@ -144,14 +149,58 @@ def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
             metrics=Metrics(),
         )
         query = (
-            audit_blocks(stream)
+            audit(stream)
             .writeStream.foreachBatch(step)
             .option("checkpointLocation", str(checkpoint.auditor))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
+    return step
+
+
+@pytest.mark.parametrize("size", [61])
+def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
+    """The same operator and step on rows from a directory, one file a micro-batch."""
+    write_blocks(tmp_path / "blocks", size, range(-(-max(map(len, BLOCKS)) // size)))
+    run_on_files(spark, tmp_path / "blocks", tmp_path)
     assert EXPECTED == sinks.read_findings(tmp_path / "out")
+
+
+def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
+    """Those of instances and the fleet's: told and counted, nothing found, and the job goes on."""
+
+    class Damaging(BlockAuditor):
+        """Leaves states that nobody can read."""
+
+        def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803
+            yield from super().handleInputRows(key, rows, timerValues)
+            self._state.put([(b"?",)])
+
+    def audit_and_damage(blocks):
+        return blocks.groupBy("instance_id").transformWithStateInPandas(
+            Damaging(), outputStructType=AUDIT_ROWS, outputMode="Append", timeMode="None"
+        )
+
+    count = -(-max(map(len, BLOCKS)) // 61)
+    write_blocks(tmp_path / "blocks", 61, range(1))
+    run_on_files(spark, tmp_path / "blocks", tmp_path, audit_and_damage)
+    before = sinks.read_findings(tmp_path / "out")
+    [path] = (tmp_path / "cp" / "fleet").glob("*.state")
+    path.write_bytes(path.read_bytes()[:-1])
+    write_blocks(tmp_path / "blocks", 61, range(1, count))
+    step = run_on_files(spark, tmp_path / "blocks", tmp_path)
+    told = [
+        o
+        for o in sinks.read_observations(tmp_path / "out")
+        if o.code is ObservationCode.STATE_UNREADABLE
+    ]
+    assert ["", *INSTANCES] == sorted(o.instance_id for o in told)
+    assert all(o.is_undecided for o in told)
+    assert len(told) == step._metrics.snapshot()["states_unreadable"]
+    assert before == sinks.read_findings(tmp_path / "out")
+    cuts = sinks.read_cuts(tmp_path / "out")
+    assert Verdict.UNDECIDED in {cut.verdict for cut in cuts}
 
 
 def test_the_end_of_a_history_decides_what_waits(spark, broker, tmp_path):

@@ -1,0 +1,72 @@
+"""State saved and read back at every boundary of blocks: nothing that is said changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tallystick.campaign import scenario_of
+from tallystick.coordinates.audit import replay
+from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
+from tallystick.coordinates.audit.fleet_events import FleetEvent
+from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
+from tallystick.coordinates.events.journal import Block, cut_into_blocks
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.producers.simulator.engine import simulate
+
+JOURNALS = sorted((Path(__file__).parents[1] / "real_journals").glob("*.jsonl"))
+BLOCK_SIZES = (40, 700)
+
+
+class SavedInstance:
+    """An instance's audit that lives in bytes between two blocks."""
+
+    def __init__(self, instance_id: str, disabled: frozenset[str]) -> None:
+        self.saved = InstanceAudit(instance_id, disabled).to_bytes()
+
+    def absorb(self, block: Block) -> AuditOutput:
+        audit = InstanceAudit.from_bytes(self.saved)
+        output = audit.absorb(block)
+        self.saved = audit.to_bytes()
+        assert InstanceAudit.from_bytes(self.saved).to_bytes() == self.saved
+        return output
+
+    def finish(self) -> AuditOutput:
+        return InstanceAudit.from_bytes(self.saved).finish()
+
+
+class SavedFleet(FleetAudit):
+    """A fleet's audit that goes on from its bytes at every step."""
+
+    def absorb(self, fleet_events: Iterable[FleetEvent]) -> FleetOutput:
+        saved = self.to_bytes()
+        again = FleetAudit.from_bytes(saved)
+        assert again.to_bytes() == saved
+        output = again.absorb(list(fleet_events))
+        vars(self).update(vars(again))
+        return output
+
+
+def assert_said_alike(blocks: list[Block], monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in BLOCK_SIZES:
+        pieces = [piece for block in blocks for piece in cut_into_blocks(block, size)]
+        expected = replay.audit_history(pieces)
+        with monkeypatch.context() as patch:
+            patch.setattr(replay, "InstanceAudit", SavedInstance)
+            patch.setattr(replay, "FleetAudit", SavedFleet)
+            assert expected == replay.audit_history(pieces)
+
+
+@pytest.mark.parametrize("path", JOURNALS, ids=lambda path: path.stem)
+def test_on_the_journals_of_real_servers(path, monkeypatch):
+    """Findings, observations, cuts and topology."""
+    with path.open(encoding="utf-8") as lines:
+        assert_said_alike(list(blocks_from_lines(lines)), monkeypatch)
+
+
+@pytest.mark.parametrize("seed", range(1, 40, 3))
+def test_on_simulated_fleets(seed, monkeypatch):
+    """With faults and without."""
+    assert_said_alike(list(simulate(scenario_of(seed)).blocks(2048)), monkeypatch)
