@@ -50,11 +50,12 @@ TRANSIENT: Final = {"state": "transient"}
 
 MAGIC = b"TSst"
 _HEAD = struct.Struct("<4s8sII")
-_NARROW_MIN = 64
+_NARROW_MIN = 1024
 """Arrays shorter than this are stored as they are."""
 _NATIVE = (int, str, bool, float, type(None), Any, object)
 
 Array = npt.NDArray[Any]
+Bytes = bytes | memoryview
 
 
 class _Writer:
@@ -67,13 +68,16 @@ class _Writer:
         self._known: dict[int, tuple[int, GtidSet]] = {}
 
     def array(self, array: Array) -> int:
-        """Enter an array; integers take the narrowest room."""
-        stored, base = _narrowed(array)
-        little = stored.astype(stored.dtype.newbyteorder("<"), copy=False)
-        native = array.dtype.newbyteorder("<").str
-        shape = len(array) if array.ndim == 1 else array.shape
-        self.index.append((native, shape, little.dtype.str, base))
-        self.raw.append(little.tobytes())
+        """Enter an array; the integers of a long one take the narrowest room."""
+        if array.dtype.str[0] == ">":
+            array = array.astype(array.dtype.newbyteorder("<"))
+        if array.ndim != 1 or len(array) >= _NARROW_MIN:
+            stored, base = _narrowed(array)
+            self.index.append((array.dtype.str, array.shape, stored.dtype.str, base))
+            self.raw.append(stored.tobytes())
+        else:
+            self.index.append((array.dtype.str, len(array)))
+            self.raw.append(array.tobytes())
         return len(self.raw) - 1
 
     def gtids(self, gtids: GtidSet) -> int:
@@ -98,18 +102,23 @@ class _Reader:
         self.sets = [GtidSet.parse(text) for text in texts]
         self.arrays: list[Array] = []
         offset = 0
-        for dtype, shape, stored, base in index:
-            count = shape if isinstance(shape, int) else math.prod(shape)
-            column = np.frombuffer(raw, stored, count - (base is not None), offset)
+        for dtype, shape, *narrowed in index:
+            if narrowed:
+                stored, base = narrowed
+                count = math.prod(shape) - (base is not None)
+                column = np.frombuffer(raw, stored, count, offset)
+                self.arrays.append(_widened(column, dtype, shape, base))
+            else:
+                column = np.frombuffer(raw, dtype, shape, offset)
+                self.arrays.append(column.copy())
             offset += column.nbytes
-            self.arrays.append(_widened(column, dtype, shape, base))
         if offset != len(raw):
             raise ValueError(f"{len(raw)} bytes of arrays, expected {offset}")
 
 
 def _narrowed(array: Array) -> tuple[Array, int | None]:
     """An array of integers in fewer bytes, and its first value if these are the differences."""
-    if array.dtype.kind not in "iu" or array.ndim != 1 or len(array) < _NARROW_MIN:
+    if array.dtype.kind not in "iu" or array.ndim != 1:
         return array, None
     narrow = np.promote_types(np.min_scalar_type(array.min()), np.min_scalar_type(array.max()))
     if array.dtype == np.int64 and narrow.itemsize > 1:
@@ -122,14 +131,13 @@ def _narrowed(array: Array) -> tuple[Array, int | None]:
     return array, None
 
 
-def _widened(column: Array, dtype: str, shape: Any, base: int | None) -> Array:
+def _widened(column: Array, dtype: str, shape: list[int], base: int | None) -> Array:
     """Inverse of `_narrowed`; always a copy of its own, which may be written to."""
-    kind = np.dtype(dtype).newbyteorder("=")
     if base is None:
-        return column.astype(kind).reshape(shape)
-    whole = np.empty(shape, dtype=kind)
+        return column.astype(dtype).reshape(shape)
+    whole = np.empty(shape, dtype=dtype)
     whole[0] = base
-    np.cumsum(column, out=whole[1:], dtype=kind)
+    np.cumsum(column, out=whole[1:], dtype=dtype)
     whole[1:] += base
     return whole
 
@@ -149,19 +157,23 @@ class _Coder(NamedTuple):
 # Whole states
 
 
-def encode(hint: Any, value: Any) -> bytes:
-    """A value of a type as bytes."""
+def encode(hint: Any, value: Any, before: bytes = b"") -> bytes:
+    """A value of a type as bytes, behind those of another one (see `split`)."""
     coder = _coder(hint)
     writer = _Writer()
     document = value if coder.encode is None else coder.encode(value, writer)
     head = json.dumps(
         [document, list(writer.texts), writer.index], separators=(",", ":"), check_circular=False
     ).encode()
-    payload = b"".join((len(head).to_bytes(4, "little"), head, *writer.raw))
-    return _HEAD.pack(MAGIC, schema_hash(hint), zlib.crc32(payload), len(payload)) + payload
+    payload = [len(head).to_bytes(4, "little"), head, *writer.raw]
+    checksum = 0
+    for piece in payload:
+        checksum = zlib.crc32(piece, checksum)
+    length = sum(map(len, payload))
+    return b"".join((before, _HEAD.pack(MAGIC, schema_hash(hint), checksum, length), *payload))
 
 
-def decode(hint: Any, data: bytes, of: str) -> Any:
+def decode(hint: Any, data: Bytes, of: str) -> Any:
     """Inverse of `encode`.
 
     Args:
@@ -176,7 +188,7 @@ def decode(hint: Any, data: bytes, of: str) -> Any:
     return _decoded(hint, data, of, None, _coder(hint).decode)
 
 
-def split(data: bytes, of: str) -> tuple[bytes, bytes]:
+def split(data: Bytes, of: str) -> tuple[memoryview, memoryview]:
     """Bytes of several `encode`, one after the other: the first, and what follows.
 
     Raises:
@@ -185,10 +197,11 @@ def split(data: bytes, of: str) -> tuple[bytes, bytes]:
     end = _HEAD.size + (_HEAD.unpack_from(data)[3] if len(data) >= _HEAD.size else 0)
     if end > len(data):
         raise StateDamagedError(f"the state of {of} is cut short")
-    return data[:end], data[end:]
+    view = memoryview(data)
+    return view[:end], view[end:]
 
 
-def restore(whole: Any, data: bytes, of: str) -> None:
+def restore(whole: Any, data: Bytes, of: str) -> None:
     """Read the state of `whole`, whose class is a dataclass, into it, field by field.
 
     Args:
@@ -209,9 +222,9 @@ def restore(whole: Any, data: bytes, of: str) -> None:
     _decoded(kind, data, of, whole, set_fields)
 
 
-def _decoded(hint: Any, data: bytes, of: str, whole: Any, decode_it: Decode | None) -> Any:
+def _decoded(hint: Any, data: Bytes, of: str, whole: Any, decode_it: Decode | None) -> Any:
     if len(data) < _HEAD.size or data[: len(MAGIC)] != MAGIC:
-        raise StateDamagedError(f"the state of {of} does not begin like one: {data[:8]!r}")
+        raise StateDamagedError(f"the state of {of} does not begin like one: {bytes(data[:8])!r}")
     _, found, checksum, length = _HEAD.unpack_from(data)
     payload = memoryview(data)[_HEAD.size :]
     if len(payload) != length:
@@ -276,7 +289,7 @@ def _coder(hint: Any) -> _Coder:
     if hint is GrowingGtidSet:
         return _Coder(_encode_growing, _decode_growing, "GrowingGtidSet")
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return _Coder(_encode_enum, lambda value, _: hint(value), [hint.__name__, *map(str, hint)])
+        return _enum(hint)
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         return _named_tuple(hint)
     if dataclasses.is_dataclass(hint):
@@ -308,8 +321,14 @@ def _decode_growing(number: int, reader: _Reader) -> GrowingGtidSet:
     return GrowingGtidSet(reader.sets[number])
 
 
-def _encode_enum(member: Enum, _: _Writer) -> Any:
-    return member.value
+def _enum(kind: type[Enum]) -> _Coder:
+    members = {member.value: member for member in kind}
+    is_native = issubclass(kind, (int, str))
+    return _Coder(
+        None if is_native else lambda member, _: member.value,
+        lambda value, _: members[value],
+        [kind.__name__, *map(str, members)],
+    )
 
 
 def _union(hints: tuple[Any, ...]) -> _Coder:
@@ -469,10 +488,12 @@ def _hint(kind: type, name: str) -> Any:
 def _dataclass(kind: Any) -> _Coder:
     names, coders = _fields(kind)
     collaborators = [
-        (field.name, field.name.lstrip("_"))
+        field.name
         for field in dataclasses.fields(kind)
         if field.metadata.get("state") == "collaborator"
     ]
+    attributes = [name.lstrip("_") for name in collaborators]
+    arguments = [*collaborators, *names]
     encode_row, decode_row, schema = _row(None, coders, [kind.__name__, names])
     assert decode_row is not None
     compact = getattr(kind, "compact", None)
@@ -488,10 +509,8 @@ def _dataclass(kind: Any) -> _Coder:
         return kind(*decode_row(values, reader))
 
     def decode_part(values: Any, reader: _Reader) -> Any:
-        whole = reader.whole
-        given = {name: getattr(whole, attribute) for name, attribute in collaborators}
-        given.update(zip(names, decode_row(values, reader), strict=True))
-        return kind(**given)
+        given = [getattr(reader.whole, attribute) for attribute in attributes]
+        return kind(**dict(zip(arguments, given + decode_row(values, reader), strict=True)))
 
     positional = [field.name for field in dataclasses.fields(kind) if not field.kw_only]
     is_value = positional == names

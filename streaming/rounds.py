@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Observation, ObservationCode
 from tallystick.coordinates.rules.observations import NOT_ANSWERED
-from tallystick.coordinates.state_codec import encode, restore
+from tallystick.coordinates.state_codec import Bytes, encode, restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -184,7 +184,7 @@ class Rounds:
         """The state."""
         return encode(Rounds, self)
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, data: Bytes) -> None:
         """Go on from the state that ``to_bytes`` gave.
 
         Raises:

@@ -20,7 +20,7 @@ from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.audit.topology import Edge, describe_source
 from tallystick.coordinates.rules.comparing.judges import AMBIGUOUS
 from tallystick.coordinates.rules.fleet import GTID_ORIGIN_AGREEMENT, SERVER_UUID_UNIQUE
-from tallystick.coordinates.state_codec import TRANSIENT, encode, restore
+from tallystick.coordinates.state_codec import TRANSIENT, Bytes, encode, restore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,7 +235,7 @@ class FleetAudit:
         return encode(FleetAudit, self)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> FleetAudit:
+    def from_bytes(cls, data: Bytes) -> FleetAudit:
         """Inverse of `to_bytes`.
 
         Raises:

@@ -64,8 +64,8 @@ class InstanceAudit(ServerRecordReader):
     # The state
 
     def to_bytes(self) -> bytes:
-        """The whole state; the server's settings once more, as they cannot be found out again."""
-        return encode(Server, self.server) + encode(InstanceAudit, self)
+        """The whole state; the server's settings apart, as they cannot be found out again."""
+        return encode(InstanceAudit, self, before=encode(Server, self.server))
 
     @classmethod
     def from_bytes(cls, data: bytes, instance_id: str = "") -> InstanceAudit:
@@ -77,8 +77,8 @@ class InstanceAudit(ServerRecordReader):
         """
         of = f"instance {instance_id!r}"
         settings, rest = split(data, of)
-        decode(Server, settings, of)
         audit = cls(instance_id)
+        audit.server = decode(Server, settings, of)
         restore(audit, rest, of)
         return audit
 

@@ -54,7 +54,7 @@ class InstanceState:
 
     Attributes:
         reporter: Takes what is found.
-        server: What the server said of itself.
+        server: What the server said of itself; it is saved apart.
         history: The baselines of accepted rows.
         binlog: The binary log.
         relays: The relay log of each channel.
@@ -80,7 +80,7 @@ class InstanceState:
     """
 
     reporter: Reporter
-    server: Server = field(default_factory=Server)
+    server: Server = field(default_factory=Server, metadata=TRANSIENT)
     baselines: Baselines = field(default_factory=Baselines)
     binlog: BinlogReader = field(init=False)
     relays: dict[str, RelayReader] = field(default_factory=dict)

@@ -24,7 +24,7 @@ SEEDS = range(0, 120, 6)
 
 def other_version(saved: bytes) -> bytes:
     """The state of another version, whose settings of the server are the same."""
-    return split(saved, "it")[0] + encode(int, 1)
+    return encode(int, 1, before=bytes(split(saved, "it")[0]))
 
 
 def damaged(saved: bytes) -> bytes:

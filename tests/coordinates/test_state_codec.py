@@ -107,7 +107,7 @@ def test_a_value_of_each_type_comes_back_equal(hint, value):
 
 @given(
     st.sampled_from(["<i8", ">i8", "<i4", "<u4", "|u1", "|i1", "<f8"]),
-    st.integers(0, 200),
+    st.sampled_from([0, 1, 2, 1500]),
     st.sampled_from(["any", "ascending", "small"]),
     st.randoms(use_true_random=False),
 )
@@ -133,8 +133,8 @@ def test_an_array_of_rows_keeps_its_shape():
 
 def test_ascending_numbers_take_little_room():
     """What a log's offsets need is their distances."""
-    array = np.arange(10**9, 10**9 + 200_000, 200)
-    assert len(encode(npt.NDArray[Any], array)) < 1_100
+    array = np.arange(10**9, 10**9 + 400_000, 200)
+    assert len(encode(npt.NDArray[Any], array)) < 2_100
 
 
 def test_equal_sets_are_written_once():
