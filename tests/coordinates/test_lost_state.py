@@ -18,7 +18,7 @@ from tallystick.producers.simulator.engine import simulate
 from tests.support.journals import UUID_A, Journal
 
 LOSSES = 3
-SEEDS = range(0, 120, 6)
+SEEDS = range(0, 120, 10)
 """Histories without a fault."""
 
 
