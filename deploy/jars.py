@@ -1,8 +1,8 @@
 """The jars that Spark's Kafka source, the local broker and the lab need, pinned and verified.
 
-They are fetched with the Ivy that ships inside pyspark, so a machine needs Python and Java and
-nothing else. `jars.sha256` beside this module says which jars and which bytes; whatever differs
-is refused. A second clone on the same machine finds them in the user's cache.
+They are fetched with the Ivy that ships inside pyspark, or the system's, so a machine needs Python
+and Java and nothing else. `jars.sha256` beside this module says which jars and which bytes;
+whatever differs is refused. A second clone on the same machine finds them in the user's cache.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ LIST_FILE = Path(__file__).with_name("jars.sha256")
 SPARK_KAFKA = "spark-kafka"
 BROKER = "broker"
 MYSQL_SERVER = "mysql-server"
+SYSTEM_IVY = Path("/usr/share/java/ivy.jar")
+"""Where Debian's package ivy puts it: without pyspark the lab needs no more than that."""
 FETCH_ATTEMPTS = 3
 FETCH_TIMEOUT_S = 600.0
 
@@ -154,7 +156,7 @@ def set_directory(name: str) -> Path:
 
 
 def ivy_fetch(jars: Sequence[Jar], into: Path, repository: str | None = None) -> str:
-    """Fetches jars with the Ivy that ships inside pyspark.
+    """Fetches jars with Ivy.
 
     Args:
         jars: what to fetch, without its dependencies.
@@ -165,7 +167,7 @@ def ivy_fetch(jars: Sequence[Jar], into: Path, repository: str | None = None) ->
         What Ivy printed.
 
     Raises:
-        JarError: there is no usable Java, no pyspark, or Ivy did not end in time.
+        JarError: there is no usable Java, no Ivy, or Ivy did not end in time.
     """
     problem = java_problem()
     java = java_command()
@@ -291,9 +293,11 @@ def _ivy_jar() -> Path:
     for place in (spec.submodule_search_locations or []) if spec else []:
         for candidate in sorted(Path(place, "jars").glob("ivy-*.jar")):
             return candidate
+    if SYSTEM_IVY.exists():
+        return SYSTEM_IVY
     raise JarError(
-        "Jars are fetched with the Ivy that pyspark brings, which is not installed. "
-        + install_extra("stream")
+        "Jars are fetched with Ivy: neither pyspark, which brings one, nor the system's is "
+        f"installed. {install_extra('stream')}, or apt-get install ivy"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -209,3 +210,13 @@ def test_ivy_says_what_it_did_not_find(tmp_path: Path) -> None:
         jars.prepare(
             missing, tmp_path / "cache", lambda jar, into: jars.ivy_fetch(jar, into, repository)
         )
+
+
+def test_without_pyspark_the_systems_ivy_fetches(tmp_path, monkeypatch):
+    """As on a machine with the bare install and Debian's package."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setattr(jars, "SYSTEM_IVY", tmp_path / "ivy.jar")
+    with pytest.raises(JarError, match=r"neither pyspark.*apt-get install ivy"):
+        jars._ivy_jar()
+    jars.SYSTEM_IVY.touch()
+    assert jars.SYSTEM_IVY == jars._ivy_jar()
