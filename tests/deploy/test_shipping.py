@@ -128,7 +128,7 @@ def run(*command: Path | str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_the_installed_command_ignores_packages_of_the_working_directory(
     installed: Path, workplace: Path
 ) -> None:
-    """As a program, and as a module, for which Python searches the working directory first."""
+    """As a program, as a module, for which Python searches it first, and as pytest's plugin."""
     programs = [[installed / "tallystick"], [installed / "python", "-m", "tallystick.cli"]]
     for program in programs:
         made = run(
@@ -139,6 +139,13 @@ def test_the_installed_command_ignores_packages_of_the_working_directory(
         replayed = run(*program, "replay", "journal", "--report", "page", cwd=workplace)
         assert (0, "") == (replayed.returncode, replayed.stderr)
         assert replayed.stdout.startswith("CONSISTENT")
+    (workplace / "test_it.py").write_text(
+        "import pathlib\n"
+        "def test_it(tallystick_audit):\n"
+        "    tallystick_audit(pathlib.Path('journal')).assert_consistent()\n"
+    )
+    tested = run(installed / "python", "-m", "pytest", "-q", "test_it.py", cwd=workplace)
+    assert "1 passed" in tested.stdout, tested.stdout
     where = run(
         installed / "python",
         *("-c", "import tallystick.streaming.source as s; print(s.__file__)"),
