@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.explanation import explain
-from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.kernel.scenario import TOPOLOGIES, Scenario
 from tallystick.producers.simulator.negatives import NEGATIVES, with_options
-from tallystick.producers.simulator.scenario import TOPOLOGIES, Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

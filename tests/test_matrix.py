@@ -9,8 +9,8 @@ import pytest
 from tallystick.campaign import SeedResult, run_seed, scenario_of, simulate_command
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.negatives import NEGATIVES
-from tallystick.producers.simulator.scenario import Scenario
 
 _RUNS = 2
 """Fleets in which each fault and each negative case is tried."""

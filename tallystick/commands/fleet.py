@@ -19,7 +19,7 @@ from tallystick.settings import Settings, suggestion
 from tallystick.settings import load as load_settings
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.scenario import Scenario
+    from tallystick.producers.simulator.kernel.scenario import Scenario
 
 BLOCK_RECORDS = 512
 ENDLESS_MS = 10 * 365 * 86_400_000
@@ -55,7 +55,7 @@ def simulate(
     ] = None,
     scenario: Annotated[
         str | None,
-        typer.Option(help="The acts and options of a design's demonstration (tallystick demo)."),
+        typer.Option(help="The acts and options of a document's scenario (tallystick demo)."),
     ] = None,
     duration_ms: Annotated[
         int | None,
@@ -129,7 +129,7 @@ def simulate(
         auto_position=auto_position,
         first_file_number=first_file_number,
         lock_steps=lock_steps,
-        demonstration=scenario,
+        design_scenario=scenario,
     )
     if output is not None:
         _write_history(planned, output)
@@ -143,8 +143,8 @@ def simulate(
 
 def _scenario(**options: Any) -> Scenario:
     from tallystick.producers.simulator.faults import FAULTS
+    from tallystick.producers.simulator.kernel.scenario import Scenario
     from tallystick.producers.simulator.negatives import NEGATIVES, with_options
-    from tallystick.producers.simulator.scenario import Scenario
     from tallystick.runs.scenario import demonstration_scenario
 
     fault = options["fault"]
@@ -165,7 +165,7 @@ def _scenario(**options: Any) -> Scenario:
 
 def _write_history(scenario: Scenario, output: str) -> None:
     from tallystick.coordinates.events.json_lines_writer import block_to_lines
-    from tallystick.producers.simulator.engine import simulate as simulate_history
+    from tallystick.producers.simulator.assemble import simulate as simulate_history
 
     history = simulate_history(scenario)
     lines = (line for block in history.blocks(BLOCK_RECORDS) for line in block_to_lines(block))
@@ -188,11 +188,11 @@ def _write_history(scenario: Scenario, output: str) -> None:
 
 def _live(scenario: Scenario, settings: Settings, speed: float, stop: Stop) -> None:
     from tallystick.journal_topic import open_journal, open_requests, prepare_topics
-    from tallystick.producers.simulator.engine import Fleet, hooks_of
+    from tallystick.producers.simulator.assemble import Fleet
     from tallystick.runs.live_fleet import LiveFleet, Pace
 
     now_us = time.time_ns() // 1_000
-    fleet = Fleet(scenario, hooks_of(scenario), start_ts=now_us)
+    fleet = Fleet(scenario, start_ts=now_us)
     prepare_topics(settings)
     requests = open_requests(settings)
     try:

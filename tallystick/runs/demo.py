@@ -22,10 +22,10 @@ from tallystick.producers.collect_requests import CollectRequests
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.publisher import KafkaSettings
-from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS
-from tallystick.producers.simulator.engine import SETTLE_MS, Fleet, hooks_of
+from tallystick.producers.simulator.assemble import SETTLE_MS, Fleet
 from tallystick.producers.simulator.faults import FAULTS
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.scenarios.catalogue import DESIGN_SCENARIOS
 from tallystick.runs import result as results
 from tallystick.runs.live_fleet import LiveFleet, Pace
 from tallystick.runs.scenario import demonstration_scenario, put_beside
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 DURATION_MS = 6_000
 COLLECTION_INTERVAL_MS = 1_000
-"""Of virtual time, as in ``producers.simulator.engine.simulate``: during the load, and twice after
-it, when everything has settled."""
+"""Of virtual time, as in ``producers.simulator.assemble.simulate``: during the load, and twice
+after it, when everything has settled."""
 SPEED = 5.0
 COLLECT_EVERY_S = 1.5
 PARTITIONS = 2
@@ -87,7 +87,7 @@ def demo_scenario(
 
     if demonstration is not None:
         return demonstration_scenario(
-            Scenario(seed=seed, fault=fault, negatives=negatives, demonstration=demonstration)
+            Scenario(seed=seed, fault=fault, negatives=negatives, design_scenario=demonstration)
         )
     if fault is not None and fault not in FAULTS:
         raise MisuseError(f"no fault has the name {fault!r}{suggestion(fault, FAULTS)}")
@@ -113,7 +113,7 @@ def demo_scenario(
 
 def demo_fleet(scenario: Scenario, start_ts: int) -> tuple[Fleet, Pace]:
     """The fleet of a demonstration and how its time passes, from ``start_ts`` on."""
-    fleet = Fleet(scenario, hooks_of(scenario), start_ts=start_ts)
+    fleet = Fleet(scenario, start_ts=start_ts)
     interval = scenario.collection_interval_ms * 1_000
     settled = fleet.load_ends_at + SETTLE_MS * 1_000
     moments = (
@@ -314,7 +314,7 @@ class Demo:
         assert self._validator is not None
         docs = self._validator.build_data_docs()
         scenario = self._scenario
-        name = "" if scenario.demonstration is None else f", scenario {scenario.demonstration}"
+        name = "" if scenario.design_scenario is None else f", scenario {scenario.design_scenario}"
         fault = "" if scenario.fault is None else f", fault {scenario.fault}"
         outcome = results.outcome_of_tables(
             self._directory / results.TABLES,
@@ -325,9 +325,9 @@ class Demo:
         )
         if not self._is_complete:
             outcome = results.doubted(outcome)
-        if scenario.demonstration is not None:
+        if scenario.design_scenario is not None:
             demonstrated = put_beside(
-                DEMONSTRATIONS[scenario.demonstration],
+                DESIGN_SCENARIOS[scenario.design_scenario],
                 self._fleet.shown,
                 outcome.data,
                 is_complete=self._is_complete,

@@ -14,7 +14,7 @@ from typing import Protocol, final
 
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.publisher import EventSink
-from tallystick.producers.simulator.engine import Fleet
+from tallystick.producers.simulator.assemble import Fleet
 
 STEP_S = 0.1
 """How long the fleet waits for requests before it moves on."""

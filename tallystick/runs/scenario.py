@@ -23,8 +23,8 @@ from tallystick.settings import suggestion
 if TYPE_CHECKING:
     from tallystick.outputs._view import ReportData
     from tallystick.outputs.text import Line
-    from tallystick.producers.simulator.demonstration import Demonstration, Showing
-    from tallystick.producers.simulator.scenario import Scenario
+    from tallystick.producers.simulator.kernel.scenario import Scenario
+    from tallystick.producers.simulator.scenarios.design_scenario import DesignScenario, Showing
 
 
 def demonstration_scenario(scenario: Scenario) -> Scenario:
@@ -33,13 +33,13 @@ def demonstration_scenario(scenario: Scenario) -> Scenario:
     Raises:
         MisuseError: The demonstration is not known, or other acts or a fault are asked for too.
     """
-    from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS, with_options
+    from tallystick.producers.simulator.scenarios.catalogue import DESIGN_SCENARIOS, with_options
 
-    name = scenario.demonstration
+    name = scenario.design_scenario
     if name is None:
         return scenario
-    if name not in DEMONSTRATIONS:
-        hint = suggestion(name, DEMONSTRATIONS) or f": expected {', '.join(DEMONSTRATIONS)}"
+    if name not in DESIGN_SCENARIOS:
+        hint = suggestion(name, DESIGN_SCENARIOS) or f": expected {', '.join(DESIGN_SCENARIOS)}"
         raise MisuseError(f"no scenario has the name {name!r}{hint}")
     if scenario.fault is not None or scenario.negatives:
         raise MisuseError("--scenario has acts of its own: leave out --fault and --negative")
@@ -47,7 +47,7 @@ def demonstration_scenario(scenario: Scenario) -> Scenario:
 
 
 def put_beside(
-    demonstration: Demonstration,
+    demonstration: DesignScenario,
     shown: Sequence[Showing],
     data: ReportData,
     *,

@@ -21,7 +21,7 @@ from tallystick.coordinates.events.journal import Block, concatenate, cut_into_b
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.logs import log_reader
 from tallystick.producers.load.history import LoadPlan, journal_blocks
-from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.negatives import NEGATIVES
 from tests.support.journals import Audited, Journal

@@ -17,7 +17,7 @@ from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordTyp
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import observation_text
-from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import UUID_A, UUID_B, Journal
 
 HOSTILE: list[Any] = [

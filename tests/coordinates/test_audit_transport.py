@@ -11,7 +11,7 @@ from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.values.errors import JournalError
-from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import UUID_A, Audited, Gtids, Journal, Record, audit, read_gtids
 
 GAP = ObservationCode.JOURNAL_GAP

@@ -10,8 +10,8 @@ from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.results import Verdict
-from tallystick.producers.simulator.engine import simulate
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
 
 UNREAD = ("replica_status", "slave_master_info", "slave_relay_log_info")
 

@@ -15,8 +15,8 @@ from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.state_codec import encode
 from tallystick.coordinates.values.errors import StateDamagedError, StateVersionError
-from tallystick.producers.simulator.engine import History, simulate
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import History, simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.fleet_journals import (
     A,
     B,

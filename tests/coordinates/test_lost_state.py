@@ -14,7 +14,7 @@ from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.coordinates.state_codec import encode, split
 from tallystick.coordinates.values.errors import StateError
-from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import UUID_A, Journal
 
 LOSSES = 3

@@ -14,7 +14,7 @@ from tallystick.coordinates.audit.fleet_events import FleetEvent
 from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
 from tallystick.coordinates.events.journal import Block, cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
-from tallystick.producers.simulator.engine import simulate
+from tallystick.producers.simulator.assemble import simulate
 
 JOURNALS = sorted((Path(__file__).parents[1] / "real_journals").glob("*.jsonl"))
 BLOCK_SIZES = (40, 700)

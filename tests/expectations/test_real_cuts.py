@@ -9,8 +9,8 @@ import pytest
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.results import Verdict
 from tallystick.expectations.validate import CollectionValidator
-from tallystick.producers.simulator.engine import simulate
-from tallystick.producers.simulator.scenario import PROFILES, Scenario
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import PROFILES, Scenario
 
 # Faults that one cut shows, by the invariant whose expectation has to find them.
 FAULTS = {

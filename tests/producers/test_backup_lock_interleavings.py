@@ -10,15 +10,15 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from tallystick.producers.simulator import administration
-from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
+from tallystick.producers.simulator.backup.backup_utility import (
     BackupUtility,
     Options,
     needs_binlog_lock,
 )
-from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-from tallystick.producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
-from tallystick.producers.simulator.backup_safe_binlog.lock_state import BINLOG, TABLES, BackupLocks
+from tallystick.producers.simulator.backup.galera_node import GaleraNode
+from tallystick.producers.simulator.backup.lock_state import BINLOG, TABLES, BackupLocks
+from tallystick.producers.simulator.innodb.header import VARIABLE
+from tallystick.producers.simulator.server import administration
 from tests.support import backup_interleavings
 from tests.support.backup_fleets import pass_time, quiet_fleet, server
 from tests.support.backup_interleavings import APPLIED, INNODB, OTHER, Server
@@ -54,7 +54,7 @@ def recorded_plan(options: Options) -> tuple[Step, ...]:
     source = server(fleet)
     locks = _RecordingLocks()
     locks.steps = []
-    source.backup_locks = locks
+    source[BackupLocks] = locks
     BackupUtility(fleet, source, options).begin()
     pass_time(fleet, 2_000)
     return tuple(locks.steps)
@@ -231,7 +231,7 @@ def test_the_utility_takes_the_locks_that_its_coordinates_need(
     source = server(quiet_fleet("single", order_commits=ordered))
     if is_safe:
         administration.set_variables(source, **{VARIABLE: True})
-    source.galera = GaleraNode() if is_node else None
+    source[GaleraNode] = GaleraNode() if is_node else None
     locks = needs_binlog_lock(source, slave_info=slave_info)
     beside = Server(binlog_lock=locks, is_backup_safe=is_safe, orders_commits=ordered)
     wanted = {"status" if locks else "header"}

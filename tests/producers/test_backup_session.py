@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tallystick.coordinates.events.journal import RecordType, Stream
-from tallystick.producers.simulator import administration
-from tallystick.producers.simulator.engine import Fleet
-from tallystick.producers.simulator.log_position_lock import backup_session
-from tallystick.producers.simulator.model import GroupKind, Instance
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import Fleet
+from tallystick.producers.simulator.backup import backup_session
+from tallystick.producers.simulator.backup.outer_locks import OuterLocks
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.server import administration, binary_log, clients
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.simulated_journal import Record, facts, records
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.instance import Instance
 
 BACKUP_AT_US = 2_000_000
 
@@ -38,8 +44,8 @@ def test_the_five_statements_of_a_backup(instance_id: str) -> None:
     fleet.run(fleet.now + backup_session.HELD_US - 1)
     (row,) = told
     place = row["LOCAL"]["binary_log_file"], row["LOCAL"]["binary_log_position"]
-    assert place == instance.binlog.position
-    assert row["LOCAL"]["gtid_executed"] == instance.executed.server_text()
+    assert place == instance[BinaryLog].position
+    assert row["LOCAL"]["gtid_executed"] == instance[GtidState].executed.server_text()
     journal = records(fleet.advance(fleet.now + 1_000_000)[instance_id])
     assert told == [row, "ended"]
     assert lock_steps(journal) == [
@@ -50,8 +56,8 @@ def test_the_five_statements_of_a_backup(instance_id: str) -> None:
     ]
     steps = [body["step"] for body in facts(journal, RecordType.COLLECTION)]
     assert (steps[0], steps[-1]) == ("enter", "leave")
-    assert instance.outer_locks is None
-    assert instance.binlog.position != place
+    assert instance.get(OuterLocks) is None
+    assert instance[BinaryLog].position != place
 
 
 def test_changes_wait_and_go_on_in_order() -> None:
@@ -70,7 +76,7 @@ def test_changes_wait_and_go_on_in_order() -> None:
     assert Stream.BINLOG not in between
     assert Stream.RELAY in between
     assert Stream.BINLOG in {record.stream for record in journal[ended:]}
-    assert replica.executed.is_subset(fleet.instances["source-a"].executed)
+    assert replica[GtidState].executed.is_subset(fleet.instances["source-a"][GtidState].executed)
 
 
 def test_the_instance_lock_alone_holds_back_only_ddl() -> None:
@@ -78,14 +84,14 @@ def test_the_instance_lock_alone_holds_back_only_ddl() -> None:
     fleet = Fleet(Scenario(seed=3, topology="single", writes_per_second=0.001, acts=False))
     source = fleet.instances["source-a"]
     backup_session.lock_instance(source)
-    assert fleet.write(source, GroupKind.DDL) is None
-    before = source.binlog.position
-    assert fleet.write(source, GroupKind.INNODB) is not None
-    assert before != source.binlog.position
-    written = source.binlog.position
+    assert clients.write(fleet, source, GroupKind.DDL) is None
+    before = source[BinaryLog].position
+    assert clients.write(fleet, source, GroupKind.INNODB) is not None
+    assert before != source[BinaryLog].position
+    written = source[BinaryLog].position
     backup_session.unlock_instance(fleet, source)
     fleet.run(fleet.now + 10_000)
-    assert written != source.binlog.position
+    assert written != source[BinaryLog].position
 
 
 def test_no_log_is_purged_under_the_instance_lock() -> None:
@@ -96,20 +102,20 @@ def test_no_log_is_purged_under_the_instance_lock() -> None:
         administration.flush_binary_logs(fleet, source)
     backup_session.lock_instance(source)
     administration.purge_binary_logs(fleet, source)
-    fleet.expire_logs(source)
-    assert len(source.binlog.files) == 13
+    binary_log.expire(fleet, source)
+    assert len(source[BinaryLog].files) == 13
     backup_session.unlock_instance(fleet, source)
-    fleet.expire_logs(source)
-    assert len(source.binlog.files) < 13
+    binary_log.expire(fleet, source)
+    assert len(source[BinaryLog].files) < 13
 
 
 def test_a_server_that_goes_down_ends_the_backup() -> None:
     """The locks are gone with the server; nothing is unlocked afterwards, and clients go on."""
     fleet, source, told = backed_up("source-a")
     fleet.run(fleet.now + 20_000)
-    fleet.restart(source, crashed=True)
+    administration.crash(fleet, source)
     journal = records(fleet.advance(fleet.now + 2_000_000)["source-a"])
     assert "ended" not in told
     assert lock_steps(journal) == [("lock", "instance"), ("lock", "global_read")]
-    assert source.outer_locks is None
+    assert source.get(OuterLocks) is None
     assert source.is_running

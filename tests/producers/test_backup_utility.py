@@ -5,11 +5,13 @@ What a backup reports is compared with what the simulated server did, not with w
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator import administration
-from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
+from tallystick.producers.simulator.assemble import Fleet
+from tallystick.producers.simulator.backup.backup_utility import (
     HEADER,
     SOURCE_STATUS,
     Backup,
@@ -17,13 +19,14 @@ from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
     Options,
     needs_binlog_lock,
 )
-from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-from tallystick.producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
-from tallystick.producers.simulator.backup_safe_binlog.lock_state import HeaderUpdates
-from tallystick.producers.simulator.engine import Fleet
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import GroupKind, Instance
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.backup.galera_node import GaleraNode
+from tallystick.producers.simulator.innodb.header import VARIABLE, HeaderUpdates, InnodbHeader
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.backup_fleets import (
     MILLISECOND,
     journal,
@@ -34,6 +37,10 @@ from tests.support.backup_fleets import (
 )
 from tests.support.simulated_journal import facts
 
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.kernel.instance import Instance
+
 _LONG = Options(finish_redo_us=200 * MILLISECOND)
 
 
@@ -42,7 +49,7 @@ def busy_fleet(topology: str, seed: int = 1, **options: object) -> Fleet:
     fleet = Fleet(
         Scenario(seed=seed, topology=topology, acts=False, writes_per_second=60.0, **options)
     )
-    fleet.kinds = (GroupKind.INNODB,)
+    fleet.pace.kinds = (GroupKind.INNODB,)
     fleet.run(fleet.start_ts + 500 * MILLISECOND)
     return fleet
 
@@ -60,9 +67,9 @@ def run_backup(fleet: Fleet, instance: Instance, options: Options = _LONG) -> Ba
 
 def logged_up_to(instance: Instance, place: tuple[str, int]) -> GtidIntervals:
     """The GTIDs of the log up to a coordinate, and what was purged before."""
-    gtids = instance.purged.copy()
-    gtids.update(instance.binlog.files[0].previous_gtids)
-    for file in instance.binlog.files:
+    gtids = instance[GtidState].purged.copy()
+    gtids.update(instance[BinaryLog].files[0].previous_gtids)
+    for file in instance[BinaryLog].files:
         for logged in file.groups():
             if (file.name, logged.end) <= place and logged.group.sid is not None:
                 gtids.add(logged.group.sid, logged.group.gno)
@@ -92,7 +99,7 @@ def test_case_1_without_the_binlog_lock_on_a_backup_safe_server() -> None:
     fleet = busy_fleet("single")
     source = server(fleet)
     administration.set_variables(source, **{VARIABLE: True})
-    before = source.binlog.position
+    before = source[BinaryLog].position
     backup = run_backup(fleet, source)
     assert backup.coordinates_from == HEADER
     assert has_what_it_says(source, backup)
@@ -117,11 +124,11 @@ def test_case_1_behind_a_non_transactional_update(is_safe: bool) -> None:
     """The last update was not InnoDB's: the header serves if the table lock has written it."""
     fleet = quiet_fleet("single")
     source = server(fleet)
-    source.header_updates = HeaderUpdates.INNODB_COMMITS
+    source[InnodbHeader].updates = HeaderUpdates.INNODB_COMMITS
     if is_safe:
         administration.set_variables(source, **{VARIABLE: True})
     for kind in (GroupKind.INNODB, GroupKind.NON_TRANSACTIONAL):
-        fleet.write(source, kind)
+        clients.write(fleet, source, kind)
     fleet.run(fleet.now + 20 * MILLISECOND)
     options = Options(lock_binlog=False, coordinates_from=HEADER)
     assert is_safe is has_what_it_says(source, run_backup(fleet, source, options))
@@ -141,7 +148,7 @@ def test_unordered_commits_need_the_binlog_lock() -> None:
 
 def executed_on_channel(copy: Instance, place: tuple[str, int]) -> GtidIntervals:
     """The GTIDs of the source's groups up to a place in its log."""
-    (channel,) = copy.channels.values()
+    (channel,) = copy[ChannelMap].channels.values()
     return logged_up_to(channel.source, place)
 
 
@@ -173,13 +180,13 @@ def test_case_3_the_log_file_of_a_snapshot(locks: bool) -> None:
     fleet = busy_fleet("single")
     node = server(fleet)
     administration.set_variables(node, **{VARIABLE: True})
-    node.galera = GaleraNode()
+    node[GaleraNode] = GaleraNode()
     options = Options(lock_binlog=None if locks else False, finish_redo_us=100 * MILLISECOND)
     backup = run_backup(fleet, node, options)
     assert backup.binlog_copy is not None
     assert backup.gtids is not None
     believed = backup.binlog_copy.joiner_gtid_executed()
-    believed.update(node.purged)
+    believed.update(node[GtidState].purged)
     assert locks is (believed == backup.gtids)
     assert locks is bool(not believed.minus(backup.gtids))
 
@@ -189,7 +196,7 @@ def test_a_node_without_gtids_sends_no_log_file() -> None:
     fleet = busy_fleet("single", gtid_mode="OFF", auto_position=False)
     node = server(fleet)
     administration.set_variables(node, **{VARIABLE: True})
-    node.galera = GaleraNode()
+    node[GaleraNode] = GaleraNode()
     backup = run_backup(fleet, node)
     assert backup.binlog_copy is None
     assert lock_steps(node) == ["lock tables", "unlock tables"]
@@ -218,7 +225,7 @@ def test_the_utility_decides_by_the_variable(
     if is_safe:
         administration.set_variables(source, **{VARIABLE: True})
     if is_node:
-        source.galera = GaleraNode()
+        source[GaleraNode] = GaleraNode()
     assert needed is needs_binlog_lock(source, slave_info=slave_info)
 
 

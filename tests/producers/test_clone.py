@@ -8,7 +8,8 @@ import pytest
 
 from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator.clone import cloning, distributed_recovery, trx_sys
+from tallystick.producers.simulator.assemble import Fleet, History, simulate
+from tallystick.producers.simulator.clone import cloning, distributed_recovery
 from tallystick.producers.simulator.clone.clone_status import (
     ER_CLONE_DISALLOWED,
     ER_CLONE_DONOR,
@@ -22,9 +23,13 @@ from tallystick.producers.simulator.clone.clone_status import (
 from tallystick.producers.simulator.clone.cloning import CrashPoint
 from tallystick.producers.simulator.clone.donor import END_STEPS
 from tallystick.producers.simulator.clone.recipient import Clone
-from tallystick.producers.simulator.engine import Fleet, History, simulate
-from tallystick.producers.simulator.model import Channel
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.innodb import trx_sys
+from tallystick.producers.simulator.innodb.redo_log import Innodb
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import Channel, ChannelMap
+from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.simulated_journal import Record, facts, records
 
 _COPIED = STAGES[: STAGES.index("RESTART")]
@@ -44,14 +49,14 @@ class Cloned:
 
     @property
     def channel(self) -> Channel:
-        return next(iter(self.recipient.channels.values()))
+        return next(iter(self.recipient[ChannelMap].channels.values()))
 
     def _clone(self, fleet: Fleet, crashes: tuple[CrashPoint, ...]) -> None:
         cloning.clone(fleet, self.channel, crashes=crashes, step_4=self._step_4)
 
     def _step_4(self, fleet: Fleet, channel: Channel, clone: Clone) -> None:
         self.ended.append(clone)
-        assert clone.status.gtid_executed == channel.replica.executed.server_text()
+        assert clone.status.gtid_executed == channel.replica[GtidState].executed.server_text()
         cloning.follow_donor(fleet, channel, clone)
 
     def run(self) -> dict[str, list[Record]]:
@@ -84,7 +89,7 @@ def _assert_equal_to_donor(cloned: Cloned, journals: dict[str, list[Record]]) ->
     assert status.state is State.COMPLETED
     logged = _logged_up_to(journals["source-a"], status.binlog_file, status.binlog_position)
     assert GtidSet.parse(status.gtid_executed) == logged
-    assert cloned.recipient.executed == cloned.donor.executed
+    assert cloned.recipient[GtidState].executed == cloned.donor[GtidState].executed
 
 
 def test_commits_go_on_while_the_copy_takes_its_time() -> None:
@@ -117,9 +122,9 @@ def test_a_crash_of_the_recipient(stage: str) -> None:
 def test_what_a_crash_leaves_in_clone_status(stage: str) -> None:
     """The start finds Failed, the number of an interrupted statement, and no coordinates."""
     cloned = Cloned(CrashPoint("recipient", stage))
-    while cloned.recipient.clone_status is None or cloned.recipient.clone is not None:
+    while cloned.recipient.get(CloneStatus) is None or cloned.recipient.get(Clone) is not None:
         cloned.fleet.run(cloned.fleet.now + 1_000)
-    status = cloned.recipient.clone_status
+    status = cloned.recipient.get(CloneStatus)
     assert (status.state, status.error.number) == (State.FAILED, ER_QUERY_INTERRUPTED)
     assert status.stages[stage].state is State.FAILED
     row = status.row()
@@ -200,7 +205,7 @@ def test_the_page_is_written_while_a_clone_runs_and_not_before() -> None:
     """MySQL 8.0 leaves it alone at other times."""
     cloned = Cloned()
     cloned.fleet.run(cloned.fleet.start_ts + 999_000)
-    assert cloned.donor.innodb.trx_sys == ("", 0)
+    assert cloned.donor[Innodb].trx_sys == ("", 0)
     journals = cloned.run()
     (clone,) = cloned.ended
     told = next(
@@ -216,14 +221,14 @@ def test_the_page_names_what_is_committed_where_no_commit_wrote_it() -> None:
     """The end of the log, or the first group between its stages."""
     fleet = Fleet(Scenario(topology="single", acts=False, writes_per_second=0.01))
     server = fleet.instances["source-a"]
-    fleet.write(server)
+    clients.write(fleet, server)
     fleet.run(fleet.now + 100_000)
-    end = server.binlog.position
+    end = server[BinaryLog].position
     trx_sys.update_binlog_position(server)
-    assert server.innodb.trx_sys == end
-    fleet.write(server)
+    assert server[Innodb].trx_sys == end
+    clients.write(fleet, server)
     trx_sys.update_binlog_position(server)
-    assert server.innodb.trx_sys == end != server.binlog.position
+    assert server[Innodb].trx_sys == end != server[BinaryLog].position
 
 
 def test_another_version_is_refused_and_nothing_is_lost() -> None:
@@ -252,7 +257,9 @@ def test_a_running_group_member_is_not_cloned() -> None:
     """3875."""
     cloned = Cloned()
     fleet, recipient = cloned.fleet, cloned.recipient
-    fleet.add_channel(recipient, distributed_recovery.RECOVERY_CHANNEL, cloned.donor)
+    administration.add_channel(
+        fleet, recipient, distributed_recovery.RECOVERY_CHANNEL, cloned.donor
+    )
     error = Clone(fleet, recipient, cloned.donor, lambda _: None).begin()
     assert error is not None
     assert error.number == ER_CLONE_DISALLOWED
@@ -265,7 +272,7 @@ def test_a_member_clones_only_where_logs_are_gone() -> None:
     fleet.run(fleet.start_ts + 1_000_000)
     assert not distributed_recovery.needs_clone(member, donor)
     sid = donor.server_uuid
-    donor.purged.add(sid, donor.executed.next_free(sid) + 7)
+    donor[GtidState].purged.add(sid, donor[GtidState].executed.next_free(sid) + 7)
     assert distributed_recovery.needs_clone(member, donor)
 
 

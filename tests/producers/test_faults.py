@@ -11,9 +11,9 @@ from tallystick.coordinates.events.journal import Block, RecordType, Stream
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
 from tallystick.coordinates.values.innodb import lsn_offset_is_legal
-from tallystick.producers.simulator.engine import History, simulate
+from tallystick.producers.simulator.assemble import History, simulate
 from tallystick.producers.simulator.faults import FAULTS, BaseHistory, make_fault
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.catalogue_pages import DOCS, MARK, PAGES
 
 _DUE_US = 2_000_000

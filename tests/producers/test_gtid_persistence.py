@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import itertools
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import administration, commit, workload
-from tallystick.producers.simulator.clone import gtid_persistence, gtid_state, purge, undo_recovery
-from tallystick.producers.simulator.clone.gtid_info import (
+from tallystick.producers.simulator.assemble import Fleet
+from tallystick.producers.simulator.innodb import gtid_persistence, purge, undo_recovery
+from tallystick.producers.simulator.innodb.gtid_info import (
     GTID_INFO_SIZE,
     GTID_VERSION,
     GTID_VERSION_TAGGED,
     GtidDesc,
     serialise,
 )
-from tallystick.producers.simulator.clone.gtid_persistence import CrashPoint
-from tallystick.producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX, GtidPersister
-from tallystick.producers.simulator.clone.rollback_segments import TrxSys
-from tallystick.producers.simulator.clone.session_gtid import SessionGtid, get_gtid_info
-from tallystick.producers.simulator.clone.transaction_end import is_insert_only
-from tallystick.producers.simulator.clone.undo_log import (
+from tallystick.producers.simulator.innodb.gtid_persistence import CrashPoint, GtidPersistence
+from tallystick.producers.simulator.innodb.gtid_persister import TRANSACTIONS_MAX, GtidPersister
+from tallystick.producers.simulator.innodb.redo_log import Innodb
+from tallystick.producers.simulator.innodb.rollback_segments import TrxSys
+from tallystick.producers.simulator.innodb.session_gtid import SessionGtid, get_gtid_info
+from tallystick.producers.simulator.innodb.transaction_end import is_insert_only
+from tallystick.producers.simulator.innodb.undo_log import (
     TRX_UNDO_FLAG_GTID,
     TRX_UNDO_FLAG_XID,
     TRX_UNDO_FLAGS,
@@ -35,11 +37,23 @@ from tallystick.producers.simulator.clone.undo_log import (
     trx_undo_gtid_read,
     trx_undo_gtid_write,
 )
-from tallystick.producers.simulator.engine import Fleet
-from tallystick.producers.simulator.model import Group, GroupKind, Instance
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
+from tallystick.producers.simulator.server import (
+    administration,
+    clients,
+    commit,
+    gtid_state,
+    workload,
+)
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.persistence_world import UUID, world
 from tests.support.simulated_journal import facts, records
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.instance import Instance
 
 MINUTE = 60_000_000
 
@@ -49,7 +63,7 @@ def fleet(**options: object) -> tuple[Fleet, Instance]:
     scenario = {"topology": "single", "acts": False, "writes_per_second": 1e-9, **options}
     made = Fleet(Scenario(seed=3, **scenario))
     server = made.instances["source-a"]
-    server.tells_gtid_persister = True
+    server[GtidPersistence].is_recorded = True
     return made, server
 
 
@@ -127,9 +141,9 @@ class TestSession:
         assert session.is_one_phase_commit()
         assert not session.is_external_xa()
         made, server = fleet()
-        made.write(server, GroupKind.XA_ONE_PHASE)
+        clients.write(made, server, GroupKind.XA_ONE_PHASE)
         made.run(made.now + MINUTE)
-        assert server.prepared_xa == server.innodb.transactions.prepared() == []
+        assert server[CommitQueue].prepared_xa == server[Innodb].transactions.prepared() == []
         assert [step["step"] for step in steps(server)][:1] == ["commit"]
 
 
@@ -143,7 +157,7 @@ class TestTransactionEnd:
             made, server = fleet()
             inserts.sid = UUID if has_gtid else None
             gtid_persistence.end_transaction(made, server, inserts)
-            history = [h for s in server.innodb.transactions.segments for h in s.history]
+            history = [h for s in server[Innodb].transactions.segments for h in s.history]
             assert [h.is_insert_only for h in history] == ([True] if has_gtid else [])
 
     def test_gtid_and_number_are_written_together(self) -> None:
@@ -151,7 +165,7 @@ class TestTransactionEnd:
         made, server = fleet()
         gtid_persistence.end_transaction(made, server, group())
         (told,) = steps(server)
-        (header,) = (h for s in server.innodb.transactions.segments for h in s.history)
+        (header,) = (h for s in server[Innodb].transactions.segments for h in s.history)
         assert (header.trx_no, header.state) == (told["trx_no"], UndoState.TO_PURGE)
         assert trx_undo_gtid_read(header) == serialise(UUID, 1)
         assert told["gtid"] == f"{UUID}:1"
@@ -179,22 +193,22 @@ class TestPersister:
     def test_it_writes_within_a_second(self) -> None:
         """A lone commit is in the table at most a second later, and then the number moves."""
         made, server = fleet()
-        made.write(server)
+        clients.write(made, server)
         made.run(made.now + 1_100_000)
         told = steps(server)
         assert [step["step"] for step in told] == ["commit", "write", "number", "purge"][
             : len(told)
         ]
         assert len(told) >= 3
-        assert server.table == server.executed
+        assert server[GtidState].table == server[GtidState].executed
 
     def test_it_writes_after_1024_transactions(self) -> None:
         """A burst does not wait for the second."""
         made, server = fleet(profile="wl9452", max_binlog_size=1 << 30)
         started = made.now
         for _ in range(TRANSACTIONS_MAX):
-            assert not server.table
-            made.write(server, GroupKind.COMPRESSED)
+            assert not server[GtidState].table
+            clients.write(made, server, GroupKind.COMPRESSED)
         made.run(started + 10_000)
         (write,) = (step for step in steps(server) if step["step"] == "write")
         assert write["gtids"] == f"{server.server_uuid}:1-{TRANSACTIONS_MAX}"
@@ -219,7 +233,7 @@ class TestPersister:
         """When a clone ends, the donor's table has all that the donor has executed."""
         made = Fleet(Scenario(seed=1, negatives=("clone",), writes_per_second=20.0))
         donor = made.instances["source-a"]
-        donor.tells_gtid_persister = True
+        donor[GtidPersistence].is_recorded = True
         made.run(made.load_ends_at)
         journal = records(donor.journal.build())
         at = next(
@@ -279,10 +293,10 @@ class TestPurge:
         """On a server left alone all undo logs go, but those of prepared transactions."""
         made, server = fleet()
         for kind in (GroupKind.INNODB, GroupKind.XA_PREPARE, GroupKind.DDL):
-            made.write(server, kind)
+            clients.write(made, server, kind)
         made.run(made.now + MINUTE)
-        assert server.innodb.transactions.history_length() == 0
-        assert len(server.innodb.transactions.prepared()) == 1
+        assert server[Innodb].transactions.history_length() == 0
+        assert len(server[Innodb].transactions.prepared()) == 1
 
 
 class TestRecovery:
@@ -316,35 +330,35 @@ class TestRecovery:
     def test_a_crash_at_any_step_loses_nothing(self, point: CrashPoint, log_bin: bool) -> None:
         """F-7: the table has every committed and every prepared transaction after the start."""
         made, server = fleet()
-        server.log_bin = server.variables["log_bin"] = log_bin
+        server[BinaryLog].is_open = server.variables["log_bin"] = log_bin
         kinds = (GroupKind.INNODB, GroupKind.XA_PREPARE, GroupKind.DDL, GroupKind.NON_TRANSACTIONAL)
         if not log_bin:
-            server.binlog.files = []
-        first = server.logged.next_free(server.automatic_sid)
+            server[BinaryLog].files = []
+        first = server[GtidState].logged.next_free(server[GtidState].automatic_sid)
 
         def write(gno: int) -> None:
             made_group = workload.make_group(made.rng, kinds[gno % 4], 1, made.now)
-            made_group.sid, made_group.gno = server.automatic_sid, first + gno
+            made_group.sid, made_group.gno = server[GtidState].automatic_sid, first + gno
             if server.is_running:
                 commit.commit(made, server, made_group)
 
         for gno in range(24):
             made.clock.schedule(made.now + 1 + gno * 100_000, server, write, gno)
         made.run(made.now + 1_250_000)
-        server.crash_at = point
+        server[GtidPersistence].crash_at = point
         if point in (CrashPoint.RECOVERY_WRITE, CrashPoint.RECOVERY_NUMBER):
             administration.crash(made, server)
         made.run(made.now + MINUTE)
         assert server.is_running
-        assert server.crash_at is None, "the server was to crash there"
+        assert server[GtidPersistence].crash_at is None, "the server was to crash there"
         committed = {step["gtid"] for step in steps(server) if "gtid" in step}
         assert committed
         for gtid in committed:
             sid, _, gno = gtid.rpartition(":")
-            assert (sid, int(gno)) in server.table
-            assert (sid, int(gno)) in server.executed
-        prepared = server.innodb.transactions.prepared()
-        assert sorted(map(id, server.prepared_xa)) == sorted(map(id, prepared))
+            assert (sid, int(gno)) in server[GtidState].table
+            assert (sid, int(gno)) in server[GtidState].executed
+        prepared = server[Innodb].transactions.prepared()
+        assert sorted(map(id, server[CommitQueue].prepared_xa)) == sorted(map(id, prepared))
 
 
 class TestTable:
@@ -353,58 +367,58 @@ class TestTable:
     def test_a_rotation_saves_what_innodb_does_not(self) -> None:
         """Of a closed file nothing is missing, and what the persister wrote is not saved again."""
         made, server = fleet(profile="wl9452")
-        made.write(server)
+        clients.write(made, server)
         made.run(made.now + 2_000_000)
-        empty = made.write(server, GroupKind.EMPTY)
-        plain = made.write(server, GroupKind.NON_TRANSACTIONAL)
+        empty = clients.write(made, server, GroupKind.EMPTY)
+        plain = clients.write(made, server, GroupKind.NON_TRANSACTIONAL)
         assert empty is not None
         assert plain is not None
-        before = server.table.copy()
+        before = server[GtidState].table.copy()
         assert (empty.group.sid, empty.group.gno) not in before
         saved = gtid_state.save_gtids_of_last_binlog_into_table(server)
         assert saved.text() == f"{server.server_uuid}:2-3"
-        assert server.executed.is_subset(server.table)
-        made.flush_binary_logs(server)
-        assert server.binlog.active.previous_gtids.is_subset(server.table)
+        assert server[GtidState].executed.is_subset(server[GtidState].table)
+        administration.flush_binary_logs(made, server)
+        assert server[BinaryLog].active.previous_gtids.is_subset(server[GtidState].table)
 
     def test_a_start_takes_the_rest_from_the_binary_log(self) -> None:
         """Empty and non-transactional groups of the last file are in the table after a crash."""
         made, server = fleet(profile="wl9452")
         for kind in (GroupKind.EMPTY, GroupKind.NON_TRANSACTIONAL, GroupKind.INNODB):
-            made.write(server, kind)
-        executed = server.executed.copy()
+            clients.write(made, server, kind)
+        executed = server[GtidState].executed.copy()
         administration.crash(made, server)
         made.run(made.now + MINUTE)
         start = facts(records(server.journal.build()), RecordType.START)[-1]
         assert start["undo_gtids"] == f"{server.server_uuid}:3"
-        assert executed.is_subset(server.executed)
-        assert executed.is_subset(server.table)
+        assert executed.is_subset(server[GtidState].executed)
+        assert executed.is_subset(server[GtidState].table)
 
     def test_reset_lets_the_persister_write_first(self) -> None:
         """After RESET and a crash nothing of before is in the table, and nothing comes later."""
         made, server = fleet(profile="wl9452")
         for _ in range(5):
-            made.write(server)
+            clients.write(made, server)
         administration.reset_binary_logs(made, server)
-        assert not server.table
+        assert not server[GtidState].table
         made.run(made.now + 5_000_000)
-        assert not server.table
+        assert not server[GtidState].table
         administration.crash(made, server, torn=False)
         made.run(made.now + MINUTE)
-        assert not server.executed
+        assert not server[GtidState].executed
 
 
 def test_xa_outlives_a_crash() -> None:
     """A prepared transaction is prepared again after the start, and can be ended."""
     for kind in (GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK):
         made, server = fleet(profile="wl9452")
-        prepared = made.write(server, GroupKind.XA_PREPARE)
+        prepared = clients.write(made, server, GroupKind.XA_PREPARE)
         assert prepared is not None
         administration.crash(made, server)
         made.run(made.now + MINUTE)
-        assert server.prepared_xa == [prepared.group]
-        made.write(server, kind, xa_of=prepared.group)
+        assert server[CommitQueue].prepared_xa == [prepared.group]
+        clients.write(made, server, kind, xa_of=prepared.group)
         administration.crash(made, server)
         made.run(made.now + MINUTE)
-        assert server.prepared_xa == []
-        assert server.table.text() == f"{server.server_uuid}:1-2"
+        assert server[CommitQueue].prepared_xa == []
+        assert server[GtidState].table.text() == f"{server.server_uuid}:1-2"

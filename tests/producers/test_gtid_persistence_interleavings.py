@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
-from tallystick.producers.simulator.clone import undo_recovery
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.innodb import undo_recovery
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tests.support.persistence_world import Step, World, explore, world
 
 PERSISTER = (World.switch, World.write, World.number) * 2

@@ -6,10 +6,10 @@ import pytest
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator.clone.gtid_persistence import CrashPoint
-from tallystick.producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX
-from tallystick.producers.simulator.engine import Fleet, simulate
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import Fleet, simulate
+from tallystick.producers.simulator.innodb.gtid_persistence import CrashPoint, GtidPersistence
+from tallystick.producers.simulator.innodb.gtid_persister import TRANSACTIONS_MAX
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, records
 
 
@@ -41,7 +41,7 @@ def test_every_server_crashes_before_its_step(seed: int) -> None:
     fleet.run(fleet.load_ends_at + 5_000_000)
     for instance in fleet.instances.values():
         starts = facts(records(instance.journal.build()), RecordType.START)
-        assert instance.crash_at is None
+        assert instance[GtidPersistence].crash_at is None
         assert any(start["crashed"] for start in starts)
 
 

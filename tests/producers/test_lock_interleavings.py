@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tallystick.producers.simulator.engine import Fleet
-from tallystick.producers.simulator.hooks import FaultHooks
-from tallystick.producers.simulator.log_position_lock.latches import (
+from tallystick.producers.simulator.assemble import Fleet
+from tallystick.producers.simulator.faults.hooks import FaultHooks
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.log_status.latches import (
     CHANNEL_MAP,
     GLOBAL_SID_LOCK,
     LOCK_COLLECT_INSTANCE_LOG,
@@ -24,9 +25,11 @@ from tallystick.producers.simulator.log_position_lock.latches import (
     Latches,
     data_lock,
 )
-from tallystick.producers.simulator.log_position_lock.log_status_query import LogStatusQuery
-from tallystick.producers.simulator.model import Instance, OutOfMemory
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.log_status.log_status_query import (
+    LogStatus,
+    LogStatusQuery,
+    OutOfMemory,
+)
 from tests.support.interleavings import (
     Do,
     Step,
@@ -57,7 +60,8 @@ from tests.support.server_operations import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tallystick.producers.simulator.log_position_lock.log_resources import (
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.log_status.log_resources import (
         InstanceLogResource,
         InstanceLogResourceFactory,
     )
@@ -102,11 +106,11 @@ def recorded_plan(out_of_memory: OutOfMemory | None = None) -> tuple[Step, ...]:
     steps: list[Step] = []
     fleet = Fleet(Scenario(seed=1, topology="multi_source"), _RecordingHooks(steps))
     hub = fleet.instances["hub"]
-    hub.latches = _RecordingLatches(steps)
-    hub.out_of_memory = out_of_memory
+    hub[Latches] = _RecordingLatches(steps)
+    hub[LogStatus].out_of_memory = out_of_memory
     fleet.collect("c", 1)
     fleet.run(fleet.start_ts + 200_000)
-    assert not hub.latches.held
+    assert not hub[Latches].held
     return tuple(steps)
 
 

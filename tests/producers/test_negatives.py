@@ -9,9 +9,9 @@ from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator import negatives
-from tallystick.producers.simulator.engine import History, simulate
+from tallystick.producers.simulator.assemble import History, simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.negatives import NEGATIVES, Negative
-from tallystick.producers.simulator.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, files, records
 
 SEEDS = range(3)

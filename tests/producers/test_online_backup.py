@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tallystick.coordinates.events.journal import RecordType, Stream
-from tallystick.producers.simulator import applier, commit, workload
-from tallystick.producers.simulator.engine import Fleet, simulate
-from tallystick.producers.simulator.hooks import FaultHooks
-from tallystick.producers.simulator.model import Group, GroupKind, Instance
-from tallystick.producers.simulator.online_backup import (
-    backup_protocol,
-    backup_synchronization,
-    tables,
-)
-from tallystick.producers.simulator.online_backup.engine_locking import ENGINES, Engine
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import Fleet, simulate
+from tallystick.producers.simulator.backup import backup_protocol, backup_synchronization, tables
+from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
+from tallystick.producers.simulator.backup.engine_locking import ENGINES, Engine
+from tallystick.producers.simulator.backup.tables import TableData
+from tallystick.producers.simulator.faults.hooks import FaultHooks
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
+from tallystick.producers.simulator.server import applier, clients, commit, workload
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import Applier, ChannelMap
+from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.simulated_journal import Record, records
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.instance import Instance
 
 SEEDS = range(4)
 NEGATIVES = ("commit_zone", "backup_bails_out", "replica_zone", "crash_in_zone")
@@ -117,7 +121,7 @@ def test_tables_decide_who_takes_part_while_a_backup_synchronises() -> None:
     """enter_zone is decided while tables are locked; without a backup everybody enters."""
     fleet = fleet_with_zone()
     server = fleet.instances["source-a"]
-    synchronization = server.backup_synchronization
+    synchronization = server.get(BackupSynchronization)
     assert synchronization is not None
     scratch, taken = group_of("scratch."), group_of("shop.")
     assert synchronization.lock_tables(scratch).enter_zone
@@ -130,18 +134,18 @@ def test_a_statement_that_locked_its_tables_before_waits_though_it_takes_no_part
     """The flag enter_zone stays as it was decided; who comes later passes the closed zone by."""
     fleet = fleet_with_zone()
     server = fleet.instances["source-a"]
-    synchronization = server.backup_synchronization
+    synchronization = server.get(BackupSynchronization)
     assert synchronization is not None
     early, late = group_of("scratch."), group_of("scratch.", skip=1)
     commit.commit(fleet, server, early)
     synchronization.close(lambda: None)
     commit.commit(fleet, server, late)
     fleet.run(fleet.now + SECOND)
-    logged = [one.group for one in server.binlog.active.groups()]
+    logged = [one.group for one in server[BinaryLog].active.groups()]
     assert late in logged
     assert early not in logged
     synchronization.open()
-    assert early in [one.group for one in server.binlog.active.groups()]
+    assert early in [one.group for one in server[BinaryLog].active.groups()]
 
 
 def test_a_group_that_fails_inside_leaves_the_zone() -> None:
@@ -174,21 +178,20 @@ def test_a_non_transactional_change_becomes_visible_when_its_table_is_unlocked()
     fleet = fleet_with_zone()
     server = fleet.instances["source-a"]
     tables.install([server])
-    assert server.tables is not None
-    synchronization = server.backup_synchronization
+    synchronization = server.get(BackupSynchronization)
     assert synchronization is not None
-    before = server.tables.checksums()
+    before = server[TableData].checksums()
     commit.commit(fleet, server, group_of("shop.visits", kind=GroupKind.NON_TRANSACTIONAL))
     seen = False
     for _ in range(2_000):
         fleet.run(fleet.now + 20)
-        if server.executed and synchronization.unlocking:
+        if server[GtidState].executed and synchronization.unlocking:
             seen = True
             assert synchronization.zone.inside
-            assert server.tables.checksums() == before
+            assert server[TableData].checksums() == before
     assert seen
     assert not synchronization.zone.inside
-    assert server.tables.checksums() != before
+    assert server[TableData].checksums() != before
 
 
 def test_engine_locks_give_up_in_time_and_pause() -> None:
@@ -257,8 +260,8 @@ def test_pauses_grow_and_too_many_rounds_end_the_backup() -> None:
     assert first >= 10 * SECOND
     assert second >= 20 * SECOND
     assert not any(body["step"] == "validity_point" for body in zone_steps(journal))
-    assert server.backup_synchronization is not None
-    assert server.backup_synchronization.zone.is_open
+    assert server.get(BackupSynchronization) is not None
+    assert server.get(BackupSynchronization).zone.is_open
 
 
 def test_an_engine_that_ignores_its_time_out_costs_the_round() -> None:
@@ -320,11 +323,11 @@ def test_metadata_operations_wait_for_the_end_of_a_backup() -> None:
     server = fleet.instances["source-a"]
     ends: list[bool] = []
     backup_protocol.begin(fleet, server, ENGINES, at_end=ends.append)
-    fleet.write(server, GroupKind.DDL)
-    assert not server.binlog.active.groups()
+    clients.write(fleet, server, GroupKind.DDL)
+    assert not server[BinaryLog].active.groups()
     fleet.run(fleet.now + SECOND)
     assert [True] == ends
-    assert [GroupKind.DDL] == [one.group.kind for one in server.binlog.active.groups()]
+    assert [GroupKind.DDL] == [one.group.kind for one in server[BinaryLog].active.groups()]
     journal = records(fleet.advance(fleet.now)["source-a"])
     assert not any(body["step"] == "enter" for body in zone_steps(journal))
 
@@ -363,17 +366,17 @@ def test_the_error_of_the_applier_is_in_the_replica_status() -> None:
     backup_synchronization.install(fleet, replica)
     fleet.run(fleet.now + SECOND)
     backup_protocol.begin(fleet, replica, (Engine("myisam", waits_us=(SECOND,)),))
-    fleet.write(source, GroupKind.DDL)
+    clients.write(fleet, source, GroupKind.DDL)
     fleet.run(fleet.now + SECOND // 2)
-    channel = replica.channels[""]
-    assert not channel.applier_runs
-    assert channel.sql_errno == backup_protocol.ER_LOCK_WAIT_TIMEOUT
-    assert not replica.binlog.active.groups()
+    channel = replica[ChannelMap].channels[""]
+    assert not channel[Applier].is_running
+    assert channel[Applier].sql_errno == backup_protocol.ER_LOCK_WAIT_TIMEOUT
+    assert not replica[BinaryLog].active.groups()
     fleet.run(fleet.now + 2 * SECOND)
     applier.start(fleet, channel)
     fleet.run(fleet.now + SECOND)
-    assert channel.sql_errno == 0
-    assert GroupKind.DDL in [one.group.kind for one in replica.binlog.active.groups()]
+    assert channel[Applier].sql_errno == 0
+    assert GroupKind.DDL in [one.group.kind for one in replica[BinaryLog].active.groups()]
 
 
 def test_a_crash_inside_leaves_an_open_zone_and_nobody_waiting() -> None:

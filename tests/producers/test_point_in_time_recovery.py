@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import administration, commit
-from tallystick.producers.simulator.engine import Fleet, History, simulate
-from tallystick.producers.simulator.model import GroupKind, Instance
-from tallystick.producers.simulator.online_backup import backup_image, tables
-from tallystick.producers.simulator.online_backup import point_in_time_recovery as recovery
-from tallystick.producers.simulator.online_backup.backup_image import Image
-from tallystick.producers.simulator.online_backup.point_in_time_recovery import Recovery, StopPoint
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import Fleet, History, simulate
+from tallystick.producers.simulator.backup import backup_image, tables
+from tallystick.producers.simulator.backup import point_in_time_recovery as recovery
+from tallystick.producers.simulator.backup.point_in_time_recovery import Recovery, StopPoint
+from tallystick.producers.simulator.backup.tables import TableData
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.server import administration, clients, commit
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.simulated_journal import facts, records
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.backup.backup_image import Image
+    from tallystick.producers.simulator.kernel.instance import Instance
 
 SECOND = 1_000_000
 SEEDS = range(3)
@@ -68,21 +75,21 @@ def test_the_summary_names_the_state_of_the_data(profile: str, seed: int) -> Non
     fleet = Fleet(Scenario(seed=seed, topology="single", profile=profile, writes_per_second=40.0))
     source = fleet.instances["source-a"]
     tables.install([source])
-    before = source.executed.copy()
+    before = source[GtidState].executed.copy()
     backup_image.prepare(fleet, source)
     fleet.run(fleet.start_ts + SECOND)
     image = image_of(fleet, source)
     data = tables.TableData()
     assert image.position is not None
-    assert source.binlog.archive is not None
-    for _, file in source.binlog.archive:
+    assert source[BinaryLog].archive is not None
+    for _, file in source[BinaryLog].archive:
         for logged in file.groups():
             if (file.name, logged.end) <= image.position:
                 before.add(logged.group.sid or "", logged.group.gno)
                 data.change(logged.group)
     assert image.executed == before
     assert image.data.checksums() == data.checksums()
-    assert source.executed != before, "the server goes on"
+    assert source[GtidState].executed != before, "the server goes on"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -134,17 +141,17 @@ def test_what_the_log_has_and_the_image_has_is_not_executed_again() -> None:
     fleet, source = backed_up_fleet()
     fleet.run(fleet.start_ts + SECOND)
     image = image_of(fleet, source)
-    assert source.binlog.archive is not None
-    first = source.binlog.archive[0][1]
+    assert source[BinaryLog].archive is not None
+    first = source[BinaryLog].archive[0][1]
     image.position = first.name, 4
     fleet.run(fleet.now + SECOND)
     server = recovery.add_server(fleet, source)
-    expected = source.logged.copy()
-    done = recover(fleet, image, server, StopPoint(source.binlog.position))
+    expected = source[GtidState].logged.copy()
+    done = recover(fleet, image, server, StopPoint(source[BinaryLog].position))
     assert done.start == (first.name, 4)
-    logged = [logged.group for file in server.binlog.files for logged in file.groups()]
+    logged = [logged.group for file in server[BinaryLog].files for logged in file.groups()]
     assert len(logged) < done.group_count
-    assert server.executed == expected
+    assert server[GtidState].executed == expected
 
 
 @pytest.mark.parametrize("by", ["position", "time", "gtid"])
@@ -155,12 +162,12 @@ def test_a_stop_point_in_the_middle_of_a_file(by: str) -> None:
     image = image_of(fleet, source)
     fleet.run(fleet.now + SECOND)
     commit.finish_all(fleet, source)
-    groups = source.binlog.active.groups()
+    groups = source[BinaryLog].active.groups()
     assert image.position is not None
     behind = [logged for logged in groups if logged.end > image.position[1]]
     last, following = behind[len(behind) // 2], behind[len(behind) // 2 + 1]
     stop = {
-        "position": StopPoint(position=(source.binlog.active.name, last.end)),
+        "position": StopPoint(position=(source[BinaryLog].active.name, last.end)),
         "time": StopPoint(before_ts=following.group.original_commit_timestamp),
         "gtid": StopPoint(gtid=f"{last.group.sid}:{last.group.gno}"),
     }[by]
@@ -170,9 +177,9 @@ def test_a_stop_point_in_the_middle_of_a_file(by: str) -> None:
     for logged in behind[: len(behind) // 2 + 1]:
         expected.add(logged.group.sid or "", logged.group.gno)
     if by != "time":  # several groups may have one time
-        assert server.executed == expected
-        assert done.end == (source.binlog.active.name, last.end)
-    assert (following.group.sid or "", following.group.gno) not in server.executed
+        assert server[GtidState].executed == expected
+        assert done.end == (source[BinaryLog].active.name, last.end)
+    assert (following.group.sid or "", following.group.gno) not in server[GtidState].executed
 
 
 def test_purged_files_are_replayed_from_where_they_are_kept() -> None:
@@ -182,42 +189,42 @@ def test_purged_files_are_replayed_from_where_they_are_kept() -> None:
     image = image_of(fleet, source)
     fleet.run(fleet.now + 2 * SECOND)
     assert image.position is not None
-    assert image.position[0] not in [file.name for file in source.binlog.files]
+    assert image.position[0] not in [file.name for file in source[BinaryLog].files]
     server = recovery.add_server(fleet, source)
-    recover(fleet, image, server, StopPoint(source.binlog.position))
-    assert server.executed.to_gtid_set() <= GtidSet.parse(source.logged.text())
-    assert server.binlog.active.groups()
+    recover(fleet, image, server, StopPoint(source[BinaryLog].position))
+    assert server[GtidState].executed.to_gtid_set() <= GtidSet.parse(
+        source[GtidState].logged.text()
+    )
+    assert server[BinaryLog].active.groups()
 
 
 def test_a_prepared_transaction_is_in_the_image_and_its_commit_in_the_log() -> None:
     """XA PREPARE before the image, XA COMMIT behind it: the change arrives."""
     fleet, source = backed_up_fleet(writes_per_second=0.01)
-    prepared = fleet.write(source, GroupKind.XA_PREPARE)
+    prepared = clients.write(fleet, source, GroupKind.XA_PREPARE)
     fleet.run(fleet.now + SECOND)
     image = image_of(fleet, source)
     assert prepared is None, "behind the zone it is logged later"
     (group,) = image.transactions.prepared()
-    fleet.write(source, GroupKind.XA_COMMIT, xa_of=group)
+    clients.write(fleet, source, GroupKind.XA_COMMIT, xa_of=group)
     fleet.run(fleet.now + SECOND)
     server = recovery.add_server(fleet, source)
-    recover(fleet, image, server, StopPoint(source.binlog.position))
-    assert server.tables is not None
-    assert source.tables is not None
-    assert server.tables.checksums() == source.tables.checksums()
-    assert server.prepared_xa == []
+    recover(fleet, image, server, StopPoint(source[BinaryLog].position))
+    assert server[TableData].checksums() == source[TableData].checksums()
+    assert server[CommitQueue].prepared_xa == []
 
 
 def test_a_prepared_transaction_of_an_image_outlives_a_crash() -> None:
     """Its undo log is in the image."""
     fleet, source = backed_up_fleet(writes_per_second=0.01)
-    fleet.write(source, GroupKind.XA_PREPARE)
+    clients.write(fleet, source, GroupKind.XA_PREPARE)
     fleet.run(fleet.now + SECOND)
     image = image_of(fleet, source)
     (group,) = image.transactions.prepared()
     server = recovery.add_server(fleet, source)
     recover(fleet, image, server, StopPoint(image.position))
-    assert server.prepared_xa == [group]
+    assert server[CommitQueue].prepared_xa == [group]
     administration.crash(fleet, server, torn=False)
     fleet.run(fleet.now + SECOND)
     assert server.is_running
-    assert server.prepared_xa == [group]
+    assert server[CommitQueue].prepared_xa == [group]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator import administration
-from tallystick.producers.simulator.engine import Fleet
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.assemble import Fleet
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.replication_info import (
     acts,
     crash_points,
@@ -17,6 +17,9 @@ from tallystick.producers.simulator.replication_info import (
     relay_log_info,
     rpl_info_factory,
 )
+from tallystick.producers.simulator.replication_info.crash_points import CrashPlan
+from tallystick.producers.simulator.replication_info.master_info import MasterInfo
+from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
 from tallystick.producers.simulator.replication_info.rpl_info_fields import (
     RplInfoFields,
     TornInfoError,
@@ -26,13 +29,17 @@ from tallystick.producers.simulator.replication_info.rpl_info_table import RplIn
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import (
     INNODB,
     MYISAM,
+    InfoRepositories,
     SystemTable,
 )
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
+from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.simulated_journal import records
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.model import Channel
+    from tallystick.producers.simulator.server.channels import Channel
 
 COLUMNS = (("Number_of_lines", int), ("Name", str), ("Position", int))
 SECOND = 1_000_000
@@ -45,7 +52,7 @@ def fields(name: str, position: int) -> RplInfoFields:
 def pair(**options: Any) -> tuple[Fleet, Channel]:
     fleet = Fleet(Scenario(topology="pair", acts=False, **options))
     fleet.run(fleet.start_ts + SECOND)
-    return fleet, fleet.instances["replica-a1"].channels[""]
+    return fleet, fleet.instances["replica-a1"][ChannelMap].channels[""]
 
 
 def switch(channel: Channel, kind: str) -> None:
@@ -141,7 +148,7 @@ class TestMatrix:
         fleet, channel = pair()
         start = restart(fleet, channel)
         assert [(True, False, "TABLE", True)] * 2 == repositories(start)
-        assert channel.applier_runs
+        assert channel[Applier].is_running
 
     def test_a_file_is_filled_from_the_table(self):
         """T, !F, FILE: fill the file, delete the table's row; replication goes on behind it."""
@@ -149,12 +156,14 @@ class TestMatrix:
         switch(channel, "FILE")
         start = restart(fleet, channel)
         assert [(True, False, "FILE", True)] * 2 == repositories(start)
-        assert not channel.replica.info_tables["slave_master_info"].rows
-        assert not channel.replica.info_tables["slave_relay_log_info"].rows
-        assert channel.rli.handler.kind == "FILE"
+        assert not channel.replica[InfoRepositories].tables["slave_master_info"].rows
+        assert not channel.replica[InfoRepositories].tables["slave_relay_log_info"].rows
+        assert channel[RelayLogInfo].handler.kind == "FILE"
         fleet.run(fleet.load_ends_at + SECOND)
-        assert channel.rli.stored() == channel.group_end
-        assert channel.replica.executed.text() == channel.source.executed.text()
+        assert channel[RelayLogInfo].stored() == channel[Applier].group_end
+        assert (
+            channel.replica[GtidState].executed.text() == channel.source[GtidState].executed.text()
+        )
 
     def test_a_file_with_data_is_read(self):
         """!T, F, FILE: read the file."""
@@ -171,19 +180,19 @@ class TestMatrix:
         switch(channel, "TABLE")
         start = restart(fleet, channel)
         assert [(False, True, "TABLE", True)] * 2 == repositories(start)
-        assert not any(file.lines for file in channel.replica.info_files.values())
-        assert ("",) in channel.replica.info_tables["slave_relay_log_info"].rows
+        assert not any(file.lines for file in channel.replica[InfoRepositories].files.values())
+        assert ("",) in channel.replica[InfoRepositories].tables["slave_relay_log_info"].rows
 
     @pytest.mark.parametrize("kind", ["TABLE", "FILE"])
     def test_without_data_the_chosen_one_is_filled(self, kind: str):
         """!T, !F: the repository of the option is created with the first place of all."""
         fleet, channel = pair()
         administration.reset_replica(fleet, channel)
-        channel.mi.handler.reset_info()
+        channel[MasterInfo].handler.reset_info()
         switch(channel, kind)
         start = restart(fleet, channel)
         assert [(False, False, kind, True)] * 2 == repositories(start)
-        assert ("replica-a1-relay-bin.000001", 4, "", 0) == channel.rli.stored()
+        assert ("replica-a1-relay-bin.000001", 4, "", 0) == channel[RelayLogInfo].stored()
 
     @pytest.mark.parametrize("kind", ["TABLE", "FILE"])
     def test_two_with_data_are_refused(self, kind: str):
@@ -191,23 +200,27 @@ class TestMatrix:
         fleet, channel = pair()
         switch(channel, kind)
         file = rpl_info_factory.file_handler(channel, rpl_info_factory.RELAY)
-        file.flush_info(channel.rli.fields(channel, channel.group_end), force=True, sync_period=0)
+        file.flush_info(
+            channel[RelayLogInfo].fields(channel, channel[Applier].group_end),
+            force=True,
+            sync_period=0,
+        )
         start = restart(fleet, channel)
         assert (True, True, kind, False) in repositories(start)
-        threads = channel.receiver_runs, channel.applier_runs
+        threads = channel[Receiver].is_running, channel[Applier].is_running
         assert (channel.is_configured, *threads) == (False, False, False)
         assert channel.init_error == rpl_info_factory.ER_REPLICA_INIT_REPOSITORY
         file.reset_info()
         restart(fleet, channel)
         assert channel.is_configured
-        assert channel.applier_runs
+        assert channel[Applier].is_running
 
 
 class TestMasterInfo:
     def test_the_password_never_leaves_the_server(self):
         """No record of the journal has it, though the table does."""
         fleet, channel = pair()
-        password = channel.mi.connection[master_info.PASSWORD]
+        password = channel[MasterInfo].connection[master_info.PASSWORD]
         fleet.collect("c1", fleet.now)
         block = fleet.advance(fleet.now + SECOND)["replica-a1"]
         told = "".join(text or "" for text in block.texts.values())
@@ -219,9 +232,11 @@ class TestMasterInfo:
         seen = set()
         for seed in range(12):
             fleet, channel = pair(seed=seed)
-            shown = {k: v for k, v in channel.mi.connection.items() if k != master_info.PASSWORD}
+            shown = {
+                k: v for k, v in channel[MasterInfo].connection.items() if k != master_info.PASSWORD
+            }
             restart(fleet, channel)
-            assert shown.items() <= channel.mi.connection.items()
+            assert shown.items() <= channel[MasterInfo].connection.items()
             seen.add((shown["Port"], shown["Enabled_ssl"], shown["Heartbeat"]))
         assert len(seen) > 3
 
@@ -243,7 +258,7 @@ class TestWhenMasterInfoIsWritten:
         writes(fleet, "slave_master_info")
         administration.change_source(fleet, channel, channel.source)
         assert ["change_source"] == [w["reason"] for w in writes(fleet, "slave_master_info")]
-        row = channel.replica.info_tables["slave_master_info"].rows["",]
+        row = channel.replica[InfoRepositories].tables["slave_master_info"].rows["",]
         assert set(row) == {name for name, _ in master_info.COLUMNS}
         assert [name for name, value in row.items() if value is None] == ["Tls_ciphersuites"]
 
@@ -251,13 +266,13 @@ class TestWhenMasterInfoIsWritten:
         """(i), as MySQL 8.0 does it."""
         fleet, channel = pair()
         channel.replica.variables["sync_source_info"] = 0
-        channel.replica.max_binlog_size = 600
+        channel.replica[BinaryLog].max_size = 600
         fleet.run(fleet.now + SECOND)
         writes(fleet, "slave_master_info")
-        relay_file = channel.relay_files[-1].number
-        channel.source.max_binlog_size = 1 << 20
+        relay_file = channel[RelayLog].files[-1].number
+        channel.source[BinaryLog].max_size = 1 << 20
         fleet.run(fleet.now + SECOND)
-        assert channel.relay_files[-1].number > relay_file
+        assert channel[RelayLog].files[-1].number > relay_file
         assert writes(fleet, "slave_master_info") == []
         administration.flush_binary_logs(fleet, channel.source)
         fleet.run(fleet.now + SECOND // 10)
@@ -267,7 +282,7 @@ class TestWhenMasterInfoIsWritten:
         """(iii)."""
         fleet, channel = pair()
         administration.stop_replication(fleet, channel)
-        assert channel.mi.stored() == channel.read
+        assert channel[MasterInfo].stored() == channel[Receiver].read
 
     def test_after_every_so_many_events(self):
         """sync_source_info counts events: the row is never that many behind."""
@@ -276,7 +291,7 @@ class TestWhenMasterInfoIsWritten:
         writes(fleet, "slave_master_info")
         fleet.run(fleet.now + 2 * SECOND)
         assert "sync" in {w["reason"] for w in writes(fleet, "slave_master_info")}
-        assert channel.mi.handler.sync_counter < 12
+        assert channel[MasterInfo].handler.sync_counter < 12
 
 
 class TestWhenRelayLogInfoIsWritten:
@@ -288,7 +303,7 @@ class TestWhenRelayLogInfoIsWritten:
         fleet, channel = pair(profile="wl9452", writes_per_second=20.0)
         switch(channel, repository)
         restart(fleet, channel)
-        fleet.kinds = (
+        fleet.pace.kinds = (
             GroupKind.INNODB,
             GroupKind.MIXED,
             GroupKind.NON_TRANSACTIONAL,
@@ -306,27 +321,27 @@ class TestWhenRelayLogInfoIsWritten:
     def test_a_transactional_table_knows_no_period(self, period: int):
         """sync_relay_log_info has no effect on it."""
         fleet, channel = pair()
-        fleet.kinds = (GroupKind.INNODB,)
+        fleet.pace.kinds = (GroupKind.INNODB,)
         channel.replica.variables["sync_relay_log_info"] = period
         fleet.run(fleet.load_ends_at + SECOND)
-        assert channel.rli.stored() == channel.group_end
+        assert channel[RelayLogInfo].stored() == channel[Applier].group_end
 
     def test_another_table_waits_for_the_period(self):
         """Without a transaction nothing is written before it ends."""
         fleet, channel = pair(writes_per_second=20.0)
         acts.alter_engine(channel.replica, MYISAM)
-        fleet.kinds = (GroupKind.INNODB,)
+        fleet.pace.kinds = (GroupKind.INNODB,)
         fleet.run(fleet.now + SECOND)
-        assert channel.rli.stored() != channel.group_end
+        assert channel[RelayLogInfo].stored() != channel[Applier].group_end
 
 
 def crash_by_position(
     fleet: Fleet, channel: Channel, point: crash_points.CrashPoint, **plan: Any
 ) -> tuple[list[Any], list[Any]]:
     """Crash at a step; the groups of the source, and those that the replica logged."""
-    channel.replica.crash_plan = crash_points.CrashPlan(point, passes=2, **plan)
+    channel.replica[CrashPlan] = crash_points.CrashPlan(point, passes=2, **plan)
     fleet.run(fleet.load_ends_at + 2 * SECOND)
-    assert channel.replica.crash_plan is None
+    assert channel.replica.get(CrashPlan) is None
     return sources_groups(channel), executed_groups(channel)
 
 
@@ -340,7 +355,7 @@ def test_another_repository_repeats_what_was_committed(repository: str):
     else:
         switch(channel, "FILE")
         restart(fleet, channel)
-    fleet.kinds = (GroupKind.INNODB,)
+    fleet.pace.kinds = (GroupKind.INNODB,)
     point = crash_points.CrashPoint.BETWEEN_COMMIT_AND_POSITION
     source, executed = crash_by_position(fleet, channel, point, kinds=(GroupKind.INNODB,))
     assert len(executed) == len(source) + 1
@@ -352,11 +367,11 @@ def test_a_torn_file_pairs_what_never_was_one_place():
     fleet, channel = pair(gtid_mode="OFF", auto_position=False)
     switch(channel, "FILE")
     restart(fleet, channel)
-    channel.replica.crash_plan = crash_points.CrashPlan(crash_points.CrashPoint.INSIDE_FILE_WRITE)
+    channel.replica[CrashPlan] = crash_points.CrashPlan(crash_points.CrashPoint.INSIDE_FILE_WRITE)
     while channel.replica.is_running:
-        before = channel.rli.stored()
+        before = channel[RelayLogInfo].stored()
         fleet.run(fleet.now + 100)
-    torn = channel.rli.stored()
+    torn = channel[RelayLogInfo].stored()
     assert before is not None
     assert torn is not None
     assert torn[1] != before[1]
@@ -366,9 +381,9 @@ def test_a_torn_file_pairs_what_never_was_one_place():
 def test_a_mixed_transaction_cannot_be_made_safe():
     """InnoDB's part is rolled back and executed again; MyISAM's part is there twice."""
     fleet, channel = pair(gtid_mode="OFF", auto_position=False)
-    fleet.kinds = (GroupKind.MIXED,)
+    fleet.pace.kinds = (GroupKind.MIXED,)
     point = crash_points.CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG
-    channel.replica.crash_plan = crash_points.CrashPlan(point, kinds=(GroupKind.MIXED,))
+    channel.replica[CrashPlan] = crash_points.CrashPlan(point, kinds=(GroupKind.MIXED,))
     fleet.run(fleet.load_ends_at + 2 * SECOND)
     journal = records(fleet.advance(fleet.now + 1)["replica-a1"])
     left = [r.body for r in journal if r.is_fact(RecordType.STATEMENT)]
@@ -382,7 +397,7 @@ def test_a_crash_inside_a_migration_leaves_both_filled():
     switch(channel, "FILE")
     point = crash_points.CrashPoint.BETWEEN_FILL_AND_DELETE
     administration.shut_down(fleet, channel.replica)
-    channel.replica.crash_plan = crash_points.CrashPlan(point)
+    channel.replica[CrashPlan] = crash_points.CrashPlan(point)
     fleet.run(fleet.now + 2 * SECOND)
     assert channel.replica.is_running
     assert channel.init_error == rpl_info_factory.ER_REPLICA_INIT_REPOSITORY
@@ -392,7 +407,7 @@ def test_without_recovery_a_stale_master_info_doubles_the_relay_log():
     """relay_log_recovery = OFF by position: what is received again is executed again."""
     fleet, channel = pair(gtid_mode="OFF", auto_position=False)
     channel.replica.variables.update(relay_log_recovery=False, sync_source_info=0)
-    fleet.kinds = (GroupKind.INNODB,)
+    fleet.pace.kinds = (GroupKind.INNODB,)
     fleet.run(fleet.now + SECOND)
     administration.crash(fleet, channel.replica, torn=False)
     fleet.run(fleet.load_ends_at + 2 * SECOND)
@@ -404,13 +419,13 @@ def test_a_power_cut_takes_the_unsynced_end_of_the_relay_log():
     """With auto-position what is lost is received again, nothing twice."""
     fleet, channel = pair(writes_per_second=20.0)
     channel.replica.variables["relay_log_recovery"] = False
-    received = channel.retrieved.text()
+    received = channel[Receiver].retrieved.text()
     administration.crash(fleet, channel.replica, torn=False, power_cut=True)
     while not channel.replica.is_running:
         fleet.run(fleet.now + 1_000)
-    assert received != channel.retrieved.text()
+    assert received != channel[Receiver].retrieved.text()
     fleet.run(fleet.load_ends_at + 2 * SECOND)
-    assert channel.replica.executed.text() == channel.source.executed.text()
+    assert channel.replica[GtidState].executed.text() == channel.source[GtidState].executed.text()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -418,8 +433,8 @@ def test_workers_tell_the_gaps_that_a_crash_leaves(seed: int):
     """Each group is executed once, though workers had committed behind a gap."""
     fleet = Fleet(Scenario(seed=seed, negatives=("crash_with_gaps",), acts=False))
     fleet.run(fleet.load_ends_at + 3 * SECOND)
-    channel = fleet.instances["replica-a1"].channels[""]
-    assert fleet.instances["replica-a1"].crash_plan is None
+    channel = fleet.instances["replica-a1"][ChannelMap].channels[""]
+    assert fleet.instances["replica-a1"].get(CrashPlan) is None
     transactions = [g for g in executed_groups(channel) if g.kind is GroupKind.INNODB]
     assert len(transactions) == len(set(transactions))
     assert set(executed_groups(channel)) == set(sources_groups(channel))
@@ -429,14 +444,14 @@ def test_workers_tell_the_gaps_that_a_crash_leaves(seed: int):
 def test_a_transactional_table_is_crash_safe_at_every_step(point: crash_points.CrashPoint):
     """By position, without GTIDs: every group of the source is executed exactly once."""
     fleet, channel = pair(gtid_mode="OFF", auto_position=False)
-    fleet.kinds = (GroupKind.INNODB,)
+    fleet.pace.kinds = (GroupKind.INNODB,)
     source, executed = crash_by_position(fleet, channel, point, kinds=(GroupKind.INNODB,))
     assert source == executed
 
 
 def sources_groups(channel: Channel) -> list[Any]:
-    return [g.group for f in channel.source.binlog.files for g in f.groups()]
+    return [g.group for f in channel.source[BinaryLog].files for g in f.groups()]
 
 
 def executed_groups(channel: Channel) -> list[Any]:
-    return [g.group for f in channel.replica.binlog.files for g in f.groups()]
+    return [g.group for f in channel.replica[BinaryLog].files for g in f.groups()]

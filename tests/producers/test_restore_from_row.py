@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tallystick.coordinates.audit.replay import audit_history
-from tallystick.producers.simulator import administration
-from tallystick.producers.simulator.engine import SETTLE_MS, Fleet, History
-from tallystick.producers.simulator.log_position_lock import restore
-from tallystick.producers.simulator.log_position_lock.log_status_query import LogStatusQuery
-from tallystick.producers.simulator.model import Instance, LoggedGroup, RelayFile
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import SETTLE_MS, Fleet, History
+from tallystick.producers.simulator.backup import restore
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.log_status.log_status_query import LogStatusQuery
+from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap, RelayFile, RelayLog
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.gtid_state import GtidState
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import LoggedGroup
 
 STEP_US = 1_000
 
@@ -50,7 +57,7 @@ def received_after(fleet: Fleet, replica: Instance, copy: restore.LogCopy) -> li
     new: list[RelayFile] = []
     while fleet.now < fleet.load_ends_at + 1_000_000:
         fleet.run(fleet.now + STEP_US)
-        files = replica.channels[""].relay_files if replica.is_running else []
+        files = replica[ChannelMap].channels[""][RelayLog].files if replica.is_running else []
         new += [f for f in files if f.number > old[-1].number and f not in new]
     return [g.logged for file in (*old, *new) for g in file.groups if g.is_complete]
 
@@ -65,18 +72,18 @@ def test_what_the_row_names_is_enough(seed: int) -> None:
     """The relay log holds every group of the source once, in order, and all end up executed."""
     fleet, replica = running(seed)
     copy = copied(fleet, replica)
-    at_the_row = replica.executed.copy()
-    for pending in replica.in_commit:
+    at_the_row = replica[GtidState].executed.copy()
+    for pending in replica[CommitQueue].in_commit:
         assert pending.logged.group.sid is not None
         at_the_row.add(pending.logged.group.sid, pending.logged.group.gno)
     assert at_the_row == copy.executed
     fleet.run(fleet.now + 700_000)
-    assert copy.executed != replica.executed
+    assert copy.executed != replica[GtidState].executed
     groups = received_after(fleet, replica, copy)
     source = fleet.instances["source-a"]
-    logged = [each for file in source.binlog.files for each in file.groups()]
+    logged = [each for file in source[BinaryLog].files for each in file.groups()]
     assert groups == logged[-len(groups) :]
-    assert replica.executed == source.executed
+    assert replica[GtidState].executed == source[GtidState].executed
     assert audit_history(journal_of(fleet).blocks(512)).findings == []
 
 
@@ -91,7 +98,7 @@ def test_a_relay_log_of_another_moment_repeats_or_loses(is_later: bool) -> None:
     tables, logs = (first, second) if is_later else (second, first)
     groups = received_after(fleet, replica, replace(tables, channels=logs.channels))
     source = fleet.instances["source-a"]
-    logged = [each for file in source.binlog.files for each in file.groups()]
+    logged = [each for file in source[BinaryLog].files for each in file.groups()]
     missing = [each for each in logged[logged.index(groups[0]) :] if each not in groups]
     repeated = len(groups) - len(set(map(id, groups)))
     assert (repeated > 0, len(missing) > 0) == (is_later, not is_later)

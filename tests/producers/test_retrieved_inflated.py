@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import receiver
-from tallystick.producers.simulator.engine import Fleet
+from tallystick.producers.simulator.assemble import Fleet
 from tallystick.producers.simulator.faults.logs import gtid_of
 from tallystick.producers.simulator.faults.replication import RetrievedInflated
-from tallystick.producers.simulator.model import Channel, QueuedGroup
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.server import clients, receiver
+from tallystick.producers.simulator.server.channels import (
+    Channel,
+    ChannelMap,
+    QueuedGroup,
+    Receiver,
+)
 
 
 class StatusRow:
     """A row that tells of one channel only what it has retrieved."""
 
     def __init__(self, channel: Channel) -> None:
-        self.told = {"Retrieved_Gtid_Set": channel.retrieved.text()}
+        self.told = {"Retrieved_Gtid_Set": channel[Receiver].retrieved.text()}
 
     def status(self, _channel: Channel) -> dict[str, str]:
         return self.told
@@ -33,15 +38,18 @@ def receive_in_part(fleet: Fleet, channel: Channel) -> QueuedGroup:
 
 def test_a_group_that_was_arriving_is_not_the_one_named():
     """The connection breaks inside a group and is made anew: the fault names one behind it."""
-    fleet = Fleet(Scenario(3, topology="pair", writes_per_second=60.0), partial_chance=1.0)
-    [channel] = fleet.instances["replica-a1"].channels.values()
+    fleet = Fleet(Scenario(3, topology="pair", writes_per_second=60.0))
+    fleet.pace.partial_chance = 1.0
+    [channel] = fleet.instances["replica-a1"][ChannelMap].channels.values()
     partial = receive_in_part(fleet, channel)
     receiver.disconnect(fleet, channel)
     receiver.connect(fleet, channel, channel.generation)
     for _ in range(2):
-        fleet.write(channel.source)
+        clients.write(fleet, channel.source)
     row = StatusRow(channel)
     assert RetrievedInflated().tamper_channel(row, row, channel)
-    named = GtidSet.parse(row.told["Retrieved_Gtid_Set"]) - channel.retrieved.to_gtid_set()
+    named = (
+        GtidSet.parse(row.told["Retrieved_Gtid_Set"]) - channel[Receiver].retrieved.to_gtid_set()
+    )
     assert 1 == named.count()
     assert named.isdisjoint(gtid_of(partial.logged))

@@ -12,15 +12,15 @@ from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator.engine import Fleet, History, simulate
-from tallystick.producers.simulator.scenario import PROFILES, TOPOLOGIES, Scenario
+from tallystick.producers.simulator.assemble import Fleet, History, simulate
+from tallystick.producers.simulator.kernel.scenario import PROFILES, TOPOLOGIES, Scenario
 from tests.support.simulated_journal import Record, facts, files, groups, records
 
 DIGEST = """
 import hashlib
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
-from tallystick.producers.simulator.engine import simulate
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
 digest = hashlib.sha256()
 for block in simulate(Scenario(seed=11, topology="demo")).journals.values():
     digest.update("\\n".join(block_to_lines(block)).encode())

@@ -6,12 +6,16 @@ import pytest
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator.engine import Fleet, simulate
-from tallystick.producers.simulator.hooks import FaultHooks
-from tallystick.producers.simulator.log_position_lock import collection
-from tallystick.producers.simulator.log_position_lock.storage_engines import Handlerton
-from tallystick.producers.simulator.model import Instance, OutOfMemory
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import Fleet, simulate
+from tallystick.producers.simulator.faults.hooks import FaultHooks
+from tallystick.producers.simulator.kernel.instance import Instance
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.log_status import collection
+from tallystick.producers.simulator.log_status.latches import Latches
+from tallystick.producers.simulator.log_status.log_status_query import LogStatus, OutOfMemory
+from tallystick.producers.simulator.log_status.storage_engines import Handlerton, StorageEngines
+from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
 from tests.support.simulated_journal import Record, facts, records
 
 
@@ -94,7 +98,7 @@ FAILING = list(zip(COLUMNS, RESOURCES, strict=True))
 def test_a_failing_resource_ends_the_collection_and_releases_all(column: str, failing: str) -> None:
     """3722 names the column; the locks are released in reverse all the same; no row."""
     fleet, hub = multi_source()
-    hub.out_of_memory = OutOfMemory("collect", failing)
+    hub[LogStatus].out_of_memory = OutOfMemory("collect", failing)
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
     answer = facts(journal, RecordType.LOG_STATUS)[0]
@@ -107,7 +111,7 @@ def test_a_failing_resource_ends_the_collection_and_releases_all(column: str, fa
     assert ["LOCK_plugin", *(r for r in reversed(taken) if r != "LOCK_plugin")] == released
     collected = [resource for step, resource in steps(journal, "c") if step == "collect"]
     assert RESOURCES[: RESOURCES.index(failing)] == collected
-    assert not hub.latches.held
+    assert not hub[Latches].held
     fleet.collect("d", 2)
     again = records(fleet.advance(fleet.start_ts + 2_000_000)["hub"])
     assert "row" in facts(again, RecordType.LOG_STATUS)[0]
@@ -119,7 +123,7 @@ def test_a_wrapper_that_cannot_be_made_ends_the_collection_before_it_locks(
 ) -> None:
     """Only the two outer locks were taken, and LOCK_plugin if engines were listed already."""
     fleet, hub = multi_source()
-    hub.out_of_memory = OutOfMemory("instantiate", failing)
+    hub[LogStatus].out_of_memory = OutOfMemory("instantiate", failing)
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
     error = facts(journal, RecordType.LOG_STATUS)[0]["error"]
@@ -137,7 +141,7 @@ def test_a_wrapper_that_cannot_be_made_ends_the_collection_before_it_locks(
         ("unlock", "LOCK_collect_instance_log"),
         ("leave", None),
     ] == steps(journal, "c")
-    assert not hub.latches.held
+    assert not hub[Latches].held
 
 
 class QueryMeanwhile(FaultHooks):
@@ -152,7 +156,7 @@ class QueryMeanwhile(FaultHooks):
         if collection_id == "c" and (step, resource) == ("collect", "channel:a"):
             collection.query(fleet, instance, "second")
             collection.query(fleet, instance, "third")
-            self.waited = len(instance.waiting_queries)
+            self.waited = len(instance[LogStatus].waiting_queries)
         return True
 
 
@@ -182,8 +186,8 @@ def test_a_second_session_waits_for_the_first() -> None:
     answers = facts(journal, RecordType.LOG_STATUS)
     assert ["c", "second", "third"] == [body["collection_id"] for body in answers]
     assert all("row" in body for body in answers)
-    assert not hub.latches.held
-    assert not hub.waiting_queries
+    assert not hub[Latches].held
+    assert not hub[LogStatus].waiting_queries
 
 
 def test_a_session_that_waits_when_the_server_goes_down_is_told_so() -> None:
@@ -191,9 +195,9 @@ def test_a_session_that_waits_when_the_server_goes_down_is_told_so() -> None:
     fleet = Fleet(Scenario(seed=1, topology="multi_source"), QueryMeanwhile())
     hub = fleet.instances["hub"]
     fleet.collect("c", 1)
-    while not hub.waiting_queries:
+    while not hub[LogStatus].waiting_queries:
         fleet.run(fleet.now + 1)
-    fleet.restart(hub, crashed=True)
+    administration.crash(fleet, hub)
     journal = records(fleet.advance(fleet.now + 100_000)["hub"])
     answers = {b["collection_id"]: b for b in facts(journal, RecordType.LOG_STATUS)}
     assert "row" in answers["c"]
@@ -204,7 +208,7 @@ def test_only_engines_with_all_three_functions_take_part() -> None:
     """MyISAM is listed and not wrapped; an engine that lacks one function is not either."""
     fleet, hub = multi_source()
     assert {"MyISAM": False, "InnoDB": True} == {
-        name: hton.takes_part for name, hton in hub.storage_engines.items()
+        name: hton.takes_part for name, hton in hub[StorageEngines].installed.items()
     }
     calls: list[str] = []
     whole = Handlerton(
@@ -213,9 +217,9 @@ def test_only_engines_with_all_three_functions_take_part() -> None:
         lambda _instance, _session: calls.append("unlock"),
         lambda _instance, column: column.update(RocksDB={"wal_files": []}),
     )
-    hub.storage_engines["RocksDB"] = whole
+    hub[StorageEngines].installed["RocksDB"] = whole
     for missing in ("lock_hton_log", "unlock_hton_log", "collect_hton_log_info"):
-        hub.storage_engines[missing] = replace(whole, name=missing, **{missing: None})
+        hub[StorageEngines].installed[missing] = replace(whole, name=missing, **{missing: None})
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
     locked = [resource for step, resource in steps(journal, "c") if step == "lock"]
@@ -229,7 +233,7 @@ def test_only_engines_with_all_three_functions_take_part() -> None:
 def test_an_uninstalled_engine_is_not_asked() -> None:
     """The list is made anew by every collection."""
     fleet, hub = multi_source()
-    del hub.storage_engines["InnoDB"]
+    del hub[StorageEngines].installed["InnoDB"]
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
     assert {} == facts(journal, RecordType.LOG_STATUS)[0]["row"]["STORAGE_ENGINES"]
@@ -239,7 +243,7 @@ def test_an_uninstalled_engine_is_not_asked() -> None:
 def test_without_privilege_nothing_is_locked(privileges: str, code: int) -> None:
     """The privilege is checked first: an error, no lock, no row."""
     fleet = Fleet(Scenario(seed=1, topology="single"))
-    fleet.instances["source-a"].privileges = privileges
+    fleet.instances["source-a"][LogStatus].privileges = privileges
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["source-a"])
     assert [b["error"]["code"] for b in facts(journal, RecordType.LOG_STATUS)] == [code]
@@ -250,7 +254,7 @@ def test_without_privilege_nothing_is_locked(privileges: str, code: int) -> None
 def test_another_session_needs_the_privilege_too(privileges: str, code: int) -> None:
     """Whoever reads the table: no lock without BACKUP_ADMIN."""
     fleet, hub = multi_source()
-    hub.privileges = privileges
+    hub[LogStatus].privileges = privileges
     collection.query(fleet, hub, "q")
     journal = records(fleet.advance(fleet.start_ts + 1)["hub"])
     assert [code] == [b["error"]["code"] for b in facts(journal, RecordType.LOG_STATUS)]
@@ -261,11 +265,11 @@ def test_the_row_tells_what_the_receiver_has_flushed() -> None:
     """A relay log write whose positions were not flushed yet is not in the row (Step-1)."""
     fleet, hub = multi_source()
     fleet.run(fleet.start_ts + 2_000_000)
-    channel = hub.channels["a"]
-    flushed = (channel.relay_files[0].name, channel.relay_files[0].event_ends[0])
-    assert flushed not in {channel.flushed, channel.applied}
-    assert flushed[1] < channel.relay_files[-1].end
-    channel.flushed = flushed
+    channel = hub[ChannelMap].channels["a"]
+    flushed = (channel[RelayLog].files[0].name, channel[RelayLog].files[0].event_ends[0])
+    assert flushed not in {channel[Receiver].flushed, channel[Applier].applied}
+    assert flushed[1] < channel[RelayLog].files[-1].end
+    channel[Receiver].flushed = flushed
     collection.query(fleet, hub, "q")
     journal = records(fleet.advance(fleet.now)["hub"])
     row = facts(journal, RecordType.LOG_STATUS)[-1]["row"]
@@ -276,7 +280,7 @@ def test_the_row_tells_what_the_receiver_has_flushed() -> None:
 def test_a_stopped_server_is_unreachable() -> None:
     """While an instance is down its answer says so."""
     fleet = Fleet(Scenario(seed=1, topology="single"))
-    fleet.restart(fleet.instances["source-a"])
+    administration.shut_down(fleet, fleet.instances["source-a"])
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 200_000)["source-a"])
     assert [b["error"] for b in facts(journal, RecordType.LOG_STATUS)] == [{"unreachable": True}]

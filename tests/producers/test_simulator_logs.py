@@ -7,8 +7,10 @@ import pytest
 from tallystick.coordinates.events.journal import FLAG_RELAY_LOG, RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator.engine import Fleet, History, simulate
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import Fleet, History, simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tests.support.simulated_journal import OPENERS, Record, facts, files, groups, records
 
 DEMO = Scenario(seed=7, topology="demo", duration_ms=5_000, writes_per_second=15.0)
@@ -218,13 +220,13 @@ def test_a_relay_log_names_the_wrapped_field_of_a_large_file() -> None:
     """The ROTATE that ends a file beyond 4 GiB is copied with its field, not with its end."""
     fleet = Fleet(Scenario(seed=1, topology="pair", negatives=("file_beyond_4_gib",)))
     fleet.run(fleet.load_ends_at)
-    fleet.flush_binary_logs(fleet.instances["source-a"])
+    administration.flush_binary_logs(fleet, fleet.instances["source-a"])
     rotates = [
         r
         for r in records(fleet.advance(fleet.load_ends_at + 1_000_000)["replica-a1"])
         if r.stream is Stream.RELAY and r.type == EventType.ROTATE and r.log_pos > 0
     ]
-    file = fleet.instances["source-a"].binlog.files[-2]
+    file = fleet.instances["source-a"][BinaryLog].files[-2]
     assert file.end > 1 << 32
     assert file.end % (1 << 32) in [r.log_pos for r in rotates]
     assert max(r.log_pos for r in rotates) < 1 << 32

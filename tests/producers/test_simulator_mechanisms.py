@@ -2,8 +2,8 @@
 
 from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator.engine import simulate
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.simulated_journal import Record, facts, records
 
 SEEDS = range(4)

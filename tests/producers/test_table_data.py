@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from tallystick.producers.simulator.model import Group, GroupKind
-from tallystick.producers.simulator.online_backup.tables import BACKED_UP, TableData, table_of
-from tallystick.producers.simulator.workload import make_group
+from tallystick.producers.simulator.backup.tables import BACKED_UP, TableData, table_of
+from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
+from tallystick.producers.simulator.server.workload import make_group
 
 RNG = Random(7)
 GROUPS = [make_group(RNG, GroupKind.INNODB, 1, 0) for _ in range(200)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tallystick.producers.simulator.online_backup.critical_zone import CriticalZone, Ticket
+from tallystick.producers.simulator.backup.critical_zone import CriticalZone, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator.engine import Fleet
-from tallystick.producers.simulator.model import GroupKind, Instance
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import Fleet
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.clients import Clients
 from tests.support.simulated_journal import Record, facts, records
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import GroupKind
 
 MILLISECOND = 1_000
 
@@ -18,12 +26,12 @@ def quiet_fleet(topology: str = "pair", **options: object) -> Fleet:
 
 def server(fleet: Fleet) -> Instance:
     """The source."""
-    return next(i for i in fleet.instances.values() if i.writes)
+    return next(i for i in fleet.instances.values() if i[Clients].writes)
 
 
 def replica(fleet: Fleet) -> Instance:
     """The replica."""
-    return next(i for i in fleet.instances.values() if i.channels)
+    return next(i for i in fleet.instances.values() if i[ChannelMap].channels)
 
 
 def pass_time(fleet: Fleet, milliseconds: int) -> None:
@@ -33,7 +41,7 @@ def pass_time(fleet: Fleet, milliseconds: int) -> None:
 
 def logged(instance: Instance) -> list[GroupKind]:
     """The kinds of the groups in the binary log."""
-    return [g.group.kind for file in instance.binlog.files for g in file.groups()]
+    return [g.group.kind for file in instance[BinaryLog].files for g in file.groups()]
 
 
 def journal(instance: Instance) -> list[Record]:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tallystick.producers.simulator.faults import FAULTS, Fault, FaultGroup
 from tallystick.producers.simulator.negatives import NEGATIVES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DOCS = Path(__file__).parents[2] / "docs"
 MARK = "<!-- what follows is generated: python -m tests.support.catalogue_pages -->\n"

@@ -10,16 +10,19 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import TYPE_CHECKING
 
-from tallystick.producers.simulator import workload
-from tallystick.producers.simulator.clone import purge, transaction_end, undo_recovery
-from tallystick.producers.simulator.clone.gtid_persister import GtidPersister
-from tallystick.producers.simulator.clone.rollback_segments import RollbackSegment, TrxSys
-from tallystick.producers.simulator.clone.session_gtid import SessionGtid
-from tallystick.producers.simulator.clone.transaction_end import TransactionEnd
-from tallystick.producers.simulator.clone.undo_log import trx_undo_gtid_read
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import Group, GroupKind
+from tallystick.producers.simulator.innodb import purge, transaction_end, undo_recovery
+from tallystick.producers.simulator.innodb.gtid_persister import GtidPersister
+from tallystick.producers.simulator.innodb.rollback_segments import RollbackSegment, TrxSys
+from tallystick.producers.simulator.innodb.session_gtid import SessionGtid
+from tallystick.producers.simulator.innodb.undo_log import trx_undo_gtid_read
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
+from tallystick.producers.simulator.server import workload
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.innodb.transaction_end import TransactionEnd
 
 UUID = "aaaaaaaa-0000-0000-0000-000000000001"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events.journal import Block, Stream
 from tallystick.producers.collect_requests import CollectRequest
@@ -16,9 +16,13 @@ from tallystick.producers.mysql.tail import Tail, steady_clock_us
 from tallystick.producers.mysql.tail_place import TailPlace
 from tallystick.producers.mysql_lab.sessions import Session, session
 from tallystick.producers.publisher import MemorySink
-from tallystick.producers.simulator.model import GroupKind
-from tallystick.servers.lab import Lab
+from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tests.support.simulated_journal import Record, records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tallystick.servers.lab import Lab
 
 DATABASE = "lab_differential"
 SOURCE, REPLICA, SECOND_REPLICA = "source-a", "replica-1", "replica-2"

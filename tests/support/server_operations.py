@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.producers.simulator.log_position_lock.latches import (
+from tallystick.producers.simulator.log_status.latches import (
     CHANNEL_MAP,
     GLOBAL_SID_LOCK,
     LOCK_LOG,

@@ -13,7 +13,7 @@ from tallystick.campaign import run_campaign, run_seed, scenario_of, simulate_co
 from tallystick.coordinates.audit.replay import AuditResult
 from tallystick.coordinates.results import Finding
 from tallystick.producers.simulator.faults import FAULTS
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.results import finding
 
 _LOUD = finding(

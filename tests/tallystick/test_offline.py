@@ -212,7 +212,7 @@ def test_simulate_is_deterministic_and_replays(tallystick):
 def test_simulate_takes_the_options_of_every_scenario(tallystick):
     """The command that a campaign prints for a seed gives exactly that seed's journal."""
     from tallystick.coordinates.events.json_lines_writer import block_to_lines
-    from tallystick.producers.simulator.engine import simulate
+    from tallystick.producers.simulator.assemble import simulate
 
     for seed in (5, 24):
         scenario = campaigns.scenario_of(seed)

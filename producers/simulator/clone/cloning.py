@@ -10,16 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tallystick.producers.simulator import administration, commit
 from tallystick.producers.simulator.clone.clone_status import ER_CLONE_DONOR_VERSION, State
 from tallystick.producers.simulator.clone.donor import BLOCKED_US
 from tallystick.producers.simulator.clone.recipient import Clone, CrashPoint
+from tallystick.producers.simulator.server import administration, commit
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 __all__ = ["Cloning", "CrashPoint", "clone", "follow_donor"]
 
@@ -28,7 +31,7 @@ _LOOK_US = 40_000
 _AGAIN_US = 150_000
 
 
-def follow_donor(fleet: Fleet, channel: Channel, cloned: Clone) -> None:
+def follow_donor(fleet: World, channel: Channel, cloned: Clone) -> None:
     """Step 4 (US-1.2, US-1.3): the recipient becomes a replica of its donor."""
     status = cloned.status
     position = (status.binlog_file, status.binlog_position)
@@ -51,32 +54,32 @@ class Cloning:
         has_begun: Whether the recipient is kept out of replication for this clone.
     """
 
-    fleet: Fleet
+    fleet: World
     channel: Channel
     donor: Instance
     crashes: list[CrashPoint]
     blocked_us: int
-    step_4: Callable[[Fleet, Channel, Clone], None]
+    step_4: Callable[[World, Channel, Clone], None]
     again_us: int
     data_dropped: bool = False
     has_begun: bool = False
 
-    def begin(self, _fleet: Fleet) -> None:
+    def begin(self, _fleet: World) -> None:
         """Step 1, as soon as both servers are there and nobody else makes a clone there."""
         recipient = self.channel.replica
-        is_taken = recipient.awaits_clone and not self.has_begun
+        is_taken = recipient[ChannelMap].awaits_clone and not self.has_begun
         are_ready = _is_ready(self.fleet, recipient) and _is_ready(self.fleet, self.donor)
         if is_taken or not are_ready:
             self._later(_LOOK_US, self.begin)
             return
         self.has_begun = True
-        recipient.awaits_clone = True
-        for channel in recipient.channels.values():
+        recipient[ChannelMap].awaits_clone = True
+        for channel in recipient[ChannelMap].channels.values():
             administration.stop_replication(self.fleet, channel)
         commit.finish_all(self.fleet, recipient)
         issued = Clone(self.fleet, recipient, self.donor, self._look, self.crashes, self.blocked_us)
         if issued.begin() is not None:
-            recipient.awaits_clone = False
+            recipient[ChannelMap].awaits_clone = False
             administration.start_replication(self.fleet, self.channel)
 
     def _look(self, ended: Clone) -> None:
@@ -90,21 +93,21 @@ class Cloning:
         else:
             self._later(self.again_us, self.begin)
 
-    def _replicate(self, _fleet: Fleet, completed: Clone) -> None:
+    def _replicate(self, _fleet: World, completed: Clone) -> None:
         recipient = self.channel.replica
         if not _is_ready(self.fleet, recipient):
             self._later(_LOOK_US, self._replicate, completed)
             return
-        recipient.awaits_clone = False
+        recipient[ChannelMap].awaits_clone = False
         self.step_4(self.fleet, self.channel, completed)
 
-    def _give_up(self, _fleet: Fleet) -> None:
+    def _give_up(self, _fleet: World) -> None:
         recipient = self.channel.replica
         if not _is_ready(self.fleet, recipient):
             self._later(_LOOK_US, self._give_up)
             return
-        recipient.awaits_clone = False
-        for channel in recipient.channels.values():
+        recipient[ChannelMap].awaits_clone = False
+        for channel in recipient[ChannelMap].channels.values():
             if channel.is_configured:
                 administration.start_replication(self.fleet, channel)
 
@@ -113,13 +116,13 @@ class Cloning:
 
 
 def clone(
-    fleet: Fleet,
+    fleet: World,
     channel: Channel,
     *,
     donor: Instance | None = None,
     crashes: tuple[CrashPoint, ...] = (),
     blocked_us: int = BLOCKED_US,
-    step_4: Callable[[Fleet, Channel, Clone], None] = follow_donor,
+    step_4: Callable[[World, Channel, Clone], None] = follow_donor,
     again_us: int = _AGAIN_US,
 ) -> None:
     """Make the replica of ``channel`` a clone, and let it replicate from there.
@@ -137,5 +140,7 @@ def clone(
     Cloning(fleet, channel, source, list(crashes), blocked_us, step_4, again_us).begin(fleet)
 
 
-def _is_ready(fleet: Fleet, instance: Instance) -> bool:
-    return instance.is_running and instance.log_bin and fleet.now >= instance.blocked_until
+def _is_ready(fleet: World, instance: Instance) -> bool:
+    return (
+        instance.is_running and instance[BinaryLog].is_open and fleet.now >= instance.blocked_until
+    )

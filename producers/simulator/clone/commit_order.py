@@ -11,10 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.model import Group, Instance, Pending
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import Group
+    from tallystick.producers.simulator.server.commit_queue import Pending
 
 WAIT_US = 1_000
 """After this time an XA statement that was held back is tried again."""
@@ -33,7 +36,7 @@ class CommitOrder:
     def force(self, instance: Instance) -> None:
         """From now on groups commit in binary log order; what is prepared already is awaited."""
         self.is_forced = True
-        self.unordered = list(instance.in_commit)
+        self.unordered = list(instance[CommitQueue].in_commit)
 
     def committed(self, pending: Pending) -> bool:
         """A group has committed; True: it was the last one that was awaited."""
@@ -42,16 +45,10 @@ class CommitOrder:
         self.unordered.remove(pending)
         return not self.unordered
 
+    def holds_back(self, group: Group) -> bool:
+        """Whether a statement waits: external XA PREPARE, COMMIT, ROLLBACK."""
+        return self.blocks_xa and (group.kind in _XA_KINDS or group.xa_of is not None)
+
     def orders(self, pending: Pending) -> bool:
         """Whether the commit of a group has to wait for those in front of it."""
         return self.is_forced and pending not in self.unordered
-
-
-def must_wait(instance: Instance, group: Group) -> bool:
-    """Whether the end of a clone holds a statement back: external XA PREPARE, COMMIT, ROLLBACK."""
-    donation = instance.donation
-    return (
-        donation is not None
-        and donation.order.blocks_xa
-        and (group.kind in _XA_KINDS or group.xa_of is not None)
-    )

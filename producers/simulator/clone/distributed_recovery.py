@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.values.binlog import EventType
-from tallystick.producers.simulator import administration, commit, workload
 from tallystick.producers.simulator.clone import cloning
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.server import administration, commit, workload
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.clone.recipient import Clone
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 RECOVERY_CHANNEL = "group_replication_recovery"
 
 
 def needs_clone(member: Instance, donor: Instance) -> bool:
     """Tell whether binary logs that the member lacks are gone from the donor."""
-    return not donor.purged.is_subset(member.executed)
+    return not donor[GtidState].purged.is_subset(member[GtidState].executed)
 
 
-def join(fleet: Fleet, channel: Channel, donor: Instance) -> None:
+def join(fleet: World, channel: Channel, donor: Instance) -> None:
     """START GROUP_REPLICATION on the replica of ``channel``.
 
     Args:
@@ -41,22 +43,22 @@ def join(fleet: Fleet, channel: Channel, donor: Instance) -> None:
         _recover(fleet, channel, donor)
 
 
-def recover_behind_clone(fleet: Fleet, channel: Channel, cloned: Clone) -> None:
+def recover_behind_clone(fleet: World, channel: Channel, cloned: Clone) -> None:
     """US-1.1: the recovery channel receives what was committed behind the clone."""
     _recover(fleet, channel, cloned.donor)
 
 
-def _recover(fleet: Fleet, channel: Channel, donor: Instance) -> None:
+def _recover(fleet: World, channel: Channel, donor: Instance) -> None:
     member = channel.replica
     if channel.is_configured:
         administration.reset_replica(fleet, channel, everything=True)
     name = donor.variables["group_replication_group_name"]
     administration.set_variables(member, group_replication_group_name=name)
-    fleet.add_channel(member, RECOVERY_CHANNEL, donor)
+    administration.add_channel(fleet, member, RECOVERY_CHANNEL, donor)
     change_view(fleet, donor)
 
 
-def change_view(fleet: Fleet, member: Instance) -> None:
+def change_view(fleet: World, member: Instance) -> None:
     """A member joins: the group logs a view change."""
     if not member.is_running:
         return

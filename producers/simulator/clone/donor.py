@@ -11,17 +11,27 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator.clone import gtid_persistence, trx_sys, undo_recovery
 from tallystick.producers.simulator.clone.commit_order import CommitOrder
-from tallystick.producers.simulator.model import Innodb
+from tallystick.producers.simulator.innodb import gtid_persistence, trx_sys, undo_recovery
+from tallystick.producers.simulator.innodb.redo_log import Innodb
+from tallystick.producers.simulator.kernel.bus import Permit
+from tallystick.producers.simulator.kernel.world import WENT_DOWN
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tallystick.producers.simulator.clone.clone_status import CloneError
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-    from tallystick.producers.simulator.model import Instance, Pending
+    from tallystick.producers.simulator.kernel.bus import Bus
+    from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import Group
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.commit_queue import Pending
+
+CLONE_STEP: Permit[[World, Instance, str]] = Permit(
+    "a clone's donor or recipient has reached a step; False at version: it goes on"
+)
 
 BLOCKED_US = 5_000
 """How long external XA waits at the end of a clone."""
@@ -53,38 +63,40 @@ class Donation:
         donor: The instance that is cloned.
         recipient_id: Whom it is for.
         on_data: Is called with the data once the moment is fixed.
+        on_step: Is called with each step of the end.
+        on_lost: Is called when the donor goes down.
         blocked_us: How long external XA waits.
     """
 
-    fleet: Fleet
+    fleet: World
     donor: Instance
     recipient_id: str
     on_data: Callable[[ClonedData], None]
+    on_step: Callable[[str], None]
+    on_lost: Callable[[], None]
     blocked_us: int = BLOCKED_US
     order: CommitOrder = field(default_factory=CommitOrder)
 
     @property
     def is_current(self) -> bool:
         """Whether the donor still runs and donates: it has not crashed since."""
-        return self.donor.donation is self
+        return self.donor.get(Donation) is self
 
     def begin(self) -> None:
         """The recipient has connected: from now on commits write their place into TRX_SYS."""
-        self.donor.donation = self
+        self.donor[Donation] = self
         self.tell("begin")
 
     def end(self, error: CloneError | None = None) -> None:
         """The recipient has what it needs, or has gone."""
-        self.donor.donation = None
+        self.donor.remove(Donation)
         body = {} if error is None else {"error": error.number, "message": error.message}
         self.tell("end", **body)
 
     def donor_went_down(self) -> None:
         """The donor has crashed or was shut down: the recipient loses its connection."""
-        self.donor.donation = None
-        clone = self.fleet.instances[self.recipient_id].clone
-        if clone is not None:
-            clone.donor_went_down()
+        self.donor.remove(Donation)
+        self.on_lost()
 
     def synchronize(self) -> None:
         """Bring data, GTIDs and position together; ``on_data`` is called at the end."""
@@ -99,12 +111,12 @@ class Donation:
         if not self.order.is_forced:
             return
         if pending.logged.group.redo_length and not self.order.unordered:
-            file, position = self.donor.innodb.trx_sys
+            file, position = self.donor[Innodb].trx_sys
             self.tell("commit", binlog_file=file, binlog_position=position)
         if self.order.committed(pending):
             self.fleet.schedule(self.fleet.now, self.donor, self._prepared_awaited)
 
-    def _prepared_awaited(self, _fleet: Fleet) -> None:
+    def _prepared_awaited(self, _fleet: World) -> None:
         """Everything that might have committed out of order has committed."""
         if not self.is_current or not self._reach("prepared_awaited"):
             return
@@ -115,20 +127,20 @@ class Donation:
         gtid_persistence.wait_flush(self.donor)
         self.fleet.schedule(self.fleet.now + self.blocked_us, self.donor, self._fix)
 
-    def _fix(self, _fleet: Fleet) -> None:
+    def _fix(self, _fleet: World) -> None:
         """The moment of the clone: the copy of the redo log ends here."""
         donor = self.donor
         if not self.is_current:
             return
-        undo = undo_recovery.scan_undo_logs(donor.innodb.transactions).gtids()
+        undo = undo_recovery.scan_undo_logs(donor[Innodb].transactions).gtids()
         # Groups that touch no InnoDB table have no undo log: save_gtids_of_last_binlog_into_table.
-        donor.table.update(donor.executed.minus(undo))
+        donor[GtidState].table.update(donor[GtidState].executed.minus(undo))
         trx_sys.update_binlog_position(donor)
-        page = donor.innodb
+        page = donor[Innodb]
         data = ClonedData(
             Innodb(page.lsn, page.written, page.flushed, page.checkpoint, page.trx_sys,
                    page.transactions.copy()),
-            donor.table.copy(),
+            donor[GtidState].table.copy(),
             undo,
         )  # fmt: skip
         file, position = page.trx_sys
@@ -143,13 +155,34 @@ class Donation:
     def _reach(self, step: str, **fields: Any) -> bool:
         """Tell a step; False: the donor has crashed at it."""
         self.tell(step, **fields)
-        self.fleet.hooks.on_clone_step(self.fleet, self.donor, step)
-        clone = self.fleet.instances[self.recipient_id].clone
-        if clone is not None:
-            clone.donor_reached(step)
+        self.fleet.bus.emit(CLONE_STEP, self.fleet, self.donor, step)
+        self.on_step(step)
         return self.is_current
 
     def tell(self, step: str, **fields: Any) -> None:
         """Write a ``clone`` record into the donor's journal."""
         body = {"step": step, "role": "donor", "peer": self.recipient_id, **fields}
         self.donor.journal.fact(RecordType.CLONE, body)
+
+
+def must_wait(instance: Instance, group: Group) -> bool:
+    """Whether the end of a clone holds a statement back."""
+    donation = instance.get(Donation)
+    return donation is not None and donation.order.holds_back(group)
+
+
+def note_commit(instance: Instance, pending: Pending) -> None:
+    """An InnoDB transaction commits at a donor: its position goes into the TRX_SYS page with it."""
+    if instance.get(Donation) is not None:
+        instance[Innodb].trx_sys = (pending.file.name, pending.logged.end)
+
+
+def join(bus: Bus) -> None:
+    """A donor may go down."""
+    bus.connect(WENT_DOWN, _went_down)
+
+
+def _went_down(_fleet: World, instance: Instance) -> None:
+    donation = instance.get(Donation)
+    if donation is not None:
+        donation.donor_went_down()

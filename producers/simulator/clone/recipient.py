@@ -12,8 +12,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator import administration, binary_log, innodb
-from tallystick.producers.simulator.clone import gtid_persistence
 from tallystick.producers.simulator.clone.clone_status import (
     DESTINATION,
     ER_CLONE_DISALLOWED,
@@ -25,15 +23,23 @@ from tallystick.producers.simulator.clone.clone_status import (
     CloneError,
     CloneStatus,
 )
-from tallystick.producers.simulator.clone.donor import BLOCKED_US, Donation
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.clone.donor import BLOCKED_US, CLONE_STEP, Donation
+from tallystick.producers.simulator.innodb import gtid_persistence, redo_log
+from tallystick.producers.simulator.innodb.redo_log import Innodb
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.kernel.world import BOOT, WENT_DOWN
+from tallystick.producers.simulator.server import administration, binary_log
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tallystick.producers.simulator.clone.donor import ClonedData
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.bus import Bus
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 _STAGE_US = {
     "DROP DATA": (4_000, 12_000),
@@ -77,7 +83,7 @@ class Clone:
         stage: The stage that it is in; empty before the first and behind the last.
     """
 
-    fleet: Fleet
+    fleet: World
     recipient: Instance
     donor: Instance
     on_end: Callable[[Clone], None]
@@ -100,13 +106,15 @@ class Clone:
             self.donor,
             self.recipient.instance_id,
             self._got_data,
+            self.donor_reached,
+            self.donor_went_down,
             self.blocked_us,
         )
 
     @property
     def is_running(self) -> bool:
         """Whether it has neither completed nor failed."""
-        return self.recipient.clone is self
+        return self.recipient.get(Clone) is self
 
     # The stages, up to the restart
 
@@ -116,21 +124,21 @@ class Clone:
         if refused is not None:
             self.tell("refused", peer=self.donor.instance_id, **_as_fields(refused))
             return refused
-        self.recipient.clone = self
-        self.recipient.clone_status = self.status
+        self.recipient[Clone] = self
+        self.recipient[CloneStatus] = self.status
         self.tell("begin", peer=self.donor.instance_id, destination=DESTINATION)
         self._after(_HANDSHAKE_US, self._connect)
         return None
 
     def _refusal(self) -> CloneError | None:
-        if self.recipient.clone is not None:
+        if self.recipient.get(Clone) is not None:
             return CloneError(
                 ER_CLONE_IN_PROGRESS,
                 "Concurrent clone in progress. Please try after clone is complete.",
             )
         if any(
-            name.startswith("group_replication_") and channel.receiver_runs
-            for name, channel in self.recipient.channels.items()
+            name.startswith("group_replication_") and channel[Receiver].is_running
+            for name, channel in self.recipient[ChannelMap].channels.items()
         ):
             return CloneError(
                 ER_CLONE_DISALLOWED,
@@ -139,7 +147,7 @@ class Clone:
             )
         return None
 
-    def _connect(self, _fleet: Fleet) -> None:
+    def _connect(self, _fleet: World) -> None:
         """The donor answers: version first, data later."""
         if not self.is_running:
             return
@@ -147,10 +155,10 @@ class Clone:
         if not donor.is_running:
             self._fail(_donor_error("the donor cannot be reached"))
             return
-        if donor.donation is not None or donor.clone is not None:
+        if donor.get(Donation) is not None or donor.get(Clone) is not None:
             self._fail(_donor_error("the donor is busy with another clone"))
             return
-        goes_on = self.fleet.hooks.on_clone_step(self.fleet, recipient, "version")
+        goes_on = self.fleet.bus.emit(CLONE_STEP, self.fleet, recipient, "version")
         error = None
         if donor.version != recipient.version and goes_on:
             error = CloneError(
@@ -171,13 +179,13 @@ class Clone:
         self.donation.begin()
         self._enter("DROP DATA", self._file_copy)
 
-    def _file_copy(self, _fleet: Fleet) -> None:
+    def _file_copy(self, _fleet: World) -> None:
         self._enter("FILE COPY", self._page_copy)
 
-    def _page_copy(self, _fleet: Fleet) -> None:
+    def _page_copy(self, _fleet: World) -> None:
         self._enter("PAGE COPY", self._redo_copy)
 
-    def _redo_copy(self, _fleet: Fleet) -> None:
+    def _redo_copy(self, _fleet: World) -> None:
         if self._enter("REDO COPY", None):
             self.donation.synchronize()
 
@@ -186,12 +194,12 @@ class Clone:
         self.data = data
         self._after(self._rng.randrange(*_STAGE_US["REDO COPY"]), self._file_sync)
 
-    def _file_sync(self, _fleet: Fleet) -> None:
+    def _file_sync(self, _fleet: World) -> None:
         if self.is_running and self.stage == "REDO COPY":
             self.donation.end()
             self._enter("FILE SYNC", self._restart)
 
-    def _restart(self, _fleet: Fleet) -> None:
+    def _restart(self, _fleet: World) -> None:
         """The recipient restarts by itself, over the cloned data."""
         if not self.is_running or self.stage != "FILE SYNC":
             return
@@ -199,7 +207,7 @@ class Clone:
         if self._enter("RESTART", None):
             administration.shut_down(self.fleet, self.recipient)
 
-    def _enter(self, stage: str, following: Callable[[Fleet], None] | None) -> bool:
+    def _enter(self, stage: str, following: Callable[[World], None] | None) -> bool:
         """Enter a stage; False: the clone did not live to see it."""
         if not self.is_running:
             return False
@@ -207,10 +215,10 @@ class Clone:
         self.data_dropped = True
         self.status.enter(stage, self.recipient.journal.moment())
         self.tell("stage", stage=stage)
-        self.fleet.hooks.on_clone_step(self.fleet, self.recipient, stage)
+        self.fleet.bus.emit(CLONE_STEP, self.fleet, self.recipient, stage)
         self._crash_at("donor", stage, self.donor)
         self._crash_at("recipient", stage, self.recipient)
-        if self.recipient.clone is not self or not self.recipient.is_running:
+        if self.recipient.get(Clone) is not self or not self.recipient.is_running:
             return False
         if following is not None:
             self._after(self._rng.randrange(*_STAGE_US[stage]), following)
@@ -218,7 +226,8 @@ class Clone:
 
     def donor_reached(self, step: str) -> None:
         """The donor has reached a step of the end of the clone."""
-        self._crash_at("donor", step, self.donor)
+        if self.is_running:
+            self._crash_at("donor", step, self.donor)
 
     def _crash_at(self, role: str, step: str, instance: Instance) -> None:
         point = CrashPoint(role, step)
@@ -252,13 +261,13 @@ class Clone:
 
     def _ends_with(self, error: CloneError, *, is_told: bool) -> None:
         """End as Failed; a server that crashed tells nobody, clone_status does after its start."""
-        self.recipient.clone = None
+        self.recipient.remove(Clone)
         self.status.fail(self.recipient.journal.moment(), error)
         if is_told:
             self.tell("end", peer=self.donor.instance_id, **_as_fields(error))
         self.fleet.schedule(self.fleet.now + 1, None, self._ended)
 
-    def _ended(self, _fleet: Fleet) -> None:
+    def _ended(self, _fleet: World) -> None:
         self.on_end(self)
 
     # Restart and recovery
@@ -283,11 +292,11 @@ class Clone:
         executed = data.table.copy()
         executed.update(data.undo)
         self._take_over(data, executed, crashed=crashed)
-        self.fleet.hooks.on_clone_step(self.fleet, recipient, "RECOVERY")
+        self.fleet.bus.emit(CLONE_STEP, self.fleet, recipient, "RECOVERY")
         file, position = data.innodb.trx_sys
         self.status.binlog_file, self.status.binlog_position = file, position
         self.status.gtid_executed = executed.server_text()
-        self.fleet.hooks.on_clone_step(self.fleet, recipient, "recovered")
+        self.fleet.bus.emit(CLONE_STEP, self.fleet, recipient, "recovered")
         self.tell(
             "recovered",
             peer=self.donor.instance_id,
@@ -295,7 +304,7 @@ class Clone:
             binlog_position=position,
             gtid_executed=executed.text(),
         )
-        recipient.clone = None
+        recipient.remove(Clone)
         self.stage = ""
         self.status.complete(recipient.journal.moment())
         self.tell("end", peer=self.donor.instance_id)
@@ -304,30 +313,29 @@ class Clone:
     def _take_over(self, data: ClonedData, executed: GtidIntervals, *, crashed: bool) -> None:
         """The donor's data directory: own logs and channels begin anew, own UUID and names stay."""
         fleet, recipient = self.fleet, self.recipient
-        for channel in recipient.channels.values():
+        for channel in recipient[ChannelMap].channels.values():
             administration.clear_channel(channel)
-        recipient.rotation_is_due = False
-        recipient.binlog.files = []
-        recipient.binlog.lineage += 1
-        for name in ("executed", "purged", "table", "table_only", "gtids_saved", "logged"):
-            setattr(recipient, name, executed.copy())
-        recipient.table = data.table.copy()
-        recipient.innodb = data.innodb
-        innodb.restart(recipient.innodb, fleet.rng, crashed=crashed)
+        recipient[BinaryLog].rotation_is_due = False
+        recipient[BinaryLog].files = []
+        recipient[BinaryLog].lineage += 1
+        recipient[GtidState].begin_with(executed)
+        recipient[GtidState].table = data.table.copy()
+        recipient[Innodb] = data.innodb
+        redo_log.restart(recipient[Innodb], fleet.rng, crashed=crashed)
         gtid_persistence.forget_memory(recipient)
         found = gtid_persistence.recover(fleet, recipient)
         assert found is not None
-        body = fleet.start_body(recipient, crashed=crashed)
+        body = administration.start_body(fleet, recipient, crashed=crashed)
         body["data_lineage"] = "cloned"
         body["repositories"] = []
         body["undo_gtids"] = found.text()
         recipient.is_running = True
         recipient.journal.fact(RecordType.START, body)
         gtid_persistence.tell_recovery(recipient, found)
-        if recipient.log_bin:
+        if recipient[BinaryLog].is_open:
             binary_log.open_file(fleet, recipient, 1, GtidIntervals())
 
-    def _after(self, delay_us: int, act: Callable[[Fleet], None]) -> None:
+    def _after(self, delay_us: int, act: Callable[[World], None]) -> None:
         self.fleet.schedule(self.fleet.now + delay_us, self.recipient, act)
 
     def tell(self, step: str, **fields: Any) -> None:
@@ -347,3 +355,23 @@ def _donor_error(message: str) -> CloneError:
 
 def _as_fields(error: CloneError) -> dict[str, Any]:
     return {"error": error.number, "message": error.message}
+
+
+def join(bus: Bus) -> None:
+    """A recipient may go down; over a complete copy it starts in its own way."""
+    bus.connect(WENT_DOWN, _went_down)
+    bus.connect(BOOT, _boot)
+
+
+def _went_down(_fleet: World, instance: Instance) -> None:
+    clone = instance.get(Clone)
+    if clone is not None:
+        clone.recipient_went_down()
+
+
+def _boot(_fleet: World, instance: Instance, crashed: bool) -> bool:
+    clone = instance.get(Clone)
+    if clone is None:
+        return True
+    clone.boot(crashed=crashed)
+    return False

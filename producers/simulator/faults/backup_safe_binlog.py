@@ -6,28 +6,30 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tallystick.coordinates.values.binlog import parse_log_file_name
-from tallystick.producers.simulator import administration, commit
-from tallystick.producers.simulator.backup_safe_binlog import backup_locks
-from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
+from tallystick.producers.simulator.backup import backup_locks
+from tallystick.producers.simulator.backup.backup_utility import (
     HEADER,
     Backup,
     BackupUtility,
     Options,
 )
-from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-from tallystick.producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
-from tallystick.producers.simulator.backup_safe_binlog.lock_state import (
-    BINLOG,
-    TABLES,
-    HeaderUpdates,
-)
+from tallystick.producers.simulator.backup.galera_node import GaleraNode
+from tallystick.producers.simulator.backup.lock_state import BINLOG, TABLES, BackupLocks
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault
 from tallystick.producers.simulator.faults.logs import groups_between, is_pure_source
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.innodb.header import VARIABLE, HeaderUpdates, InnodbHeader
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.server import administration, clients, commit
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.clients import Clients
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance, LoggedGroup, QueuedGroup
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import LoggedGroup
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel, QueuedGroup
 
 _SESSION: Final = 9
 _HOLD_US: Final = 20_000
@@ -38,18 +40,22 @@ _LONG_US: Final = 400_000
 class _OnQuietServer(Fault):
     """Something that begins on a source when nobody is between the stages of a commit there."""
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
         instance = next(i for i in fleet.instances.values() if is_pure_source(i))
         fleet.clock.schedule(fleet.fault_at, instance, self._wait, fleet, instance)
 
-    def _wait(self, fleet: Fleet, instance: Instance) -> None:
-        if not instance.is_running or instance.in_commit or instance.rotation_is_due:
+    def _wait(self, fleet: World, instance: Instance) -> None:
+        if (
+            not instance.is_running
+            or instance[CommitQueue].in_commit
+            or instance[BinaryLog].rotation_is_due
+        ):
             fleet.clock.schedule(fleet.now + 1_000, instance, self._wait, fleet, instance)
             return
         self.begin(fleet, instance)
 
-    def begin(self, fleet: Fleet, instance: Instance) -> None:
+    def begin(self, fleet: World, instance: Instance) -> None:
         """Nothing is under way."""
         raise NotImplementedError
 
@@ -60,16 +66,16 @@ class _LockIgnored(_OnQuietServer):
     locks: tuple[str, ...]
     kind: GroupKind
 
-    def begin(self, fleet: Fleet, instance: Instance) -> None:
+    def begin(self, fleet: World, instance: Instance) -> None:
         """Take the locks, write as if there were none, release them in reverse."""
         self.mark(fleet, instance)
         take = {TABLES: backup_locks.lock_tables, BINLOG: backup_locks.lock_binlog}
         for lock in self.locks:
             take[lock](fleet, instance, _SESSION, _nothing)
-        state = instance.backup_locks
+        state = instance[BackupLocks]
         stopped = state.stops_changes, state.stops_coordinates
         state.stops_changes = state.stops_coordinates = False
-        fleet.write(instance, self.kind)
+        clients.write(fleet, instance, self.kind)
         state.stops_changes, state.stops_coordinates = stopped
         end = partial(backup_locks.end_session, fleet, instance, _SESSION)
         fleet.clock.schedule(fleet.now + _HOLD_US, instance, end)
@@ -102,10 +108,15 @@ class _ReplicaGoesOn(Fault):
 
     base = BaseHistory.REPLICA
 
-    def take_lock(self, fleet: Fleet, replica: Instance) -> None:
+    def take_lock(self, fleet: World, replica: Instance) -> None:
         """Take the lock on a replica where nobody is between the stages of a commit."""
-        locks = replica.backup_locks
-        if not self.is_due(fleet) or replica.in_commit or replica.rotation_is_due or locks.requests:
+        locks = replica[BackupLocks]
+        if (
+            not self.is_due(fleet)
+            or replica[CommitQueue].in_commit
+            or replica[BinaryLog].rotation_is_due
+            or locks.requests
+        ):
             return
         self.mark(fleet, replica)
         backup_locks.lock_binlog(fleet, replica, _SESSION, _nothing)
@@ -121,7 +132,7 @@ class ApplierMovesUnderBinlogLock(_ReplicaGoesOn):
     text = "an applier executes a group under LOCK BINLOG FOR BACKUP"
     must_fire = frozenset({"backup_locks_freeze_scope"})
 
-    def on_apply(self, fleet: Fleet, channel: Channel, queued: QueuedGroup) -> bool:
+    def on_apply(self, fleet: World, channel: Channel, queued: QueuedGroup) -> bool:
         """Lock before a group that the applier has already begun."""
         self.take_lock(fleet, channel.replica)
         return True
@@ -135,7 +146,7 @@ class ReceiverMovesUnderBinlogLock(_ReplicaGoesOn):
     text = "a receiver queues a group under LOCK BINLOG FOR BACKUP"
     must_fire = frozenset({"backup_locks_freeze_scope"})
 
-    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+    def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
         """Lock before a group that the receiver has already got."""
         self.take_lock(fleet, channel.replica)
         return True
@@ -150,17 +161,17 @@ class _UnsafeBackup(_OnQuietServer):
 
     options = Options()
 
-    def begin(self, fleet: Fleet, instance: Instance) -> None:
+    def begin(self, fleet: World, instance: Instance) -> None:
         """Run the utility."""
         self.prepare(fleet, instance)
         finished = partial(self._finished, fleet, instance)
         BackupUtility(fleet, instance, self.options, finished).begin()
 
-    def prepare(self, fleet: Fleet, instance: Instance) -> None:
+    def prepare(self, fleet: World, instance: Instance) -> None:
         """What the server is like, and what it has done last."""
         self.mark(fleet, instance)
 
-    def _finished(self, fleet: Fleet, instance: Instance, backup: Backup) -> None:
+    def _finished(self, fleet: World, instance: Instance, backup: Backup) -> None:
         """The backup is complete."""
 
 
@@ -173,18 +184,18 @@ class TableLockWithoutHeader(_UnsafeBackup):
     must_fire = frozenset({"backup_coordinates_match_data", "trx_sys_coords_fresh_under_lock"})
     options = Options(lock_binlog=False)
 
-    def prepare(self, fleet: Fleet, instance: Instance) -> None:
+    def prepare(self, fleet: World, instance: Instance) -> None:
         """The last update is not one of InnoDB; clients pause."""
         super().prepare(fleet, instance)
         administration.set_variables(instance, **{VARIABLE: True})
         _write_last(fleet, instance)
 
-    def on_header_flush(self, fleet: Fleet, instance: Instance) -> bool:
+    def on_header_flush(self, fleet: World, instance: Instance) -> bool:
         """Leave the header as it is."""
         return not self.injected
 
-    def _finished(self, fleet: Fleet, instance: Instance, backup: Backup) -> None:
-        instance.writes = True
+    def _finished(self, fleet: World, instance: Instance, backup: Backup) -> None:
+        instance[Clients].writes = True
 
 
 class StaleHeaderTrusted(_UnsafeBackup):
@@ -196,14 +207,14 @@ class StaleHeaderTrusted(_UnsafeBackup):
     must_fire = frozenset({"backup_coordinates_match_data"})
     options = Options(lock_binlog=False, coordinates_from=HEADER)
 
-    def prepare(self, fleet: Fleet, instance: Instance) -> None:
+    def prepare(self, fleet: World, instance: Instance) -> None:
         """A server before 8.0; the last update is not one of InnoDB; clients pause."""
         super().prepare(fleet, instance)
-        instance.header_updates = HeaderUpdates.INNODB_COMMITS
+        instance[InnodbHeader].updates = HeaderUpdates.INNODB_COMMITS
         _write_last(fleet, instance)
 
-    def _finished(self, fleet: Fleet, instance: Instance, backup: Backup) -> None:
-        instance.writes = True
+    def _finished(self, fleet: World, instance: Instance, backup: Backup) -> None:
+        instance[Clients].writes = True
 
 
 class UnlockedInWrongOrder(_UnsafeBackup):
@@ -234,7 +245,7 @@ class LockedInWrongOrder(_OnQuietServer):
     text = "a session takes LOCK TABLES FOR BACKUP under LOCK BINLOG FOR BACKUP"
     must_fire = frozenset({"backup_lock_protocol"})
 
-    def begin(self, fleet: Fleet, instance: Instance) -> None:
+    def begin(self, fleet: World, instance: Instance) -> None:
         """Nobody holds a table now, so nobody waits for anybody."""
         self.mark(fleet, instance)
         backup_locks.lock_binlog(fleet, instance, _SESSION, _nothing)
@@ -252,18 +263,18 @@ class SnapshotFileWithoutLock(_UnsafeBackup):
     must_fire = frozenset({"backup_binlog_copy_matches_data"})
     options = Options(lock_binlog=False)
 
-    def prepare(self, fleet: Fleet, instance: Instance) -> None:
+    def prepare(self, fleet: World, instance: Instance) -> None:
         """A node whose header is right, and clients that write to InnoDB."""
-        fleet.kinds = (GroupKind.INNODB,)
+        fleet.pace.kinds = (GroupKind.INNODB,)
         administration.set_variables(instance, **{VARIABLE: True})
-        instance.galera = GaleraNode()
+        instance[GaleraNode] = GaleraNode()
         for step in range(12):
             moment = fleet.now + step * _LONG_US // 8
             fleet.schedule(moment, instance, _write_to_innodb, instance)
 
-    def _finished(self, fleet: Fleet, instance: Instance, backup: Backup) -> None:
+    def _finished(self, fleet: World, instance: Instance, backup: Backup) -> None:
         """Once more, if nothing was committed in time."""
-        instance.galera = None
+        instance.remove(GaleraNode)
         copy = backup.binlog_copy
         assert copy is not None
         name, position = backup.coordinates
@@ -283,22 +294,22 @@ class ReplicaPositionWithoutLock(Fault):
     must_fire = frozenset({"backup_replica_coordinates_match_data"})
     base = BaseHistory.REPLICA
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
         fleet.clock.schedule(fleet.fault_at, None, self._begin, fleet)
 
-    def _begin(self, fleet: Fleet) -> None:
-        fleet.kinds = (GroupKind.INNODB,)
-        replica = next(i for i in fleet.instances.values() if i.channels)
+    def _begin(self, fleet: World) -> None:
+        fleet.pace.kinds = (GroupKind.INNODB,)
+        replica = next(i for i in fleet.instances.values() if i[ChannelMap].channels)
         administration.set_variables(replica, **{VARIABLE: True})
-        for channel in replica.channels.values():
+        for channel in replica[ChannelMap].channels.values():
             for step in range(12):
                 moment = fleet.now + step * _LONG_US // 8
                 fleet.schedule(moment, channel.source, _write_to_source, channel.source)
         options = Options(slave_info=True, lock_binlog=False, finish_redo_us=_LONG_US)
         BackupUtility(fleet, replica, options, partial(self._finished, fleet, replica)).begin()
 
-    def _finished(self, fleet: Fleet, replica: Instance, backup: Backup) -> None:
+    def _finished(self, fleet: World, replica: Instance, backup: Backup) -> None:
         """Once more, if the applier stood still by chance."""
         if backup.applied_since:
             self.mark(fleet, replica)
@@ -310,21 +321,21 @@ def _nothing() -> None:
     """The session does nothing with its lock."""
 
 
-def _write_last(fleet: Fleet, instance: Instance) -> None:
+def _write_last(fleet: World, instance: Instance) -> None:
     """An InnoDB transaction writes the header, then another engine changes and clients pause."""
-    instance.writes = False
-    fleet.write(instance, GroupKind.INNODB)
-    fleet.write(instance, GroupKind.NON_TRANSACTIONAL)
+    instance[Clients].writes = False
+    clients.write(fleet, instance, GroupKind.INNODB)
+    clients.write(fleet, instance, GroupKind.NON_TRANSACTIONAL)
     commit.finish_all(fleet, instance)
 
 
-def _write_to_innodb(fleet: Fleet, instance: Instance) -> None:
+def _write_to_innodb(fleet: World, instance: Instance) -> None:
     if instance.is_running:
-        fleet.write(instance, GroupKind.INNODB)
+        clients.write(fleet, instance, GroupKind.INNODB)
 
 
-def _write_to_source(fleet: Fleet, source: Instance) -> None:
+def _write_to_source(fleet: World, source: Instance) -> None:
     """Write where clients do; what a source in the middle of a chain logs comes from there."""
-    while source.channels and not source.writes:
-        source = next(iter(source.channels.values())).source
+    while source[ChannelMap].channels and not source[Clients].writes:
+        source = next(iter(source[ChannelMap].channels.values())).source
     _write_to_innodb(fleet, source)

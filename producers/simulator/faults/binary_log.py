@@ -7,19 +7,25 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType, log_pos_field
-from tallystick.producers.simulator import binary_log
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.logs import rotate_when_due
 from tallystick.producers.simulator.faults.row import Row, RowFault
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import Group, GroupKind, LoggedGroup
-from tallystick.producers.simulator.workload import make_group
+from tallystick.producers.simulator.kernel.transactions import Group, GroupKind, LoggedGroup
+from tallystick.producers.simulator.server import administration, binary_log
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.clients import Clients
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.gtid_state import GtidState
+from tallystick.producers.simulator.server.workload import make_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import BinlogFile, Instance
+    from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.binary_log import BinlogFile
 
 
 class ServerLogFault(Fault):
@@ -36,13 +42,13 @@ class RotateWrittenTwice(ServerLogFault):
     text = "a binary log file ends with two ROTATE events that name one next file"
     must_fire = frozenset({"binlog_file_framing"})
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """See to it that a file ends."""
         rotate_when_due(fleet, _unread(fleet))
 
-    def on_rotate(self, fleet: Fleet, instance: Instance, number: int) -> int:
+    def on_rotate(self, fleet: World, instance: Instance, number: int) -> int:
         """Write a ROTATE before the one that is about to be written."""
-        if self.is_due(fleet) and not instance.subscribers:
+        if self.is_due(fleet) and not instance[ChannelMap].subscribers:
             self.mark(fleet, instance)
             binary_log.write_rotate(fleet, instance, number)
         return number
@@ -58,13 +64,13 @@ class RotateSkipsNumber(ServerLogFault):
     heals = False
     is_core = True
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """See to it that a file ends."""
         rotate_when_due(fleet, _unread(fleet))
 
-    def on_rotate(self, fleet: Fleet, instance: Instance, number: int) -> int:
+    def on_rotate(self, fleet: World, instance: Instance, number: int) -> int:
         """Go on with the number after the next."""
-        if not self.is_due(fleet) or instance.subscribers:
+        if not self.is_due(fleet) or instance[ChannelMap].subscribers:
             return number
         self.mark(fleet, instance)
         return number + 1
@@ -81,18 +87,30 @@ class GroupSplit(ServerLogFault):
     heals = False
     is_core = True
 
-    def on_commit(self, fleet: Fleet, instance: Instance, group: Group) -> Group | None:
+    def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
         """Write half a group, rotate, and write the rest before the next group."""
-        is_quiet = not instance.in_commit and not instance.subscribers and instance.log_bin
-        if not self.is_due(fleet) or not is_quiet or group.sid is None or not instance.channels:
+        is_quiet = (
+            not instance[CommitQueue].in_commit
+            and not instance[ChannelMap].subscribers
+            and instance[BinaryLog].is_open
+        )
+        if (
+            not self.is_due(fleet)
+            or not is_quiet
+            or group.sid is None
+            or not instance[ChannelMap].channels
+        ):
             return group
         self.mark(fleet, instance)
         torn = make_group(fleet.rng, GroupKind.COMPRESSED, instance.server_id, fleet.now)
         torn = replace(torn, kind=GroupKind.INNODB, body=_plain_body(fleet))
         # Only the next GNO of its own: a hole below it would be a fault of its own.
-        torn.sid, torn.gno = instance.server_uuid, instance.logged.next_free(instance.server_uuid)
+        torn.sid, torn.gno = (
+            instance.server_uuid,
+            instance[GtidState].logged.next_free(instance.server_uuid),
+        )
         half = len(torn.body) // 2
-        old = instance.binlog.active
+        old = instance[BinaryLog].active
         old.sequence_number += 1
         start = old.end
         gtid_length = binary_log.gtid_event_length(torn, instance)
@@ -116,7 +134,7 @@ class GroupSplit(ServerLogFault):
         old.end = start + gtid_length
         _write_body(instance, old, torn, torn.body[:half])
         binary_log.rotate(fleet, instance)
-        _write_body(instance, instance.binlog.active, torn, torn.body[half:])
+        _write_body(instance, instance[BinaryLog].active, torn, torn.body[half:])
         return group
 
 
@@ -130,13 +148,13 @@ class SequenceNumberJump(ServerLogFault):
     heals = False
     is_core = True
 
-    def on_logged(self, fleet: Fleet, instance: Instance, logged: LoggedGroup) -> None:
+    def on_logged(self, fleet: World, instance: Instance, logged: LoggedGroup) -> None:
         """Leave out a number that is not the first of its file."""
         if not self.is_due(fleet) or logged.sequence_number < 2:
             return
         self.mark(fleet, instance)
         logged.sequence_number += 1
-        instance.binlog.active.sequence_number += 1
+        instance[BinaryLog].active.sequence_number += 1
 
 
 class GtidLoggedTwice(ServerLogFault):
@@ -149,12 +167,16 @@ class GtidLoggedTwice(ServerLogFault):
     heals = False
     is_core = True
 
-    def on_commit(self, fleet: Fleet, instance: Instance, group: Group) -> Group | None:
+    def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
         """Write the group before this one a second time."""
-        if not self.is_due(fleet) or instance.subscribers or not instance.log_bin:
+        if (
+            not self.is_due(fleet)
+            or instance[ChannelMap].subscribers
+            or not instance[BinaryLog].is_open
+        ):
             return group
-        logged = instance.binlog.active.groups()
-        if not logged or logged[-1].group.sid is None or instance.rotation_is_due:
+        logged = instance[BinaryLog].active.groups()
+        if not logged or logged[-1].group.sid is None or instance[BinaryLog].rotation_is_due:
             return group
         self.mark(fleet, instance)
         binary_log.write_group(fleet, instance, logged[-1].group)
@@ -174,22 +196,22 @@ class PreviousGtidsStale(ServerLogFault):
         super().__init__()
         self._rotating = ""
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """See to it that a file with groups ends."""
         rotate_when_due(fleet, fleet.instances.values())
 
-    def on_rotate(self, fleet: Fleet, instance: Instance, number: int) -> int:
+    def on_rotate(self, fleet: World, instance: Instance, number: int) -> int:
         """Only a rotation will do: a start may add GTIDs of the table."""
         self._rotating = instance.instance_id
         return number
 
     def on_previous_gtids(
-        self, fleet: Fleet, instance: Instance, gtids: GtidIntervals
+        self, fleet: World, instance: Instance, gtids: GtidIntervals
     ) -> GtidIntervals:
         """Leave out the last group of the file before."""
         is_rotation = self._rotating == instance.instance_id
         self._rotating = ""
-        groups = instance.binlog.files[-1].groups() if instance.binlog.files else []
+        groups = instance[BinaryLog].files[-1].groups() if instance[BinaryLog].files else []
         last = groups[-1].group if groups else None
         if not self.is_due(fleet) or not is_rotation or last is None or last.sid is None:
             return gtids
@@ -212,16 +234,20 @@ class OwnGnoSkipped(ServerLogFault):
         super().__init__()
         self._skipped: tuple[str, int] | None = None
 
-    def on_commit(self, fleet: Fleet, instance: Instance, group: Group) -> Group | None:
+    def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
         """Give the next free GNO but one, and never the one left out."""
-        is_own = group.sid == instance.server_uuid and instance.writes
+        is_own = group.sid == instance.server_uuid and instance[Clients].writes
         if not is_own or group.sid is None:
             return group
-        if self.is_due(fleet) and group.gno > 1 and (group.sid, group.gno - 1) in instance.logged:
+        if (
+            self.is_due(fleet)
+            and group.gno > 1
+            and (group.sid, group.gno - 1) in instance[GtidState].logged
+        ):
             self.mark(fleet, instance)
             self._skipped = group.sid, group.gno
         if self._skipped == (group.sid, group.gno):
-            taken = instance.logged.copy()
+            taken = instance[GtidState].logged.copy()
             taken.add(group.sid, group.gno)
             group.gno = taken.next_free(group.sid)
         return group
@@ -236,10 +262,10 @@ class AnonymousGroup(ServerLogFault):
     must_fire = frozenset({"gtid_mode_respected"})
     heals = False
 
-    def on_commit(self, fleet: Fleet, instance: Instance, group: Group) -> Group | None:
+    def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
         """Write an anonymous group before this one."""
-        is_on = instance.gtid_mode == "ON" and instance.log_bin
-        if not self.is_due(fleet) or instance.subscribers or not is_on:
+        is_on = instance[GtidState].mode == "ON" and instance[BinaryLog].is_open
+        if not self.is_due(fleet) or instance[ChannelMap].subscribers or not is_on:
             return group
         self.mark(fleet, instance)
         anonymous = make_group(fleet.rng, GroupKind.INNODB, instance.server_id, fleet.now)
@@ -256,12 +282,12 @@ class MiddleFileMissing(RowFault):
     must_fire = frozenset({"binlog_files_form_range"})
     group = FaultGroup.STREAM
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """See to it that there are three files."""
         for delay_us in (0, 200_000, 400_000):
             rotate_when_due(fleet, fleet.instances.values(), delay_us)
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         files = row.body.get("binary_logs", [])
         if len(files) < 3:
             return False
@@ -282,26 +308,32 @@ class RestartAppends(ServerLogFault):
     heals = False
     is_core = True
 
-    def on_commit(self, fleet: Fleet, instance: Instance, group: Group) -> Group | None:
+    def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
         """Announce the start before the next transaction of a source."""
-        is_quiet = not instance.in_commit and not instance.channels and instance.log_bin
-        file = instance.binlog.active
+        is_quiet = (
+            not instance[CommitQueue].in_commit
+            and not instance[ChannelMap].channels
+            and instance[BinaryLog].is_open
+        )
+        file = instance[BinaryLog].active
         if not self.is_due(fleet) or not is_quiet or not file.groups():
             return group
         self.mark(fleet, instance)
         instance.journal.fact(RecordType.STOP, {"clean": False})
         recovered = {"file": file.name, "position": file.end}
-        body = fleet.start_body(instance, crashed=True, recovered=recovered)
+        body = administration.start_body(fleet, instance, crashed=True, recovered=recovered)
         instance.journal.fact(RecordType.START, body)
         return group
 
 
-def _unread(fleet: Fleet) -> list[Instance]:
+def _unread(fleet: World) -> list[Instance]:
     """The instances whose binary log nobody reads: what is odd about it stays there."""
-    return [instance for instance in fleet.instances.values() if not instance.subscribers]
+    return [
+        instance for instance in fleet.instances.values() if not instance[ChannelMap].subscribers
+    ]
 
 
-def _plain_body(fleet: Fleet) -> tuple[tuple[int, int, int, int], ...]:
+def _plain_body(fleet: World) -> tuple[tuple[int, int, int, int], ...]:
     lengths = (
         (EventType.QUERY, QueryVerb.BEGIN, 75),
         (EventType.TABLE_MAP, QueryVerb.NONE, 55),

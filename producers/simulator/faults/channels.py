@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tallystick.coordinates.values.binlog import parse_log_file_name
-from tallystick.producers.simulator import receiver
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.row import Row, RowFault
-from tallystick.producers.simulator.model import LoggedGroup
+from tallystick.producers.simulator.server import receiver
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap, Receiver, RelayLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import BinlogFile, Channel, RelayFile
+    from tallystick.producers.simulator.kernel.transactions import LoggedGroup
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.binary_log import BinlogFile
+    from tallystick.producers.simulator.server.channels import Channel, RelayFile
 
 _RETRY_US: Final = 100
 
@@ -36,25 +39,25 @@ class ChannelRowFault(RowFault):
         """Change what ``row`` says of ``channel``, if the moment allows it."""
         raise NotImplementedError
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         """Tamper with the first channel that allows it."""
         return any(
-            channel.receiver_runs
-            and channel.is_connected
+            channel[Receiver].is_running
+            and channel[Receiver].is_connected
             and self.tamper_channel(row, before, channel)
-            for channel in row.instance.channels.values()
+            for channel in row.instance[ChannelMap].channels.values()
         )
 
 
-def channels(fleet: Fleet) -> Iterator[Channel]:
+def channels(fleet: World) -> Iterator[Channel]:
     """All channels, in the order of instances."""
     for instance in fleet.instances.values():
-        yield from instance.channels.values()
+        yield from instance[ChannelMap].channels.values()
 
 
 def relay_file(channel: Channel, name: str) -> RelayFile | None:
     """The retained relay log file of that name."""
-    return next((file for file in channel.relay_files if file.name == name), None)
+    return next((file for file in channel[RelayLog].files if file.name == name), None)
 
 
 def coordinate(name: str, position: int) -> tuple[int, int]:
@@ -64,38 +67,40 @@ def coordinate(name: str, position: int) -> tuple[int, int]:
 
 def unread_groups(channel: Channel) -> Iterator[tuple[BinlogFile, LoggedGroup]]:
     """The groups of the source after the read position that the channel never received."""
-    read = coordinate(*channel.read)
-    for file in channel.source.binlog.files:
+    read = coordinate(*channel[Receiver].read)
+    for file in channel.source[BinaryLog].files:
         if file.number >= read[0]:
             for logged in file.groups():
                 group = logged.group
-                is_new = group.sid is None or (group.sid, group.gno) not in channel.retrieved
+                is_new = (
+                    group.sid is None or (group.sid, group.gno) not in channel[Receiver].retrieved
+                )
                 if (file.number, logged.start) >= read and is_new:
                     yield file, logged
 
 
-def clog_receivers(fault: Fault, fleet: Fleet) -> None:
+def clog_receivers(fault: Fault, fleet: World) -> None:
     """From when the fault is due until it is injected, nothing arrives from any source."""
     for channel in channels(fleet):
         fleet.clock.schedule(fleet.fault_at, None, _clog_receiver, fault, fleet, channel)
 
 
-def _clog_receiver(fault: Fault, fleet: Fleet, channel: Channel) -> None:
+def _clog_receiver(fault: Fault, fleet: World, channel: Channel) -> None:
     if fault.injected:
-        channel.receive_is_scheduled = False
+        channel[Receiver].is_scheduled = False
         receiver.wake(fleet, channel)
         return
     # A call that is under way clears the mark; it is set again soon.
-    channel.receive_is_scheduled = True
+    channel[Receiver].is_scheduled = True
     fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, _clog_receiver, fault, fleet, channel)
 
 
-def leaf_channels(fleet: Fleet) -> list[Channel]:
+def leaf_channels(fleet: World) -> list[Channel]:
     """The channels of replicas that nobody reads from."""
     return [
         channel
         for instance in fleet.instances.values()
-        if not instance.subscribers
-        for channel in instance.channels.values()
+        if not instance[ChannelMap].subscribers
+        for channel in instance[ChannelMap].channels.values()
         if channel.is_configured
     ]

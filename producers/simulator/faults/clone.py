@@ -5,20 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator import administration, binary_log, commit, receiver, workload
 from tallystick.producers.simulator.clone import cloning
-from tallystick.producers.simulator.clone.clone_status import State
+from tallystick.producers.simulator.clone.clone_status import CloneStatus, State
 from tallystick.producers.simulator.clone.cloning import CrashPoint
+from tallystick.producers.simulator.clone.donor import Donation
+from tallystick.producers.simulator.clone.recipient import Clone
 from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.server import (
+    administration,
+    binary_log,
+    commit,
+    receiver,
+    workload,
+)
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.producers.simulator.clone.recipient import Clone
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import BinlogFile, Channel, Instance, LoggedGroup
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import LoggedGroup
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.binary_log import BinlogFile
+    from tallystick.producers.simulator.server.channels import Channel
 
 _SECOND_US: Final = 1_000_000
 _AGAIN_US: Final = 1_500_000
@@ -38,19 +51,19 @@ class _CloneFault(ActFault):
         super().__init__()
         self.channel: Channel | None = None
 
-    def act(self, fleet: Fleet) -> bool:
+    def act(self, fleet: World) -> bool:
         for instance in fleet.instances.values():
-            channels = [c for c in instance.channels.values() if c.is_configured]
-            if len(channels) != 1 or instance.subscribers or not instance.is_running:
+            channels = [c for c in instance[ChannelMap].channels.values() if c.is_configured]
+            if len(channels) != 1 or instance[ChannelMap].subscribers or not instance.is_running:
                 continue
             channel = channels[0]
-            if channel.source.is_running and len(channel.source.binlog.active.groups()) >= 2:
+            if channel.source.is_running and len(channel.source[BinaryLog].active.groups()) >= 2:
                 self.channel = channel
                 self.clone(fleet, channel)
                 return True
         return False
 
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
+    def clone(self, fleet: World, channel: Channel) -> None:
         """Clone the channel's source."""
         cloning.clone(fleet, channel)
 
@@ -65,9 +78,9 @@ class ClonePositionShifted(_CloneFault):
     heals = False
     is_core = True
 
-    def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
+    def on_clone_step(self, fleet: World, instance: Instance, step: str) -> bool:
         """Let recovery read the wrong position."""
-        clone = instance.clone
+        clone = instance.get(Clone)
         if step == "RECOVERY" and clone is not None and clone.data is not None:
             position = clone.data.innodb.trx_sys
             file, logged = _groups_up_to(clone.donor, position)[-1]
@@ -91,12 +104,12 @@ class CloneResumeGap(_CloneFault):
         self._skipped: LoggedGroup | None = None
         self._is_cloned = False
 
-    def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
+    def on_clone_step(self, fleet: World, instance: Instance, step: str) -> bool:
         """Clone properly."""
         self._is_cloned = self._is_cloned or step == "recovered"
         return True
 
-    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+    def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
         """Skip the first group after the clone, whenever it comes."""
         is_it = channel is self.channel and self._is_cloned
         if is_it and not self.injected:
@@ -113,7 +126,7 @@ class CloneBlocksDonor(_CloneFault):
     text = "a clone blocks the donor's commits for two seconds"
     must_fire = frozenset({"clone_protocol"})
 
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
+    def clone(self, fleet: World, channel: Channel) -> None:
         """Hold the donor."""
         self.mark(fleet, channel.source)
         cloning.clone(fleet, channel, blocked_us=2 * _SECOND_US)
@@ -127,12 +140,12 @@ class CloneOfAnotherVersion(_CloneFault):
     text = "a clone goes on although donor and recipient have different versions"
     must_fire = frozenset({"clone_protocol"})
 
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
+    def clone(self, fleet: World, channel: Channel) -> None:
         """Give the recipient another release of the same series."""
         channel.replica.version = _OTHER_RELEASE
         cloning.clone(fleet, channel)
 
-    def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
+    def on_clone_step(self, fleet: World, instance: Instance, step: str) -> bool:
         """Do not refuse."""
         if step != "version":
             return True
@@ -173,16 +186,16 @@ class CloneXaNotBlocked(_CloneFault):
     text = "the donor logs XA PREPARE while the end of a clone blocks external XA"
     must_fire = frozenset({"clone_blocks_xa"})
 
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
+    def clone(self, fleet: World, channel: Channel) -> None:
         """Clone a server that clients write to."""
         donor = channel.source
-        while donor.channels:
-            donor = next(iter(donor.channels.values())).source
+        while donor[ChannelMap].channels:
+            donor = next(iter(donor[ChannelMap].channels.values())).source
         cloning.clone(fleet, channel, donor=donor)
 
-    def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
+    def on_clone_step(self, fleet: World, instance: Instance, step: str) -> bool:
         """Prepare right after the begin of the block."""
-        donation = instance.donation
+        donation = instance.get(Donation)
         if step == "donor_blocked" and donation is not None:
             donation.order.blocks_xa = False
             group = workload.make_group(
@@ -202,11 +215,11 @@ class CloneCommitsUnordered(_CloneFault):
     text = "two commits of the donor write the TRX_SYS page out of order while a clone ends"
     must_fire = frozenset({"clone_commits_ordered"})
 
-    def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
+    def on_clone_step(self, fleet: World, instance: Instance, step: str) -> bool:
         """Record the later one first."""
-        donation = instance.donation
+        donation = instance.get(Donation)
         if step == "prepared_awaited" and donation is not None:
-            groups = [(f.name, g.end) for f in instance.binlog.files for g in f.groups()]
+            groups = [(f.name, g.end) for f in instance[BinaryLog].files for g in f.groups()]
             for name, end in reversed(groups[-2:]):
                 donation.tell("commit", binlog_file=name, binlog_position=end)
             self.mark(fleet, instance)
@@ -223,9 +236,9 @@ class CloneLacksPreparedGroup(_CloneFault):
     heals = False
     bears_acts = False
 
-    def on_clone_step(self, fleet: Fleet, instance: Instance, step: str) -> bool:
+    def on_clone_step(self, fleet: World, instance: Instance, step: str) -> bool:
         """Take a group before the last one out of the copy."""
-        clone = instance.clone
+        clone = instance.get(Clone)
         if step == "RESTART" and clone is not None and clone.data is not None:
             copied = _groups_up_to(clone.donor, clone.data.innodb.trx_sys)
             for _, logged in reversed(copied[:-1]):
@@ -245,12 +258,12 @@ class FailedCloneReported(_CloneFault):
     text = "one row of clone_status shows a failed clone as Completed"
     must_fire = frozenset({"clone_status_agrees"})
 
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
+    def clone(self, fleet: World, channel: Channel) -> None:
         """Let the recipient crash, and leave time for a row."""
         cloning.clone(fleet, channel, crashes=(_CUT_OFF,), again_us=_AGAIN_US)
 
     def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+        self, fleet: World, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Change the state that one row shows."""
         status = body.get("clone_status", {})
@@ -290,15 +303,15 @@ class FailedCloneResumed(_CloneFault):
     must_fire = frozenset({"failed_clone_not_resumed"})
     bears_acts = False
 
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
+    def clone(self, fleet: World, channel: Channel) -> None:
         """Let the recipient crash, and start replication before the clone is issued again."""
         cloning.clone(fleet, channel, crashes=(_CUT_OFF,), again_us=_AGAIN_US)
         self._resume(fleet)
 
-    def _resume(self, fleet: Fleet) -> None:
+    def _resume(self, fleet: World) -> None:
         assert self.channel is not None
         recipient = self.channel.replica
-        status = recipient.clone_status
+        status = recipient.get(CloneStatus)
         if status is None or status.state is not State.FAILED or not recipient.is_running:
             fleet.clock.schedule(fleet.now + 10_000, None, self._resume, fleet)
             return
@@ -316,21 +329,23 @@ class CloneOfPurgedDonor(_CloneFault):
     heals = False
     bears_acts = False
 
-    def clone(self, fleet: Fleet, channel: Channel) -> None:
+    def clone(self, fleet: World, channel: Channel) -> None:
         """Purge between clone and replication."""
         cloning.clone(fleet, channel, step_4=self._purge)
 
-    def _purge(self, fleet: Fleet, channel: Channel, cloned: Clone) -> None:
+    def _purge(self, fleet: World, channel: Channel, cloned: Clone) -> None:
         donor, recipient = cloned.donor, channel.replica
-        others = [c.replica for c in donor.subscribers if c is not channel]
+        others = [c.replica for c in donor[ChannelMap].subscribers if c is not channel]
         commit.finish_all(fleet, donor)
-        news = donor.executed.minus(recipient.executed)
-        if not news or any(not donor.executed.is_subset(other.executed) for other in others):
+        news = donor[GtidState].executed.minus(recipient[GtidState].executed)
+        if not news or any(
+            not donor[GtidState].executed.is_subset(other[GtidState].executed) for other in others
+        ):
             fleet.clock.schedule(fleet.now + 10_000, None, self._purge, fleet, channel, cloned)
             return
         administration.flush_binary_logs(fleet, donor)
         self.mark(fleet, recipient)
-        binary_log.purge(fleet, donor, donor.binlog.active.number)
+        binary_log.purge(fleet, donor, donor[BinaryLog].active.number)
         cloning.follow_donor(fleet, channel, cloned)
 
 
@@ -340,7 +355,7 @@ def _groups_up_to(
     """The groups with GTIDs that end at or before a position of the binary log."""
     return [
         (file, logged)
-        for file in instance.binlog.files
+        for file in instance[BinaryLog].files
         for logged in file.groups()
         if (file.name, logged.end) <= position and logged.group.sid is not None
     ]

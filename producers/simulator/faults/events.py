@@ -10,13 +10,17 @@ from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.simulator.faults.fault import BaseHistory
 from tallystick.producers.simulator.faults.journal import Event, JournalFault
 from tallystick.producers.simulator.faults.logs import is_pure_source, rotate_when_due
-from tallystick.producers.simulator.model import Group, GroupKind, LoggedGroup
+from tallystick.producers.simulator.kernel.transactions import Group, GroupKind, LoggedGroup
+from tallystick.producers.simulator.server import clients
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 _START_EVENT_V3: Final = 1
 """How a binary log file began before MySQL 5.0."""
@@ -38,7 +42,7 @@ class FormatEventMissing(JournalFault):
     text = "the event at offset 4 of a new binary log file is of another type"
     must_fire = frozenset({"binlog_file_framing"})
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """See to it that a file is opened."""
         super().on_fleet(fleet)
         rotate_when_due(fleet, fleet.instances.values())
@@ -67,16 +71,16 @@ class GroupLost(JournalFault):
         self._lost: LoggedGroup | None = None
         self._file = ""
 
-    def on_logged(self, fleet: Fleet, instance: Instance, logged: LoggedGroup) -> None:
+    def on_logged(self, fleet: World, instance: Instance, logged: LoggedGroup) -> None:
         """Choose the group, and let a client write the next one."""
         if self.is_due(fleet) and is_pure_source(instance):
             self.mark(fleet, instance)
             fleet.clock.schedule(fleet.now, None, self._write_another, fleet, instance)
             self._lost = logged
-            self._file = instance.binlog.active.name
+            self._file = instance[BinaryLog].active.name
 
-    def _write_another(self, fleet: Fleet, instance: Instance) -> None:
-        fleet.write(instance)
+    def _write_another(self, fleet: World, instance: Instance) -> None:
+        clients.write(fleet, instance)
 
     def on_event(self, instance_id: str, event: Event) -> Iterable[Event]:
         """Leave out the group's events."""
@@ -106,10 +110,10 @@ class RelayGroupLost(JournalFault):
         self._channel: str | None = None
         self._chosen = ""
 
-    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+    def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
         """Choose a group after which another is waiting, which will show the gap at once."""
-        file = channel.source.binlog.file_of_number(channel.cursor_file)
-        following = file.entries[channel.cursor_entry + 1 :] if file is not None else []
+        file = channel.source[BinaryLog].file_of_number(channel[Receiver].cursor_file)
+        following = file.entries[channel[Receiver].cursor_entry + 1 :] if file is not None else []
         if following and isinstance(following[0], LoggedGroup) and self.is_due(fleet):
             self._chosen = channel.replica.instance_id
         return True
@@ -146,10 +150,15 @@ class OffsetTruncated(JournalFault):
         super().__init__()
         self._is_written = False
 
-    def on_commit(self, fleet: Fleet, instance: Instance, group: Group) -> Group | None:
+    def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
         """Make the next transaction of a source larger than 4 GiB."""
         is_own = group.sid is not None and group.server_id == instance.server_id
-        if self._is_written or not self.is_due(fleet) or not is_own or not instance.log_bin:
+        if (
+            self._is_written
+            or not self.is_due(fleet)
+            or not is_own
+            or not instance[BinaryLog].is_open
+        ):
             return group
         if group.kind is not GroupKind.INNODB:
             return group

@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from tallystick.producers.simulator.hooks import FaultHooks
+from tallystick.producers.simulator.faults.hooks import FaultHooks
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 
 class FaultGroup(str, Enum):
@@ -82,11 +82,11 @@ class Fault(FaultHooks):
         self.injected_in = ""
         self.injected_at = -1
 
-    def is_due(self, fleet: Fleet) -> bool:
+    def is_due(self, fleet: World) -> bool:
         """Whether the fault is still to be injected and its time has come."""
         return not self.injected and fleet.now >= fleet.fault_at
 
-    def mark(self, fleet: Fleet, instance: Instance) -> None:
+    def mark(self, fleet: World, instance: Instance) -> None:
         """Note that the history shows the fault from now on."""
         self.injected = True
         self.injected_in = instance.instance_id
@@ -103,16 +103,16 @@ class ActFault(Fault):
 
     retry_us: ClassVar[int] = 1_000
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Make the first attempt when the fault is due."""
         super().on_fleet(fleet)
         fleet.clock.schedule(fleet.fault_at, None, self.attempt, fleet)
 
-    def attempt(self, fleet: Fleet) -> None:
+    def attempt(self, fleet: World) -> None:
         """Do it now or a little later."""
         if not self.act(fleet):
             fleet.clock.schedule(fleet.now + self.retry_us, None, self.attempt, fleet)
 
-    def act(self, fleet: Fleet) -> bool:
+    def act(self, fleet: World) -> bool:
         """Do it, if the moment allows it; whether it is done."""
         raise NotImplementedError

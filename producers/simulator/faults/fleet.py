@@ -6,29 +6,38 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.events.journal import QueryVerb, Stream
 from tallystick.coordinates.values.binlog import EventType, log_pos_field
-from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import (
+from tallystick.producers.simulator.faults.channels import leaf_channels
+from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, Fault, FaultGroup
+from tallystick.producers.simulator.faults.logs import groups_between, gtid_of, is_pure_source
+from tallystick.producers.simulator.faults.row import Row
+from tallystick.producers.simulator.innodb.redo_log import Innodb
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.kernel.topology import InstancePlan
+from tallystick.producers.simulator.kernel.transactions import GroupKind, LoggedGroup
+from tallystick.producers.simulator.server import (
     administration,
     applier,
     binary_log,
+    clients,
     receiver,
 )
-from tallystick.producers.simulator.faults.channels import leaf_channels
-from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, Fault, FaultGroup
-from tallystick.producers.simulator.faults.logs import (
-    groups_between,
-    gtid_of,
-    is_pure_source,
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import (
+    ChannelMap,
+    QueuedGroup,
+    Receiver,
+    RelayLog,
 )
-from tallystick.producers.simulator.faults.row import Row
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import GroupKind, LoggedGroup, QueuedGroup
-from tallystick.producers.simulator.topology import InstancePlan
-from tallystick.producers.simulator.workload import make_group
+from tallystick.producers.simulator.server.clients import Clients
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.gtid_state import GtidState
+from tallystick.producers.simulator.server.workload import make_group
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.coordinates.values.gtid import GtidSet
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 _RETRY_US: Final = 50_000
 _FAR: Final = 1_000_000
@@ -64,7 +73,7 @@ class SourceLosesCommits(FleetFault):
         self._victim: Instance | None = None
 
     def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+        self, fleet: World, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Cut the power right after a row that shows the last groups, received by a replica."""
         row = Row.of(instance, body)
@@ -72,40 +81,43 @@ class SourceLosesCommits(FleetFault):
             fleet.clock.schedule(fleet.now, None, self._cut_power, fleet, row)
         return body
 
-    def _is_moment(self, fleet: Fleet, row: Row) -> bool:
+    def _is_moment(self, fleet: World, row: Row) -> bool:
         source = row.instance
-        entries = source.binlog.active.entries[-self._GROUPS :]
+        entries = source[BinaryLog].active.entries[-self._GROUPS :]
         lost = [e for e in entries if isinstance(e, LoggedGroup) and e.group.kind not in _XA_KINDS]
-        end = source.binlog.position
+        end = source[BinaryLog].position
         return (
             self.is_due(fleet)
             and is_pure_source(source)
             and source.is_running
-            and not source.in_commit
+            and not source[CommitQueue].in_commit
             and len(lost) == self._GROUPS
             and all(gtid_of(logged) and gtid_of(logged) <= row.executed for logged in lost)
             and (row.local["binary_log_file"], row.local["binary_log_position"]) == end
-            and any(c.is_connected and c.read == end for c in source.subscribers)
+            and any(
+                c[Receiver].is_connected and c[Receiver].read == end
+                for c in source[ChannelMap].subscribers
+            )
         )
 
-    def _cut_power(self, fleet: Fleet, row: Row) -> None:
+    def _cut_power(self, fleet: World, row: Row) -> None:
         if self._is_moment(fleet, row):
             self._victim = row.instance
             self.mark(fleet, row.instance)
-            row.instance.writes = False
+            row.instance[Clients].writes = False
             administration.crash(fleet, row.instance, torn=False)
 
-    def on_stop(self, fleet: Fleet, instance: Instance, crashed: bool) -> None:
+    def on_stop(self, fleet: World, instance: Instance, crashed: bool) -> None:
         """What was not synchronised is gone."""
         if instance is not self._victim or not crashed:
             return
         self._victim = None
-        file = instance.binlog.active
+        file = instance[BinaryLog].active
         for logged in file.entries[-self._GROUPS :]:
             assert isinstance(logged, LoggedGroup)
             assert logged.group.sid is not None
-            instance.table.discard(logged.group.sid, logged.group.gno)
-            instance.innodb.transactions.lose(logged.group.sid, logged.group.gno)
+            instance[GtidState].table.discard(logged.group.sid, logged.group.gno)
+            instance[Innodb].transactions.lose(logged.group.sid, logged.group.gno)
         del file.entries[-self._GROUPS :]
         file.end = file.entries[-1].end
         file.sequence_number -= self._GROUPS
@@ -127,21 +139,21 @@ class GnoReusedAfterReset(FleetFault):
     is_core = True
 
     def on_collect_step(
-        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+        self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None
     ) -> bool:
         """Reset the source of the replica that is asked."""
         if step == "enter" and self.is_due(fleet):
-            for channel in instance.channels.values():
+            for channel in instance[ChannelMap].channels.values():
                 own = channel.source.server_uuid
-                has_spread = all((own, gno) in channel.retrieved for gno in (1, 2))
+                has_spread = all((own, gno) in channel[Receiver].retrieved for gno in (1, 2))
                 if has_spread and is_pure_source(channel.source) and channel.source.is_running:
                     self._reset(fleet, channel.source)
                     break
         return True
 
-    def _reset(self, fleet: Fleet, source: Instance) -> None:
+    def _reset(self, fleet: World, source: Instance) -> None:
         own = source.server_uuid
-        foreign = GtidIntervals.of(*source.executed.to_gtid_set().without_uuid(own))
+        foreign = GtidIntervals.of(*source[GtidState].executed.to_gtid_set().without_uuid(own))
         self.mark(fleet, source)
         administration.reset_binary_logs(fleet, source)
         if foreign:
@@ -158,11 +170,11 @@ class PhantomGroupReceived(FleetFault, ActFault):
     heals = False
     bears_acts = False
 
-    def act(self, fleet: Fleet) -> bool:
+    def act(self, fleet: World) -> bool:
         for channel in leaf_channels(fleet):
             uuid = channel.source.server_uuid
-            gno = channel.source.logged.next_free(uuid) + _FAR
-            if channel.is_connected and queue_phantom(fleet, channel, uuid, gno):
+            gno = channel.source[GtidState].logged.next_free(uuid) + _FAR
+            if channel[Receiver].is_connected and queue_phantom(fleet, channel, uuid, gno):
                 self.mark(fleet, channel.replica)
                 return True
         return False
@@ -179,11 +191,11 @@ class ErrantWrite(FleetFault, ActFault):
     is_core = True
     retry_us = _RETRY_US
 
-    def act(self, fleet: Fleet) -> bool:
+    def act(self, fleet: World) -> bool:
         replica = next((c.replica for c in leaf_channels(fleet) if c.replica.is_running), None)
         if replica is None:
             return False
-        fleet.write(replica)
+        clients.write(fleet, replica)
         self.mark(fleet, replica)
         return True
 
@@ -199,31 +211,35 @@ class SourcePurgedTooEarly(FleetFault, ActFault):
     is_core = True
     retry_us = _RETRY_US
 
-    def act(self, fleet: Fleet) -> bool:
+    def act(self, fleet: World) -> bool:
         """Stop a receiver."""
-        channel = next((c for c in leaf_channels(fleet) if c.is_connected), None)
+        channel = next((c for c in leaf_channels(fleet) if c[Receiver].is_connected), None)
         if channel is None:
             return False
         receiver.stop(fleet, channel)
         fleet.clock.schedule(fleet.now + _RETRY_US, None, self._rotate, fleet, channel)
         return True
 
-    def _rotate(self, fleet: Fleet, channel: Channel) -> None:
+    def _rotate(self, fleet: World, channel: Channel) -> None:
         source = channel.source
-        missed = source.executed.minus(channel.retrieved).minus(channel.replica.executed)
+        missed = (
+            source[GtidState]
+            .executed.minus(channel[Receiver].retrieved)
+            .minus(channel.replica[GtidState].executed)
+        )
         if not source.is_running or not missed:
             fleet.clock.schedule(fleet.now + _RETRY_US, None, self._rotate, fleet, channel)
             return
         administration.flush_binary_logs(fleet, source)
         fleet.clock.schedule(fleet.now + 2 * _RETRY_US, source, self._purge, fleet, channel)
 
-    def _purge(self, fleet: Fleet, channel: Channel) -> None:
+    def _purge(self, fleet: World, channel: Channel) -> None:
         source = channel.source
-        others = [c for c in source.subscribers if c is not channel and c.is_configured]
-        if any(c.cursor_file < source.binlog.active.number for c in others):
+        others = [c for c in source[ChannelMap].subscribers if c is not channel and c.is_configured]
+        if any(c[Receiver].cursor_file < source[BinaryLog].active.number for c in others):
             fleet.clock.schedule(fleet.now + _RETRY_US, source, self._purge, fleet, channel)
             return
-        binary_log.purge(fleet, source, source.binlog.active.number)
+        binary_log.purge(fleet, source, source[BinaryLog].active.number)
         self.mark(fleet, source)
 
 
@@ -239,12 +255,12 @@ class ServerUuidCopied(FleetFault):
     is_core = True
     TWIN: Final = "twin"
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Add the twin of a server that nobody reads from."""
-        model = next(i for i in fleet.instances.values() if not i.subscribers)
+        model = next(i for i in fleet.instances.values() if not i[ChannelMap].subscribers)
         plan = InstancePlan(self.TWIN)
         number = len(fleet.instances) + 1
-        twin = fleet.add_instance(plan, number, model.server_uuid, model.binlog.base_name)
+        twin = fleet.add_instance(plan, number, model.server_uuid, model[BinaryLog].base_name)
         self.mark(fleet, twin)
 
 
@@ -262,10 +278,10 @@ class RecoveryDropsGtid(FleetFault, ActFault):
         self._shown: dict[str, GtidSet] = {}
         self._dropped: tuple[Instance, int, LoggedGroup] | None = None
 
-    def act(self, fleet: Fleet) -> bool:
+    def act(self, fleet: World) -> bool:
         """Cut the power."""
         for instance in fleet.instances.values():
-            file = instance.binlog.active if instance.log_bin else None
+            file = instance[BinaryLog].active if instance[BinaryLog].is_open else None
             last = file.entries[-1] if file is not None else None
             shown = self._shown.get(instance.instance_id)
             if file is None or shown is None or not isinstance(last, LoggedGroup):
@@ -278,7 +294,7 @@ class RecoveryDropsGtid(FleetFault, ActFault):
         return False
 
     def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+        self, fleet: World, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Take the group from the first row of the boot."""
         row = Row.of(instance, body)
@@ -288,7 +304,7 @@ class RecoveryDropsGtid(FleetFault, ActFault):
         if self._dropped is None or self._dropped[0] is not instance or self.injected:
             return body
         _, number, logged = self._dropped
-        if instance.binlog.file_of_number(number) is None:
+        if instance[BinaryLog].file_of_number(number) is None:
             # A purge was quicker: a set without what is purged would be another fault.
             self._dropped = None
             fleet.clock.schedule(fleet.now + self.retry_us, None, self.attempt, fleet)
@@ -301,13 +317,16 @@ class RecoveryDropsGtid(FleetFault, ActFault):
         return row.body
 
 
-def queue_phantom(fleet: Fleet, channel: Channel, sid: str, gno: int) -> bool:
+def queue_phantom(fleet: World, channel: Channel, sid: str, gno: int) -> bool:
     """Queue a group that the source never logged; all its events have the last known position."""
-    file = channel.relay_files[-1] if channel.relay_files else None
+    file = channel[RelayLog].files[-1] if channel[RelayLog].files else None
     last = file.groups[-1] if file is not None and file.groups else None
     if file is None or last is None or not last.is_complete or last.end != file.end:
         return False
-    if last.source_file != channel.read[0] or last.logged.end != channel.read[1]:
+    if (
+        last.source_file != channel[Receiver].read[0]
+        or last.logged.end != channel[Receiver].read[1]
+    ):
         return False
     position = last.logged.end
     group = make_group(fleet.rng, GroupKind.EMPTY, channel.source.server_id, fleet.now)
@@ -353,7 +372,7 @@ def queue_phantom(fleet: Fleet, channel: Channel, sid: str, gno: int) -> bool:
     queued.events_received = len(group.body) + 1
     file.groups.append(queued)
     channel.pending.append(queued)
-    channel.retrieved.add(sid, gno)
+    channel[Receiver].retrieved.add(sid, gno)
     receiver.flush_position(fleet, channel)
     applier.wake(fleet, channel)
     return True

@@ -6,25 +6,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import administration, commit, workload
-from tallystick.producers.simulator.clone.undo_log import (
-    TRX_UNDO_FLAG_GTID,
-    TRX_UNDO_FLAGS,
-    has_gtid,
-)
 from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.faults.logs import is_pure_source
 from tallystick.producers.simulator.faults.row import Row, RowFault, server_text
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import Group, GroupKind
+from tallystick.producers.simulator.innodb.gtid_persistence import GtidPersistence
+from tallystick.producers.simulator.innodb.redo_log import Innodb
+from tallystick.producers.simulator.innodb.undo_log import (
+    TRX_UNDO_FLAG_GTID,
+    TRX_UNDO_FLAGS,
+    has_gtid,
+)
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
+from tallystick.producers.simulator.server import administration, commit, workload
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.clients import Clients
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.producers.simulator.clone.undo_log import UndoLogHeader
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.innodb.undo_log import UndoLogHeader
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 _FAR: Final = 1_000
 _STEP_US: Final = 1_000
@@ -44,11 +49,11 @@ class GtidTableAhead(RowFault):
     must_fire = frozenset({"gtid_table_within_executed"})
     group = FaultGroup.PROTOCOL
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        if "gtid_executed_table" not in row.body or row.instance.gtid_mode != "ON":
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        if "gtid_executed_table" not in row.body or row.instance[GtidState].mode != "ON":
             return False
         uuid = row.instance.server_uuid
-        gno = row.instance.logged.next_free(uuid) + _FAR
+        gno = row.instance[GtidState].logged.next_free(uuid) + _FAR
         table = GtidSet.parse(row.body["gtid_executed_table"]) | GtidSet([(uuid, gno, gno)])
         row.body["gtid_executed_table"] = server_text(table)
         return True
@@ -57,11 +62,11 @@ class GtidTableAhead(RowFault):
 class _Watched(Fault):
     """The journals record what persisters do from when the fault is due."""
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         super().on_fleet(fleet)
         for instance in fleet.instances.values():
             fleet.clock.schedule(
-                fleet.fault_at, None, setattr, *(instance, "tells_gtid_persister", True)
+                fleet.fault_at, None, setattr, *(instance[GtidPersistence], "is_recorded", True)
             )
 
 
@@ -78,18 +83,21 @@ class PurgeOvertakesPersister(_Watched):
         super().__init__()
         self._newest: dict[str, int] = {}
 
-    def on_undo_durable(self, fleet: Fleet, instance: Instance, header: UndoLogHeader) -> None:
+    def on_undo_durable(self, fleet: World, instance: Instance, header: UndoLogHeader) -> None:
         """Remember the newest transaction that the journal records."""
-        if self.is_due(fleet) and instance.tells_gtid_persister and has_gtid(header):
+        if self.is_due(fleet) and instance[GtidPersistence].is_recorded and has_gtid(header):
             self._newest[instance.instance_id] = header.trx_no
 
-    def on_undo_purge(self, fleet: Fleet, instance: Instance, limit: int) -> int:
+    def on_undo_purge(self, fleet: World, instance: Instance, limit: int) -> int:
         """Let purge go as far as transactions have ended."""
         newest = self._newest.get(instance.instance_id, 0)
-        is_free = not instance.persister.is_writing and not instance.innodb.transactions.read_views
+        is_free = (
+            not instance[GtidPersistence].persister.is_writing
+            and not instance[Innodb].transactions.read_views
+        )
         if self.is_due(fleet) and newest >= limit and is_free:
             self.mark(fleet, instance)
-            return instance.innodb.transactions.oldest_active()
+            return instance[Innodb].transactions.oldest_active()
         return limit
 
 
@@ -100,18 +108,18 @@ class _Crash(_Watched):
         super().__init__()
         self._victim: Instance | None = None
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
         super().on_fleet(fleet)
         fleet.clock.schedule(fleet.fault_at + _STEP_US, None, self._begin, fleet)
 
-    def _begin(self, fleet: Fleet) -> None:
+    def _begin(self, fleet: World) -> None:
         instance = next(i for i in fleet.instances.values() if is_pure_source(i))
         is_free = instance.is_running and fleet.now >= instance.blocked_until
         # A rotation would save the GTIDs into the table.
-        room = instance.max_binlog_size - instance.binlog.active.end
-        is_free = is_free and instance.writes and room > _ROOM
-        if not is_free or instance.persister.is_writing:
+        room = instance[BinaryLog].max_size - instance[BinaryLog].active.end
+        is_free = is_free and instance[Clients].writes and room > _ROOM
+        if not is_free or instance[GtidPersistence].persister.is_writing:
             fleet.clock.schedule(fleet.now + _RETRY_US, None, self._begin, fleet)
             return
         commit.finish_all(fleet, instance)
@@ -120,12 +128,12 @@ class _Crash(_Watched):
         self.leave_gtids(fleet, instance)
         administration.crash(fleet, instance, torn=False)
 
-    def leave_gtids(self, fleet: Fleet, instance: Instance) -> None:
+    def leave_gtids(self, fleet: World, instance: Instance) -> None:
         """End transactions in the last moment before the crash."""
         self.write(fleet, instance)
 
     def write(
-        self, fleet: Fleet, instance: Instance, kind: GroupKind = GroupKind.INNODB, **more: Any
+        self, fleet: World, instance: Instance, kind: GroupKind = GroupKind.INNODB, **more: Any
     ) -> Group | None:
         """One transaction, through both stages."""
         group = workload.make_group(fleet.rng, kind, instance.server_id, fleet.now, **more)
@@ -142,7 +150,7 @@ class UndoGtidMissing(_Crash):
     text = "a crash comes before the persister, and the undo log header has no GTID"
     must_fire = frozenset({"undo_gtids_recovered"})
 
-    def on_undo_durable(self, fleet: Fleet, instance: Instance, header: UndoLogHeader) -> None:
+    def on_undo_durable(self, fleet: World, instance: Instance, header: UndoLogHeader) -> None:
         """Take the flag away from the transaction before the crash."""
         if instance is self._victim and has_gtid(header):
             header.content[TRX_UNDO_FLAGS] &= ~TRX_UNDO_FLAG_GTID
@@ -157,12 +165,12 @@ class RecoveryStopsTooEarly(_Crash):
     text = "after a crash recovery skips rollback segments that it needs"
     must_fire = frozenset({"undo_gtids_recovered"})
 
-    def on_recovery(self, fleet: Fleet, instance: Instance, trx_num_gtid: int) -> int:
+    def on_recovery(self, fleet: World, instance: Instance, trx_num_gtid: int) -> int:
         """Begin after the last transaction."""
         if instance is not self._victim:
             return trx_num_gtid
         self._victim = None
-        return instance.innodb.transactions.next_trx_no
+        return instance[Innodb].transactions.next_trx_no
 
 
 class PreparedGtidOverwritten(_Crash):
@@ -173,12 +181,12 @@ class PreparedGtidOverwritten(_Crash):
     text = "XA COMMIT overwrites the GTID of XA PREPARE in the undo log before it is saved"
     must_fire = frozenset({"undo_gtids_recovered"})
 
-    def leave_gtids(self, fleet: Fleet, instance: Instance) -> None:
+    def leave_gtids(self, fleet: World, instance: Instance) -> None:
         """Prepare and commit at once."""
         prepared = self.write(fleet, instance, GroupKind.XA_PREPARE)
         self.write(fleet, instance, GroupKind.XA_COMMIT, xa_of=prepared)
 
-    def on_flush_prepare(self, fleet: Fleet, instance: Instance) -> bool:
+    def on_flush_prepare(self, fleet: World, instance: Instance) -> bool:
         """Do not wait for the persister."""
         return instance is not self._victim
 
@@ -191,10 +199,10 @@ class PreparedUndoPurged(_Crash):
     text = "the undo log of a prepared XA transaction is purged"
     must_fire = frozenset({"undo_gtids_recovered"})
 
-    def leave_gtids(self, fleet: Fleet, instance: Instance) -> None:
+    def leave_gtids(self, fleet: World, instance: Instance) -> None:
         """Prepare, and lose the undo log; an end of the transaction will not come."""
         self.write(fleet, instance, GroupKind.XA_PREPARE)
-        for segment in instance.innodb.transactions.segments:
+        for segment in instance[Innodb].transactions.segments:
             segment.slots = []
 
 
@@ -212,7 +220,7 @@ class _RecordedWrong(_Watched, JournalFault):
         return self.on_step(self.fleet, instance_id, body)
 
     def on_step(
-        self, fleet: Fleet, instance_id: str, body: Mapping[str, Any]
+        self, fleet: World, instance_id: str, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """What the journal records of a step; None: nothing."""
         raise NotImplementedError
@@ -232,7 +240,7 @@ class NumberBeforeTable(_RecordedWrong):
         self._told: dict[str, int] = {}
 
     def on_step(
-        self, fleet: Fleet, instance_id: str, body: Mapping[str, Any]
+        self, fleet: World, instance_id: str, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Swap with the write before it."""
         step = body["step"]
@@ -263,7 +271,7 @@ class GtidPersistedEarly(_RecordedWrong):
         self._writes: dict[str, int] = {}
 
     def on_step(
-        self, fleet: Fleet, instance_id: str, body: Mapping[str, Any]
+        self, fleet: World, instance_id: str, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Add the next GTID, once the audit knows what was committed before."""
         if body["step"] != "write":
@@ -273,8 +281,8 @@ class GtidPersistedEarly(_RecordedWrong):
         if writes <= _WRITES_BEFORE or not self.is_due(fleet) or not is_pure_source(instance):
             return body
         self.mark(fleet, instance)
-        sid = instance.automatic_sid
-        early = GtidIntervals.of((sid, gno := instance.logged.next_free(sid), gno))
+        sid = instance[GtidState].automatic_sid
+        early = GtidIntervals.of((sid, gno := instance[GtidState].logged.next_free(sid), gno))
         early.update(GtidIntervals.of(*GtidSet.parse(body["gtids"])))
         return {**body, "gtids": early.text()}
 
@@ -288,9 +296,9 @@ class PersisterStalls(_Watched):
     must_fire = frozenset({"gtid_persisted_in_time"})
     _STALL_US: Final = 12_000_000
 
-    def on_persister_wait(self, fleet: Fleet, instance: Instance, at: int) -> int:
+    def on_persister_wait(self, fleet: World, instance: Instance, at: int) -> int:
         """Let it sleep with a GTID that the journal has recorded."""
-        if not self.is_due(fleet) or not instance.tells_gtid_persister:
+        if not self.is_due(fleet) or not instance[GtidPersistence].is_recorded:
             return at
         self.mark(fleet, instance)
         return at + self._STALL_US
@@ -305,16 +313,16 @@ class TableMissesClosedFile(RowFault):
     must_fire = frozenset({"gtid_table_has_closed_files"})
     group = FaultGroup.PROTOCOL
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """See to it that a file with groups is closed."""
         for instance in fleet.instances.values():
             act = administration.flush_binary_logs
             fleet.schedule(fleet.fault_at, instance, act, instance)
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         if not (row.has_position and before.has_position and row.position >= before.position):
             return False
-        file = row.instance.binlog.file_of_number(before.position[0])
+        file = row.instance[BinaryLog].file_of_number(before.position[0])
         own = row.instance.server_uuid
         shown = GtidSet.parse(row.body["gtid_executed_table"])
         closed = GtidSet.EMPTY if file is None else file.previous_gtids.to_gtid_set()

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
-from tallystick.producers.simulator.journal_writer import JournalWriter
+from tallystick.producers.simulator.kernel.journal_writer import JournalWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tallystick.coordinates.events.journal import RecordType, Stream
-    from tallystick.producers.simulator.clock import Clock
-    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.kernel.clock import Clock
+    from tallystick.producers.simulator.kernel.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class JournalFault(Fault):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fleet: Fleet | None = None
+        self.fleet: World | None = None
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Keep the fleet."""
         self.fleet = fleet
 

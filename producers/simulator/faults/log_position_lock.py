@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator import administration, innodb, receiver
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.faults.logs import is_pure_source
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import OutOfMemory
+from tallystick.producers.simulator.innodb import redo_log
+from tallystick.producers.simulator.innodb.redo_log import Innodb
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.log_status.log_status_query import LogStatus, OutOfMemory
+from tallystick.producers.simulator.server import administration, clients, receiver
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 _SECOND_US: Final = 1_000_000
 _GONE_UUID: Final = "0badc0de-0000-4000-8000-000000000000"
@@ -67,13 +73,13 @@ class LockLeaked(Fault):
         self._collection = ""
 
     def on_collect_step(
-        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+        self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None
     ) -> bool:
         """Let the collection fail; leave out one unlock."""
         if step == "enter" and self.is_due(fleet):
             self.mark(fleet, instance)
             self._collection = collection_id
-            instance.out_of_memory = OutOfMemory("collect", "engine:InnoDB")
+            instance[LogStatus].out_of_memory = OutOfMemory("collect", "engine:InnoDB")
         is_it = instance.instance_id == self.injected_in and collection_id == self._collection
         return not (is_it and step == "unlock" and resource == "channel_map")
 
@@ -88,13 +94,13 @@ class CommitDuringCollection(Fault):
     is_core = True
 
     def on_collect_step(
-        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+        self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None
     ) -> bool:
         """Commit before the first resource is collected."""
         is_locked = step == "collect" and is_pure_source(instance)
-        if is_locked and self.is_due(fleet) and not instance.rotation_is_due:
+        if is_locked and self.is_due(fleet) and not instance[BinaryLog].rotation_is_due:
             self.mark(fleet, instance)
-            fleet.write(instance)
+            clients.write(fleet, instance)
         return True
 
 
@@ -107,7 +113,7 @@ class CollectionTooSlow(Fault):
     must_fire = frozenset({"collection_within_budget"})
 
     def on_collect_step(
-        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+        self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None
     ) -> bool:
         """Let time pass at the last resource, which is unlocked first."""
         is_first = step == "unlock" and resource == "engine:InnoDB"
@@ -121,7 +127,7 @@ class _UnderTheLocks(Fault):
     """An act of another session between the row and the first unlock of a collection."""
 
     def on_collect_step(
-        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+        self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None
     ) -> bool:
         """Act before the engine's log, the last that was locked, is unlocked."""
         is_first = step == "unlock" and resource == "engine:InnoDB"
@@ -130,11 +136,11 @@ class _UnderTheLocks(Fault):
             self.act(fleet, instance)
         return True
 
-    def is_possible(self, fleet: Fleet, instance: Instance) -> bool:
+    def is_possible(self, fleet: World, instance: Instance) -> bool:
         """Whether the act would change nothing else here."""
         raise NotImplementedError
 
-    def act(self, fleet: Fleet, instance: Instance) -> None:
+    def act(self, fleet: World, instance: Instance) -> None:
         """What no session can do under the locks."""
         raise NotImplementedError
 
@@ -147,16 +153,16 @@ class GtidsAssigned(_UnderTheLocks):
     text = "gtid_executed is assigned to while a collection holds every lock"
     must_fire = frozenset({"no_progress_while_locked"})
 
-    def is_possible(self, fleet: Fleet, instance: Instance) -> bool:
+    def is_possible(self, fleet: World, instance: Instance) -> bool:
         """The replicas, which have answered already, get them at the same moment."""
         instances = fleet.instances.values()
         return is_pure_source(instance) and all(
-            i.is_running and i.gtid_mode == "ON" and not i.is_collecting
+            i.is_running and i[GtidState].mode == "ON" and not i[LogStatus].is_collecting
             for i in instances
             if i is not instance
         )
 
-    def act(self, fleet: Fleet, instance: Instance) -> None:
+    def act(self, fleet: World, instance: Instance) -> None:
         """SET gtid_purged = '+…' everywhere."""
         added = GtidIntervals.of((_GONE_UUID, 1, 3))
         for each in reversed(fleet.instances.values()):
@@ -172,7 +178,7 @@ class ChannelRemoved(_UnderTheLocks):
     must_fire = frozenset({"no_progress_while_locked"})
     base = BaseHistory.REPLICA
 
-    def is_possible(self, fleet: Fleet, instance: Instance) -> bool:
+    def is_possible(self, fleet: World, instance: Instance) -> bool:
         """Nobody waits for what the replica would log meanwhile."""
         channel = _channel(instance)
         return (
@@ -182,7 +188,7 @@ class ChannelRemoved(_UnderTheLocks):
             and not channel.pending
         )
 
-    def act(self, fleet: Fleet, instance: Instance) -> None:
+    def act(self, fleet: World, instance: Instance) -> None:
         """RESET REPLICA ALL; later CHANGE REPLICATION SOURCE and START REPLICA."""
         channel = _channel(instance)
         assert channel is not None
@@ -190,7 +196,7 @@ class ChannelRemoved(_UnderTheLocks):
         fleet.schedule(fleet.now + _AFTERWARDS_US, instance, _create_again, channel)
 
 
-def _create_again(fleet: Fleet, channel: Channel) -> None:
+def _create_again(fleet: World, channel: Channel) -> None:
     administration.change_source(fleet, channel, channel.source)
     administration.start_replication(fleet, channel)
 
@@ -203,13 +209,13 @@ class EngineLogMoves(_UnderTheLocks):
     text = "InnoDB adds redo between the lock and the unlock of its log"
     must_fire = frozenset({"no_progress_while_locked"})
 
-    def is_possible(self, fleet: Fleet, instance: Instance) -> bool:
+    def is_possible(self, fleet: World, instance: Instance) -> bool:
         """Redo can be added at any time."""
         return True
 
-    def act(self, fleet: Fleet, instance: Instance) -> None:
+    def act(self, fleet: World, instance: Instance) -> None:
         """A mini-transaction reserves room in the log buffer."""
-        innodb.write_redo(instance.innodb, _REDO_LENGTH)
+        redo_log.write_redo(instance[Innodb], _REDO_LENGTH)
 
 
 class ReceiverFlushes(_UnderTheLocks):
@@ -221,16 +227,16 @@ class ReceiverFlushes(_UnderTheLocks):
     must_fire = frozenset({"no_progress_while_locked"})
     base = BaseHistory.REPLICA
 
-    def is_possible(self, fleet: Fleet, instance: Instance) -> bool:
+    def is_possible(self, fleet: World, instance: Instance) -> bool:
         """It runs, and what it has read is flushed."""
         channel = _channel(instance)
         return (
             channel is not None
-            and channel.receiver_runs
+            and channel[Receiver].is_running
             and not administration.has_partial_group(channel)
         )
 
-    def act(self, fleet: Fleet, instance: Instance) -> None:
+    def act(self, fleet: World, instance: Instance) -> None:
         """The row of slave_master_info is written."""
         channel = _channel(instance)
         assert channel is not None
@@ -238,4 +244,4 @@ class ReceiverFlushes(_UnderTheLocks):
 
 
 def _channel(instance: Instance) -> Channel | None:
-    return next((c for c in instance.channels.values() if c.is_configured), None)
+    return next((c for c in instance[ChannelMap].channels.values() if c.is_configured), None)

@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import administration
+from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import BinlogFile, Instance, LoggedGroup
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import LoggedGroup
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.binary_log import BinlogFile
 
 Coordinate = tuple[int, int]
 """A file number and an offset: ordered as the log is."""
@@ -39,7 +44,7 @@ def groups_between(
     """The retained groups that end after ``low`` and at or before ``high``, in log order."""
     return [
         (file, logged)
-        for file in instance.binlog.files
+        for file in instance[BinaryLog].files
         if low[0] <= file.number <= high[0]
         for logged in file.groups()
         if low < (file.number, logged.end) <= high
@@ -54,7 +59,11 @@ def event_ends(logged: LoggedGroup) -> Iterator[tuple[int, int]]:
 
 def is_pure_source(instance: Instance) -> bool:
     """Whether all GTIDs of the instance are its own: it replicates from nobody."""
-    return not instance.channels and instance.log_bin and instance.gtid_mode == "ON"
+    return (
+        not instance[ChannelMap].channels
+        and instance[BinaryLog].is_open
+        and instance[GtidState].mode == "ON"
+    )
 
 
 def ends_in_xid(logged: LoggedGroup) -> bool:
@@ -62,7 +71,7 @@ def ends_in_xid(logged: LoggedGroup) -> bool:
     return logged.group.body[-1][0] == EventType.XID
 
 
-def rotate_when_due(fleet: Fleet, instances: Iterable[Instance], delay_us: int = 0) -> None:
+def rotate_when_due(fleet: World, instances: Iterable[Instance], delay_us: int = 0) -> None:
     """FLUSH BINARY LOGS as soon as the fault is due."""
     for instance in instances:
         fleet.clock.schedule(

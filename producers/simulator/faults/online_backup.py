@@ -9,22 +9,22 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator import administration, commit, workload
+from tallystick.producers.simulator.backup import engine_locking
+from tallystick.producers.simulator.backup.backup_protocol import Backup
+from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
+from tallystick.producers.simulator.backup.engine_locking import ENGINES, Engine, EngineLocks
+from tallystick.producers.simulator.backup.tables import table_of
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault
 from tallystick.producers.simulator.faults.logs import is_pure_source
-from tallystick.producers.simulator.model import GroupKind
-from tallystick.producers.simulator.online_backup import engine_locking
-from tallystick.producers.simulator.online_backup.backup_protocol import Backup
-from tallystick.producers.simulator.online_backup.backup_synchronization import (
-    BackupSynchronization,
-)
-from tallystick.producers.simulator.online_backup.engine_locking import ENGINES, Engine, EngineLocks
-from tallystick.producers.simulator.online_backup.tables import table_of
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.server import administration, clients, commit, workload
+from tallystick.producers.simulator.server.channels import ChannelMap
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Group, Instance
-    from tallystick.producers.simulator.online_backup.backup_synchronization import Thread
+    from tallystick.producers.simulator.backup.threads import Thread
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import Group
+    from tallystick.producers.simulator.kernel.world import World
 
 _SECOND_US: Final = 1_000_000
 _AGAIN_US: Final = 60_000
@@ -41,7 +41,7 @@ class _BackupFault(Fault):
     engines: tuple[Engine, ...] = ()
     rounds_max: int = engine_locking.ROUNDS_MAX
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
         fleet.clock.schedule(fleet.fault_at, None, self._begin, fleet)
 
@@ -49,27 +49,27 @@ class _BackupFault(Fault):
         """Whether this server is the one that is backed up."""
         return is_pure_source(instance)
 
-    def _begin(self, fleet: Fleet) -> None:
+    def _begin(self, fleet: World) -> None:
         instance = next(i for i in fleet.instances.values() if self.choose(i))
         if not instance.is_running or fleet.now < instance.blocked_until:
             self._again(fleet)
             return
-        if instance.backup_synchronization is None:
+        if instance.get(BackupSynchronization) is None:
             rng = Random(f"critical zone {fleet.scenario.seed} {self.name}")
-            instance.backup_synchronization = self.make_synchronization(fleet, instance, rng)
-        instance.backup = self.make_backup(fleet, instance, instance.backup_synchronization)
-        instance.backup.begin()
+            instance[BackupSynchronization] = self.make_synchronization(fleet, instance, rng)
+        instance[Backup] = self.make_backup(fleet, instance, instance[BackupSynchronization])
+        instance[Backup].begin()
         self.act(fleet, instance)
 
     def make_synchronization(
-        self, fleet: Fleet, instance: Instance, rng: Random
+        self, fleet: World, instance: Instance, rng: Random
     ) -> BackupSynchronization:
         """The zone of the server."""
         del fleet
         return BackupSynchronization(instance, rng)
 
     def make_backup(
-        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
     ) -> Backup:
         """The backup."""
         return Backup(
@@ -82,25 +82,25 @@ class _BackupFault(Fault):
             self.rounds_max,
         )
 
-    def act(self, fleet: Fleet, instance: Instance) -> None:
+    def act(self, fleet: World, instance: Instance) -> None:
         """What clients do while the zone is closed."""
 
-    def at_validity_point(self, fleet: Fleet, instance: Instance) -> None:
+    def at_validity_point(self, fleet: World, instance: Instance) -> None:
         """All engines are locked, nobody is inside."""
 
     def at_end(
-        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
     ) -> None:
         """The backup is over, the zone is open."""
 
     def _end(
-        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
     ) -> None:
         self.at_end(fleet, instance, synchronization)
         if not self.injected:
             self._again(fleet)
 
-    def _again(self, fleet: Fleet) -> None:
+    def _again(self, fleet: World) -> None:
         fleet.clock.schedule(fleet.now + _AGAIN_US, None, self._begin, fleet)
 
 
@@ -113,7 +113,7 @@ class ZoneOpenedTwice(_BackupFault):
     must_fire = frozenset({"zone_entry_protocol"})
 
     def at_end(
-        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
     ) -> None:
         """Open what is open."""
         self.mark(fleet, instance)
@@ -129,7 +129,7 @@ class TicketDroppedTwice(_BackupFault):
     must_fire = frozenset({"zone_entry_protocol"})
 
     def at_end(
-        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
     ) -> None:
         """Enter, leave, leave."""
         self.mark(fleet, instance)
@@ -143,7 +143,7 @@ class _Careless(BackupSynchronization):
     """A server on which one thread decides wrongly whether it takes part."""
 
     fault: _PassesZone
-    fleet: Fleet
+    fleet: World
 
     def lock_tables(self, group: Group, *, is_applier: bool = False) -> Thread:
         """Leave the zone to the others, once."""
@@ -158,7 +158,7 @@ class _PassesZone(_BackupFault):
     """Flag enter_zone is false for a thread that changes a table which is backed up."""
 
     def make_synchronization(
-        self, fleet: Fleet, instance: Instance, rng: Random
+        self, fleet: World, instance: Instance, rng: Random
     ) -> BackupSynchronization:
         """One that lets a thread pass by."""
         synchronization = _Careless(instance, rng)
@@ -169,7 +169,7 @@ class _PassesZone(_BackupFault):
         """Where clients write what passes the zone."""
         raise NotImplementedError
 
-    def act(self, fleet: Fleet, instance: Instance) -> None:
+    def act(self, fleet: World, instance: Instance) -> None:
         """A client writes."""
         source = self.source(instance)
         if source.is_running:
@@ -200,10 +200,10 @@ class ApplierPassesZone(_PassesZone):
 
     def choose(self, instance: Instance) -> bool:
         """A replica that replicates."""
-        return any(channel.is_configured for channel in instance.channels.values())
+        return any(channel.is_configured for channel in instance[ChannelMap].channels.values())
 
     def at_end(
-        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
     ) -> None:
         """A metadata change may have stopped the applier meanwhile."""
         administration.restart_appliers(fleet, instance)
@@ -211,7 +211,7 @@ class ApplierPassesZone(_PassesZone):
     def source(self, instance: Instance) -> Instance:
         """The source of its first channel."""
         return next(
-            channel for channel in instance.channels.values() if channel.is_configured
+            channel for channel in instance[ChannelMap].channels.values() if channel.is_configured
         ).source
 
 
@@ -219,7 +219,7 @@ class _LeavesEarly(BackupSynchronization):
     """A server on which one thread thinks that it is done when it has committed."""
 
     fault: TablesUnlockedOutsideZone
-    fleet: Fleet
+    fleet: World
 
     def tell_sequence(self, step: str, thread: Thread) -> None:
         """Drop the ticket too early, once."""
@@ -239,16 +239,16 @@ class TablesUnlockedOutsideZone(_BackupFault):
     must_fire = frozenset({"critical_sequence_in_zone"})
 
     def make_synchronization(
-        self, fleet: Fleet, instance: Instance, rng: Random
+        self, fleet: World, instance: Instance, rng: Random
     ) -> BackupSynchronization:
         """One that lets a thread leave early."""
         synchronization = _LeavesEarly(instance, rng)
         synchronization.fault, synchronization.fleet = self, fleet
         return synchronization
 
-    def act(self, fleet: Fleet, instance: Instance) -> None:
+    def act(self, fleet: World, instance: Instance) -> None:
         """A client changes a MyISAM table."""
-        fleet.write(instance, GroupKind.NON_TRANSACTIONAL)
+        clients.write(fleet, instance, GroupKind.NON_TRANSACTIONAL)
 
 
 class _HastyBackup(Backup):
@@ -273,7 +273,7 @@ class EngineLocksRetriedTooEarly(_BackupFault):
     engines = _TIMES_OUT
 
     def make_backup(
-        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
     ) -> Backup:
         """One that is in a hurry."""
         backup = _HastyBackup(
@@ -306,7 +306,7 @@ class EngineLocksAfterBailOut(_BackupFault):
     engines = _TIMES_OUT
 
     def make_backup(
-        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
     ) -> Backup:
         """One that is stubborn."""
         backup = _StubbornBackup(
@@ -335,7 +335,7 @@ class WholeTimeOutForEachEngine(_BackupFault):
     engines = _SLOW_FIRST
 
     def make_backup(
-        self, fleet: Fleet, instance: Instance, synchronization: BackupSynchronization
+        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
     ) -> Backup:
         """One that is generous."""
         backup = super().make_backup(fleet, instance, synchronization)
@@ -345,7 +345,7 @@ class WholeTimeOutForEachEngine(_BackupFault):
         )
         return backup
 
-    def at_validity_point(self, fleet: Fleet, instance: Instance) -> None:
+    def at_validity_point(self, fleet: World, instance: Instance) -> None:
         """It shows by now."""
         self.mark(fleet, instance)
 
@@ -359,13 +359,13 @@ class GroupLoggedInLockedBinlog(_BackupFault):
     must_fire = frozenset({"locked_engines_stand_still"})
     engines = ENGINES
 
-    def at_validity_point(self, fleet: Fleet, instance: Instance) -> None:
+    def at_validity_point(self, fleet: World, instance: Instance) -> None:
         """Log a change of a table that is not backed up, which needs no ticket."""
         self.mark(fleet, instance)
         group = _outsider(fleet, instance)
-        synchronization, instance.backup_synchronization = instance.backup_synchronization, None
+        synchronization, instance[BackupSynchronization] = instance.get(BackupSynchronization), None
         commit.commit(fleet, instance, group)
-        instance.backup_synchronization = synchronization
+        instance[BackupSynchronization] = synchronization
 
 
 class ClusterCommitsInLockedEngine(_BackupFault):
@@ -377,7 +377,7 @@ class ClusterCommitsInLockedEngine(_BackupFault):
     must_fire = frozenset({"locked_engines_stand_still"})
     engines = ENGINES
 
-    def at_validity_point(self, fleet: Fleet, instance: Instance) -> None:
+    def at_validity_point(self, fleet: World, instance: Instance) -> None:
         """Another member commits."""
         self.mark(fleet, instance)
         body = {"engine": "ndb", "type": "dml", "binlogged": False}
@@ -393,26 +393,26 @@ class DdlDuringBackup(_BackupFault):
     must_fire = frozenset({"no_metadata_change_during_backup"})
     engines = ENGINES
 
-    def act(self, fleet: Fleet, instance: Instance) -> None:
+    def act(self, fleet: World, instance: Instance) -> None:
         """Execute it between begin and validity point."""
         self.mark(fleet, instance)
         commit.commit(fleet, instance, _group(fleet, instance, GroupKind.DDL))
 
 
-def _write(fleet: Fleet, instance: Instance) -> None:
+def _write(fleet: World, instance: Instance) -> None:
     if instance.is_running:
-        fleet.write(instance)
+        clients.write(fleet, instance)
 
 
 def _nothing() -> None:
     """No position is stored."""
 
 
-def _group(fleet: Fleet, instance: Instance, kind: GroupKind) -> Group:
+def _group(fleet: World, instance: Instance, kind: GroupKind) -> Group:
     return workload.make_group(fleet.rng, kind, instance.server_id, fleet.now)
 
 
-def _outsider(fleet: Fleet, instance: Instance) -> Group:
+def _outsider(fleet: World, instance: Instance) -> Group:
     while True:
         group = _group(fleet, instance, GroupKind.INNODB)
         table = table_of(group)

@@ -11,20 +11,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator import commit
+from tallystick.producers.simulator.backup import backup_image, tables
+from tallystick.producers.simulator.backup import point_in_time_recovery as recovery
+from tallystick.producers.simulator.backup.point_in_time_recovery import StopPoint
+from tallystick.producers.simulator.backup.tables import TableData, make_change, table_of
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault
 from tallystick.producers.simulator.faults.logs import ends_in_xid, is_pure_source
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import Group, GroupKind
-from tallystick.producers.simulator.online_backup import backup_image, tables
-from tallystick.producers.simulator.online_backup import point_in_time_recovery as recovery
-from tallystick.producers.simulator.online_backup.point_in_time_recovery import StopPoint
-from tallystick.producers.simulator.online_backup.tables import make_change, table_of
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
+from tallystick.producers.simulator.server import commit
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap, RelayLog
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance, LoggedGroup
-    from tallystick.producers.simulator.online_backup.backup_image import Image
+    from tallystick.producers.simulator.backup.backup_image import Image
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import LoggedGroup
+    from tallystick.producers.simulator.kernel.world import World
 
 _RETRY_US: Final = 10_000
 _BETWEEN_US: Final = 300_000
@@ -46,28 +50,28 @@ class _BackupFault(Fault):
 
     recovers = True
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Keep the servers' tables; begin when the fault is due."""
         self.source = next(i for i in fleet.instances.values() if is_pure_source(i))
         self.backed_up = self.choose(fleet)
         tables.install(fleet.instances.values())
         fleet.schedule(fleet.fault_at, None, self.begin)
 
-    def choose(self, fleet: Fleet) -> Instance:
+    def choose(self, fleet: World) -> Instance:
         """The server that is backed up."""
         return self.source
 
-    def begin(self, fleet: Fleet) -> None:
+    def begin(self, fleet: World) -> None:
         """The fault is due."""
         self.back_up(fleet)
 
-    def back_up(self, fleet: Fleet) -> None:
+    def back_up(self, fleet: World) -> None:
         """Take an image."""
         backup_image.prepare(fleet, self.backed_up)
         when_done = partial(self.go_on, fleet)
         backup_image.back_up(fleet, self.backed_up, _BACKUP_ID, when_done)
 
-    def go_on(self, fleet: Fleet, image: Image) -> None:
+    def go_on(self, fleet: World, image: Image) -> None:
         """Recover a new server, or take another image if this one could not show the fault."""
         if not self.recovers:
             if not self.injected:
@@ -76,12 +80,12 @@ class _BackupFault(Fault):
         fleet.schedule(fleet.now + _BETWEEN_US, None, self._change_twice)
         fleet.schedule(fleet.now + 2 * _BETWEEN_US, None, self._check_sums, image)
 
-    def _change_twice(self, fleet: Fleet) -> None:
+    def _change_twice(self, fleet: World) -> None:
         """Two clients change one row, so that the replay has something to lose."""
         self.changes = [_change(fleet, self.source)]
         self.changes.append(_change(fleet, self.source, self.changes[0]))
 
-    def _check_sums(self, fleet: Fleet, image: Image) -> None:
+    def _check_sums(self, fleet: World, image: Image) -> None:
         def recover(position: tuple[str, int]) -> None:
             server = recovery.add_server(fleet, self.source)
             recovery.recover(fleet, image, server, StopPoint(position))
@@ -90,7 +94,7 @@ class _BackupFault(Fault):
         backup_image.check_sums(fleet, self.source, recover)
 
 
-def _change(fleet: Fleet, source: Instance, like: Group | None = None) -> Group:
+def _change(fleet: World, source: Instance, like: Group | None = None) -> Group:
     """A client changes a row that is backed up: any, or the one that another group changed."""
     group = make_change(fleet.rng, GroupKind.INNODB, source.server_id, fleet.now, like)
     commit.commit(fleet, source, group)
@@ -106,9 +110,9 @@ class ImagePositionEarly(_BackupFault):
     must_fire = frozenset({"backup_image_names_one_state"})
     recovers = False
 
-    def on_image(self, fleet: Fleet, image: Image) -> None:
+    def on_image(self, fleet: World, image: Image) -> None:
         """Move the position back over one group."""
-        groups = self.source.binlog.active.groups()
+        groups = self.source[BinaryLog].active.groups()
         if groups and image.position is not None and not self.injected:
             image.position = image.position[0], groups[-1].start
             self.mark(fleet, self.source)
@@ -123,9 +127,9 @@ class ImageSetBeforeZoneEmpty(_BackupFault):
     must_fire = frozenset({"backup_image_names_one_state"})
     recovers = False
 
-    def on_image(self, fleet: Fleet, image: Image) -> None:
+    def on_image(self, fleet: World, image: Image) -> None:
         """Take the last participating group out of the set."""
-        for logged in reversed(self.source.binlog.active.groups()):
+        for logged in reversed(self.source[BinaryLog].active.groups()):
             group, table = logged.group, table_of(logged.group)
             is_inside = table is not None and table.is_backed_up
             if is_inside and group.sid is not None and not self.injected:
@@ -152,26 +156,26 @@ class ImageWithoutZone(_BackupFault):
         self._group: Group | None = None
         self._image: Image | None = None
 
-    def back_up(self, fleet: Fleet) -> None:
+    def back_up(self, fleet: World) -> None:
         """Wait for a group that the image will miss."""
-        archive = self.source.binlog
+        archive = self.source[BinaryLog]
         archive.archive = [(archive.lineage, file) for file in archive.files]
         _change(fleet, self.source)
 
-    def on_commit(self, fleet: Fleet, instance: Instance, group: Group) -> Group | None:
+    def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
         """Copy the data before the group is logged."""
-        is_ready = self.is_due(fleet) and instance.binlog.archive is not None
+        is_ready = self.is_due(fleet) and instance[BinaryLog].archive is not None
         if is_ready and instance is self.source and self._group is None and _counts(group):
             self._group = group
             self._image = backup_image.take_image(instance, _BACKUP_ID, is_validity_point=False)
         return group
 
-    def on_committed(self, fleet: Fleet, instance: Instance, logged: LoggedGroup) -> bool:
+    def on_committed(self, fleet: World, instance: Instance, logged: LoggedGroup) -> bool:
         """Read the position after the group, before anybody can see its change."""
         image = self._image
         if logged.group is self._group and image is not None and instance is self.source:
             self._image = None
-            image.position = instance.binlog.position
+            image.position = instance[BinaryLog].position
             self.mark(fleet, instance)
             instance.journal.fact(RecordType.BACKUP, {"step": "image", **image.summary()})
             self.go_on(fleet, image)
@@ -188,17 +192,19 @@ class ImageRelayInfoStale(_BackupFault):
     base = BaseHistory.REPLICA
     recovers = False
 
-    def choose(self, fleet: Fleet) -> Instance:
+    def choose(self, fleet: World) -> Instance:
         """A replica."""
-        return next(i for i in fleet.instances.values() if i.channels)
+        return next(i for i in fleet.instances.values() if i[ChannelMap].channels)
 
-    def on_image(self, fleet: Fleet, image: Image) -> None:
+    def on_image(self, fleet: World, image: Image) -> None:
         """Let one row name the position before the last transaction."""
-        for channel, copied in zip(self.backed_up.channels.values(), image.channels, strict=True):
+        for channel, copied in zip(
+            self.backed_up[ChannelMap].channels.values(), image.channels, strict=True
+        ):
             row = copied.get("slave_relay_log_info")
             applied = [
                 queued
-                for file in channel.relay_files
+                for file in channel[RelayLog].files
                 for queued in file.groups
                 if queued.is_applied and ends_in_xid(queued.logged)
             ]
@@ -220,17 +226,16 @@ class ImageMissesChange(_BackupFault):
     text = "a MyISAM table is copied while only commits are locked, before its change is visible"
     must_fire = frozenset({"recovered_data_equal_source"})
 
-    def begin(self, fleet: Fleet) -> None:
+    def begin(self, fleet: World) -> None:
         """Copy the tables, change one; the image is taken when the change is visible."""
-        assert self.source.tables is not None
-        self._copy = self.source.tables.copy([_MYISAM])
+        self._copy = self.source[TableData].copy([_MYISAM])
         group = make_change(
             fleet.rng, GroupKind.NON_TRANSACTIONAL, self.source.server_id, fleet.now
         )
         commit.commit(fleet, self.source, group)
         fleet.schedule(fleet.now + _VISIBLE_US, None, self.back_up)
 
-    def on_image(self, fleet: Fleet, image: Image) -> None:
+    def on_image(self, fleet: World, image: Image) -> None:
         """Put the older copy into the image."""
         image.data.rows.pop(_MYISAM, None)
         image.data.rows.update(self._copy.rows)
@@ -247,7 +252,7 @@ class ReplayBeginsLate(_BackupFault):
         {"recovered_data_equal_source", "recovery_reaches_stop_point", "replay_continues_image"}
     )
 
-    def on_replay(self, fleet: Fleet, instance: Instance, groups: list[Group]) -> list[Group]:
+    def on_replay(self, fleet: World, instance: Instance, groups: list[Group]) -> list[Group]:
         """Leave them out."""
         self.mark(fleet, instance)
         return groups[1 + next(n for n, group in enumerate(groups) if _counts(group)) :]
@@ -263,7 +268,7 @@ class ReplayRepeatsGroup(_BackupFault):
         {"recovered_data_equal_source", "recovery_reaches_stop_point", "replay_continues_image"}
     )
 
-    def on_replay(self, fleet: Fleet, instance: Instance, groups: list[Group]) -> list[Group]:
+    def on_replay(self, fleet: World, instance: Instance, groups: list[Group]) -> list[Group]:
         """Repeat the first group of a table that is backed up."""
         self.mark(fleet, instance)
         at = next(n for n, group in enumerate(groups) if _counts(group))
@@ -279,7 +284,7 @@ class ReplaySwapsGroups(_BackupFault):
     text = "two groups that change one row are replayed in the wrong order"
     must_fire = frozenset({"recovered_data_equal_source", "replay_continues_image"})
 
-    def on_replay(self, fleet: Fleet, instance: Instance, groups: list[Group]) -> list[Group]:
+    def on_replay(self, fleet: World, instance: Instance, groups: list[Group]) -> list[Group]:
         """Exchange them."""
         self.mark(fleet, instance)
         first, second = (groups.index(group) for group in self.changes)
@@ -296,11 +301,11 @@ class RestoredGtidSetLost(_BackupFault):
     text = "an image is restored and gtid_purged is not set to its GTID set"
     must_fire = frozenset({"recovery_reaches_stop_point"})
 
-    def on_restore(self, fleet: Fleet, instance: Instance) -> None:
+    def on_restore(self, fleet: World, instance: Instance) -> None:
         """The server has executed nothing as far as it knows."""
         self.mark(fleet, instance)
         for name in ("executed", "purged", "table", "table_only", "logged"):
-            setattr(instance, name, GtidIntervals())
+            setattr(instance[GtidState], name, GtidIntervals())
 
 
 def _counts(group: Group) -> bool:

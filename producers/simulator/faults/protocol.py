@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.faults.fault import Fault
 from tallystick.producers.simulator.faults.logs import is_pure_source
+from tallystick.producers.simulator.innodb.redo_log import Innodb
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 _STEP_US: Final = 200
 _SECOND_US: Final = 1_000_000
@@ -19,20 +22,20 @@ _SECOND_US: Final = 1_000_000
 class _Protocol(Fault):
     """A protocol that an instance plays from beginning to end, with the fault in it."""
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Play it when the fault is due."""
         instance = next(i for i in fleet.instances.values() if is_pure_source(i))
         fleet.clock.schedule(fleet.fault_at, instance, self._begin, fleet, instance)
 
-    def _begin(self, fleet: Fleet, instance: Instance) -> None:
-        if not instance.is_running or instance.in_commit:
+    def _begin(self, fleet: World, instance: Instance) -> None:
+        if not instance.is_running or instance[CommitQueue].in_commit:
             fleet.clock.schedule(fleet.now + 1_000, instance, self._begin, fleet, instance)
             return
         self.mark(fleet, instance)
         self.play(fleet, instance)
         instance.blocked_until = instance.journal.tick(_STEP_US)
 
-    def play(self, fleet: Fleet, instance: Instance) -> None:
+    def play(self, fleet: World, instance: Instance) -> None:
         """Write all steps into the journal."""
         raise NotImplementedError
 
@@ -50,7 +53,7 @@ class ZoneEnteredWhileClosed(_Protocol):
     text = "a commit zone lets a transaction in after the validity point, before it opens"
     must_fire = frozenset({"zone_entry_protocol"})
 
-    def play(self, fleet: Fleet, instance: Instance) -> None:
+    def play(self, fleet: World, instance: Instance) -> None:
         """The second ticket comes too early."""
         _step(instance, RecordType.ZONE, step="enter", ticket=1)
         _step(instance, RecordType.ZONE, step="close")
@@ -71,7 +74,7 @@ class ValidityPointTooEarly(_Protocol):
     must_fire = frozenset({"vp_only_in_empty_closed_zone"})
     is_core = True
 
-    def play(self, fleet: Fleet, instance: Instance) -> None:
+    def play(self, fleet: World, instance: Instance) -> None:
         """The ticket is dropped after the validity point."""
         _step(instance, RecordType.ZONE, step="enter", ticket=1)
         _step(instance, RecordType.ZONE, step="close")
@@ -89,7 +92,7 @@ class EngineLockOvertime(_Protocol):
     text = "locking the engines takes three seconds and the backup goes on"
     must_fire = frozenset({"engine_lock_budget"})
 
-    def play(self, fleet: Fleet, instance: Instance) -> None:
+    def play(self, fleet: World, instance: Instance) -> None:
         """Lock two engines."""
         _step(instance, RecordType.ENGINE_LOCK, step="begin", round=1)
         _step(instance, RecordType.ENGINE_LOCK, step="lock", engine="myisam", round=1)
@@ -107,7 +110,7 @@ class UnloggedWriteUnderLock(_Protocol):
     text = "a MyISAM table changes, unlogged, under LOCK TABLES FOR BACKUP"
     must_fire = frozenset({"backup_locks_freeze_scope"})
 
-    def play(self, fleet: Fleet, instance: Instance) -> None:
+    def play(self, fleet: World, instance: Instance) -> None:
         """Write between lock and unlock."""
         _step(instance, RecordType.BACKUP_LOCK, step="lock", lock="tables", session=9)
         _step(instance, RecordType.STATEMENT, engine="myisam", type="dml", binlogged=False)
@@ -132,14 +135,19 @@ class HeaderStaleUnderLock(Fault):
         variables["have_backup_safe_binlog_info"] = True
 
     def on_collect_step(
-        self, fleet: Fleet, instance: Instance, collection_id: str, step: str, resource: str | None
+        self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None
     ) -> bool:
         """Lock tables around one collection."""
-        groups = instance.binlog.active.groups()
-        if step == "enter" and self.is_due(fleet) and len(groups) >= 2 and instance.log_bin:
+        groups = instance[BinaryLog].active.groups()
+        if (
+            step == "enter"
+            and self.is_due(fleet)
+            and len(groups) >= 2
+            and instance[BinaryLog].is_open
+        ):
             self.mark(fleet, instance)
             self._collection = collection_id
-            instance.innodb.trx_sys = instance.binlog.active.name, groups[-2].end
+            instance[Innodb].trx_sys = instance[BinaryLog].active.name, groups[-2].end
             _step(instance, RecordType.BACKUP_LOCK, step="lock", lock="tables", session=9)
         is_it = instance.instance_id == self.injected_in and collection_id == self._collection
         if is_it and step == "leave":

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import administration, binary_log
 from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
 from tallystick.producers.simulator.faults.logs import ends_in_xid, groups_between, gtid_of
 from tallystick.producers.simulator.faults.row import Row, RowFault, server_text
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.server import administration, binary_log
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 _RETRY_US: Final = 50_000
 _BLOCK_SIZE: Final = 512
@@ -38,13 +41,13 @@ class PurgedNotAdvanced(Fault):
         self._instance: Instance | None = None
         self._owed: GtidIntervals | None = None
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
         fleet.clock.schedule(fleet.fault_at, None, self._rotate, fleet, self._FILES)
 
-    def _rotate(self, fleet: Fleet, times: int) -> None:
-        instance = next(i for i in fleet.instances.values() if not i.subscribers)
-        if not instance.is_running or not instance.binlog.active.groups():
+    def _rotate(self, fleet: World, times: int) -> None:
+        instance = next(i for i in fleet.instances.values() if not i[ChannelMap].subscribers)
+        if not instance.is_running or not instance[BinaryLog].active.groups():
             fleet.clock.schedule(fleet.now + _RETRY_US, None, self._rotate, fleet, times)
             return
         administration.flush_binary_logs(fleet, instance)
@@ -52,13 +55,13 @@ class PurgedNotAdvanced(Fault):
         rest = (times - 1,) if times > 1 else (instance,)
         fleet.clock.schedule(fleet.now + 2 * _RETRY_US, instance, act, fleet, *rest)
 
-    def _purge(self, fleet: Fleet, instance: Instance) -> None:
+    def _purge(self, fleet: World, instance: Instance) -> None:
         self._instance = instance
-        binary_log.purge(fleet, instance, instance.binlog.active.number)
+        binary_log.purge(fleet, instance, instance[BinaryLog].active.number)
 
-    def on_purge(self, fleet: Fleet, instance: Instance, purged: GtidIntervals) -> bool:
+    def on_purge(self, fleet: World, instance: Instance, purged: GtidIntervals) -> bool:
         """Keep what gtid_purged should be."""
-        if instance is not self._instance or purged == instance.purged:
+        if instance is not self._instance or purged == instance[GtidState].purged:
             return True
         if self.injected and self._owed is None:
             return True
@@ -68,14 +71,14 @@ class PurgedNotAdvanced(Fault):
         return False
 
     def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+        self, fleet: World, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Once a row has shown it, gtid_purged is as it should be."""
         if self._owed is not None and instance is self._instance and "row" in body:
-            oldest = instance.binlog.files[0].name
+            oldest = instance[BinaryLog].files[0].name
             lists = [body.get("binary_logs", []), body.get("binary_logs_again", [])]
             if all(files and files[0]["name"] == oldest for files in lists):
-                instance.purged.update(self._owed)
+                instance[GtidState].purged.update(self._owed)
                 self._owed = None
         return body
 
@@ -90,8 +93,8 @@ class PurgedOutsideExecuted(RowFault):
     is_core = True
     _DISTANCE: Final = 1_000_000
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        if "gtid_purged" not in row.body or row.instance.subscribers:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        if "gtid_purged" not in row.body or row.instance[ChannelMap].subscribers:
             return False
         own = row.executed.restrict(row.instance.server_uuid)
         gno = max([last for _, _, last in own], default=0) + self._DISTANCE
@@ -108,15 +111,15 @@ class PurgedShrunk(RowFault):
     text = "gtid_purged loses its newest GTID for one row"
     must_fire = frozenset({"purged_matches_oldest_file", "purged_monotone"})
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """See to it that servers which nobody reads from have purged something."""
-        for instance in [i for i in fleet.instances.values() if not i.subscribers]:
+        for instance in [i for i in fleet.instances.values() if not i[ChannelMap].subscribers]:
             fleet.clock.schedule(fleet.fault_at, instance, _purge_all, fleet, instance)
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
-        if row.instance.subscribers or not row.instance.log_bin:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        if row.instance[ChannelMap].subscribers or not row.instance[BinaryLog].is_open:
             return False
-        held = row.instance.binlog.files[0].previous_gtids.to_gtid_set()
+        held = row.instance[BinaryLog].files[0].previous_gtids.to_gtid_set()
         intervals = list(before.purged & row.purged & held)
         if not intervals:
             return False
@@ -133,7 +136,7 @@ class OwnedAndExecuted(RowFault):
     text = "one GTID is in gtid_owned and in gtid_executed"
     must_fire = frozenset({"owned_disjoint_from_executed"})
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         own = list(row.executed.restrict(row.instance.server_uuid) or row.executed)
         if not own or row.body.get("gtid_owned") != "":
             return False
@@ -152,7 +155,7 @@ class LsnRegressed(RowFault):
     is_core = True
     holds_checkpoint = True
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         lsn = _legal_lsn_at_or_below(before.innodb["LSN"] - 1)
         if lsn < row.innodb["LSN_checkpoint"]:
             return False
@@ -170,7 +173,7 @@ class LsnFrozen(RowFault):
     is_core = True
     holds_checkpoint = True
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         lsn = before.innodb["LSN"]
         is_above = row.innodb["LSN_checkpoint"] <= lsn < row.innodb["LSN"]
         if not row.has_position or not before.has_position or not is_above:
@@ -190,7 +193,7 @@ class LsnInTrailer(RowFault):
     text = "the row's LSN is in the trailer of a redo block"
     must_fire = frozenset({"lsn_block_offset"})
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         row.innodb["LSN"] += _TRAILER_OFFSET - row.innodb["LSN"] % _BLOCK_SIZE
         return True
 
@@ -204,7 +207,7 @@ class CheckpointBeyondLsn(RowFault):
     must_fire = frozenset({"lsn_order"})
     is_core = True
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         row.innodb["LSN_checkpoint"] = row.innodb["LSN"] + 4 * _BLOCK_SIZE
         return True
 
@@ -217,7 +220,7 @@ class CheckpointStalled(RowFault):
     text = "the checkpoint lags by more than the redo log can hold"
     must_fire = frozenset({"checkpoint_age_within_capacity"})
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         capacity = row.instance.variables.get("innodb_redo_log_capacity")
         if not isinstance(capacity, int) or capacity <= 0:
             return False
@@ -226,11 +229,11 @@ class CheckpointStalled(RowFault):
         return True
 
 
-def _purge_all(fleet: Fleet, instance: Instance) -> None:
+def _purge_all(fleet: World, instance: Instance) -> None:
     """PURGE all files but a new one."""
-    if instance.is_running and instance.log_bin:
+    if instance.is_running and instance[BinaryLog].is_open:
         administration.flush_binary_logs(fleet, instance)
-        binary_log.purge(fleet, instance, instance.binlog.active.number)
+        binary_log.purge(fleet, instance, instance[BinaryLog].active.number)
 
 
 def _legal_lsn_at_or_below(lsn: int) -> int:

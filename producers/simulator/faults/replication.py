@@ -6,7 +6,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import administration, applier, commit, receiver, relay_log
 from tallystick.producers.simulator.faults.channels import (
     ChannelFault,
     ChannelRowFault,
@@ -16,16 +15,34 @@ from tallystick.producers.simulator.faults.channels import (
     relay_file,
     unread_groups,
 )
-from tallystick.producers.simulator.faults.fault import Fault
 from tallystick.producers.simulator.faults.logs import gtid_of
 from tallystick.producers.simulator.faults.row import Row, server_text
-from tallystick.producers.simulator.model import LoggedGroup, QueuedFraming, QueuedGroup
+from tallystick.producers.simulator.server import (
+    administration,
+    applier,
+    commit,
+    receiver,
+    relay_log,
+)
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import (
+    Applier,
+    ChannelMap,
+    QueuedFraming,
+    QueuedGroup,
+    Receiver,
+    RelayLog,
+)
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.faults.fault import Fault
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import LoggedGroup
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 _SETTLED_US: Final = 50_000
 _BEYOND: Final = 10_000
@@ -47,7 +64,7 @@ class ReceiverSkipsGroup(ChannelFault):
         super().__init__()
         self._skipped = GtidSet.EMPTY
 
-    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+    def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
         """Skip the first group that comes after another in one relay file."""
         if self.injected:
             is_here = channel.replica.instance_id == self.injected_in
@@ -68,12 +85,14 @@ class OldGroupRequeued(ChannelFault):
     must_fire = frozenset({"relay_mirrors_source", "relay_source_pos_monotone"})
     heals = False
 
-    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+    def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
         """Write it before the next group, once there are two groups to go back over."""
         if not self.is_due(fleet) or not _is_followable(channel, logged):
             return True
-        file = channel.relay_files[-1]
-        groups = [queued for queued in file.groups if queued.source_file == channel.read[0]]
+        file = channel[RelayLog].files[-1]
+        groups = [
+            queued for queued in file.groups if queued.source_file == channel[Receiver].read[0]
+        ]
         if len(groups) < 2 or not groups[-2].is_applied:
             return True
         self.mark(fleet, channel.replica)
@@ -112,18 +131,18 @@ class RelayPositionRegressed(ChannelRowFault):
     must_fire = frozenset({"channel_positions_monotone"})
     is_core = True
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Stop the appliers; each starts again at its own next row."""
         for channel in channels(fleet):
             fleet.clock.schedule(
                 fleet.fault_at, channel.replica, self._stop_applier, fleet, channel
             )
 
-    def _stop_applier(self, fleet: Fleet, channel: Channel) -> None:
+    def _stop_applier(self, fleet: World, channel: Channel) -> None:
         if not self.injected:
             applier.stop(fleet, channel)
 
-    def mark(self, fleet: Fleet, instance: Instance) -> None:
+    def mark(self, fleet: World, instance: Instance) -> None:
         """Let the appliers go on."""
         super().mark(fleet, instance)
         for channel in channels(fleet):
@@ -131,12 +150,12 @@ class RelayPositionRegressed(ChannelRowFault):
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         shown, earlier = row.channel(channel), before.channel(channel)
-        if shown is None or earlier is None or channel.applier_runs:
+        if shown is None or earlier is None or channel[Applier].is_running:
             return False
-        applied, flushed = coordinate(*channel.applied), _flushed(earlier)
+        applied, flushed = coordinate(*channel[Applier].applied), _flushed(earlier)
         between = [
             (file, end)
-            for file in channel.relay_files
+            for file in channel[RelayLog].files
             for end in file.event_ends
             if applied <= (file.number, end) < flushed
         ]
@@ -183,7 +202,7 @@ class ExecBeyondRead(ChannelRowFault):
     must_fire = frozenset({"exec_source_pos_within_read"})
     is_core = True
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Let the network be slow."""
         clog_receivers(self, fleet)
 
@@ -212,9 +231,9 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
         self._shown: tuple[str, int] | None = None
         self._channel: Channel | None = None
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Let the appliers lag in new files, where both offsets count from one rotation."""
-        for source in [i for i in fleet.instances.values() if i.subscribers]:
+        for source in [i for i in fleet.instances.values() if i[ChannelMap].subscribers]:
             act = administration.flush_binary_logs
             fleet.clock.schedule(fleet.fault_at, source, act, fleet, source)
         _clog_appliers(self, fleet, after_us=_SETTLED_US)
@@ -227,7 +246,7 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
         file_name, executed = status["Relay_Source_Log_File"], status["Exec_Source_Log_Pos"]
         read = coordinate(status["Source_Log_File"], status["Read_Source_Log_Pos"])
         offset = status["Relay_Log_Pos"]
-        file = next((f for f in channel.source.binlog.files if f.name == file_name), None)
+        file = next((f for f in channel.source[BinaryLog].files if f.name == file_name), None)
         if file is None or not executed < offset or coordinate(file_name, offset) > read:
             return False
         ends = {end for logged in file.groups() for end in _event_ends(logged)}
@@ -239,7 +258,7 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
         return True
 
     def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+        self, fleet: World, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Keep the wrong position as long as the true one would seem to fall below it."""
         channel = self._channel
@@ -248,7 +267,9 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
             return super().on_row(fleet, instance, body)
         shown = coordinate(*self._shown)
         # A new connection may have brought the read position back before the wrong one.
-        if shown <= coordinate(*channel.executed) or shown > coordinate(*channel.read):
+        if shown <= coordinate(*channel[Applier].executed) or shown > coordinate(
+            *channel[Receiver].read
+        ):
             self._channel = None
             return body
         row = row.copy()
@@ -267,7 +288,7 @@ class AppliedGtidMissing(ChannelRowFault):
     must_fire = frozenset({"applied_relay_gtids_executed"})
     is_core = True
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Let the appliers lag."""
         _clog_appliers(self, fleet)
 
@@ -277,8 +298,14 @@ class AppliedGtidMissing(ChannelRowFault):
         if status is None or queued is None or not queued.is_complete:
             return False
         group = queued.logged.group
-        is_flushed = coordinate(queued.relay_file.name, queued.end) <= coordinate(*channel.flushed)
-        if group.sid is None or (group.sid, group.gno) in channel.replica.logged or not is_flushed:
+        is_flushed = coordinate(queued.relay_file.name, queued.end) <= coordinate(
+            *channel[Receiver].flushed
+        )
+        if (
+            group.sid is None
+            or (group.sid, group.gno) in channel.replica[GtidState].logged
+            or not is_flushed
+        ):
             return False
         status["Relay_Log_File"] = queued.relay_file.name
         status["Relay_Log_Pos"] = queued.end
@@ -294,7 +321,7 @@ class RetrievedInflated(ChannelRowFault):
     must_fire = frozenset({"retrieved_matches_relay"})
     is_core = True
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Let the network be slow."""
         clog_receivers(self, fleet)
 
@@ -323,12 +350,12 @@ class ExecutedWithoutReceipt(ChannelFault):
     must_fire = frozenset({"executed_growth_explained"})
     is_core = True
 
-    def on_queue(self, fleet: Fleet, channel: Channel, logged: LoggedGroup) -> bool:
+    def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
         """Execute the group on the spot; the source need not send it any more."""
         group = logged.group
         if not self.is_due(fleet) or group.sid is None or not _is_followable(channel, logged):
             return True
-        if (group.sid, group.gno) in channel.replica.logged:
+        if (group.sid, group.gno) in channel.replica[GtidState].logged:
             return True
         self.mark(fleet, channel.replica)
         commit.commit(fleet, channel.replica, group)
@@ -337,14 +364,14 @@ class ExecutedWithoutReceipt(ChannelFault):
 
 def _is_followable(channel: Channel, logged: LoggedGroup) -> bool:
     """Whether a group comes right after another, on a replica that nobody reads from."""
-    file = channel.relay_files[-1]
+    file = channel[RelayLog].files[-1]
     last = file.groups[-1] if file.groups else None
     return (
-        not channel.replica.subscribers
+        not channel.replica[ChannelMap].subscribers
         and logged.group.sid is not None
         and last is not None
         and last.is_complete
-        and last.source_file == channel.read[0]
+        and last.source_file == channel[Receiver].read[0]
         and last.logged.end == logged.start
     )
 
@@ -359,16 +386,16 @@ def _event_ends(logged: LoggedGroup) -> Iterator[int]:
         yield start + length
 
 
-def _clog_appliers(fault: Fault, fleet: Fleet, after_us: int = 0) -> None:
+def _clog_appliers(fault: Fault, fleet: World, after_us: int = 0) -> None:
     """From when the fault is due until it is injected, appliers wait as for a long transaction."""
     for channel in channels(fleet):
         fleet.clock.schedule(fleet.fault_at + after_us, None, _clog_applier, fault, fleet, channel)
 
 
-def _clog_applier(fault: Fault, fleet: Fleet, channel: Channel) -> None:
+def _clog_applier(fault: Fault, fleet: World, channel: Channel) -> None:
     if fault.injected:
-        channel.apply_is_scheduled = False
+        channel[Applier].is_scheduled = False
         applier.wake(fleet, channel)
         return
-    channel.apply_is_scheduled = True
+    channel[Applier].is_scheduled = True
     fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, _clog_applier, fault, fleet, channel)

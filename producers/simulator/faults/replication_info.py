@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator import administration
 from tallystick.producers.simulator.faults.channels import coordinate, leaf_channels
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
-from tallystick.producers.simulator.model import GroupKind, QueuedGroup
+from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.replication_info import acts
 from tallystick.producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
+from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
 from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import MYISAM
+from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server.channels import QueuedGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 
 class _OldPositionRead(JournalFault):
@@ -32,13 +35,13 @@ class _OldPositionRead(JournalFault):
         super().__init__()
         self._writes: dict[str, list[Mapping[str, Any]]] = {}
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """End a replica when the fault is due."""
         super().on_fleet(fleet)
         for channel in leaf_channels(fleet)[:1]:
             fleet.clock.schedule(fleet.fault_at, None, self.end, fleet, channel.replica)
 
-    def end(self, fleet: Fleet, instance: Instance) -> None:
+    def end(self, fleet: World, instance: Instance) -> None:
         """How the replica goes down."""
         raise NotImplementedError
 
@@ -82,7 +85,7 @@ class MigrationLosesPosition(_OldPositionRead):
     text = "a start moves relay log info from the table to a file and reads an older position there"
     must_fire = frozenset({"info_repository_read_back"})
 
-    def end(self, fleet: Fleet, instance: Instance) -> None:
+    def end(self, fleet: World, instance: Instance) -> None:
         """A clean restart with the other option."""
         acts.restart_with(fleet, instance, Repository.FILE)
 
@@ -95,7 +98,7 @@ class StaleRowAfterCrash(_OldPositionRead):
     text = "a start after a crash reads an older position from an InnoDB table than was committed"
     must_fire = frozenset({"info_repository_read_back"})
 
-    def end(self, fleet: Fleet, instance: Instance) -> None:
+    def end(self, fleet: World, instance: Instance) -> None:
         """A crash."""
         administration.crash(fleet, instance, torn=False)
 
@@ -118,14 +121,14 @@ class _CrashByPosition(Fault):
         variables["gtid_mode"] = "OFF"
         variables["relay_log_recovery"] = True
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Wait for a transaction of InnoDB when the fault is due."""
         for channel in leaf_channels(fleet)[:1]:
             self._channel = channel
             plan = CrashPlan(self.point, passes=1, kinds=(GroupKind.INNODB,))
             fleet.schedule(fleet.fault_at, channel.replica, acts.crash_at, channel.replica, plan)
 
-    def on_stop(self, fleet: Fleet, instance: Instance, crashed: bool) -> None:
+    def on_stop(self, fleet: World, instance: Instance, crashed: bool) -> None:
         """The replica is gone."""
         if self._channel is not None and instance is self._channel.replica and crashed:
             self.mark(fleet, instance)
@@ -140,7 +143,7 @@ class GroupRepeatedAfterCrash(_CrashByPosition):
     must_fire = frozenset({"applied_exactly_once"})
     point = CrashPoint.BETWEEN_COMMIT_AND_POSITION
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Keep positions in MyISAM, written after every transaction."""
         super().on_fleet(fleet)
         if self._channel is not None:
@@ -159,7 +162,7 @@ class GroupLeftOutAfterCrash(_CrashByPosition):
     must_fire = frozenset({"applied_exactly_once"})
     point = CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG
 
-    def on_stop(self, fleet: Fleet, instance: Instance, crashed: bool) -> None:
+    def on_stop(self, fleet: World, instance: Instance, crashed: bool) -> None:
         """Store the position of the transaction that is gone."""
         super().on_stop(fleet, instance, crashed)
         channel = self._channel
@@ -167,4 +170,4 @@ class GroupLeftOutAfterCrash(_CrashByPosition):
             return
         group = next(item for item in channel.pending if isinstance(item, QueuedGroup))
         position = (group.relay_file.name, group.end, group.source_file, group.logged.end)
-        channel.rli.store(channel, position)
+        channel[RelayLogInfo].store(channel, position)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import administration, receiver
 from tallystick.producers.simulator.faults.channels import (
     ChannelFault,
     ChannelRowFault,
@@ -20,12 +19,17 @@ from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, F
 from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.faults.logs import ends_in_xid, gtid_of
 from tallystick.producers.simulator.faults.row import Row
+from tallystick.producers.simulator.replication_info.master_info import MasterInfo
+from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
+from tallystick.producers.simulator.server import administration, receiver
+from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 _RelayInfo = tuple[str, int, str, int]
 """Relay file and position, source file and position: a row of slave_relay_log_info."""
@@ -40,7 +44,7 @@ class MasterInfoAhead(ChannelRowFault):
     must_fire = frozenset({"master_info_not_ahead_of_relay"})
     is_core = True
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Let the network be slow."""
         clog_receivers(self, fleet)
 
@@ -77,8 +81,8 @@ class _RelayInfoFault(JournalFault):
         is_write = record_type is RecordType.INFO_WRITE and body["table"] == "slave_relay_log_info"
         if self.fleet is None or not is_write:
             return body
-        channel = self.fleet.instances[instance_id].channels[body["channel"]]
-        old, new = self._true.get(channel), channel.group_end
+        channel = self.fleet.instances[instance_id][ChannelMap].channels[body["channel"]]
+        old, new = self._true.get(channel), channel[Applier].group_end
         self._true[channel] = new
         if old is None or not self.is_due_in(instance_id) or body["reason"] != "xid":
             return body
@@ -93,7 +97,7 @@ class _RelayInfoFault(JournalFault):
         if not is_next or group is None or has_workers or not ends_in_xid(group.logged):
             return body
         torn = self.torn(old, new)
-        channel.rli.store(channel, torn)
+        channel[RelayLogInfo].store(channel, torn)
         self._torn.append((channel, torn, gtid_of(group.logged)))
         relay_name, relay_pos, source_name, source_pos = torn
         row = {
@@ -106,7 +110,7 @@ class _RelayInfoFault(JournalFault):
         return {**body, "row": row}
 
     def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+        self, fleet: World, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Once it was read after the transaction's commit, writes are true again."""
         if self.injected or "row" not in body:
@@ -166,15 +170,15 @@ class MasterInfoNotFlushedOnStop(ChannelFault, ActFault):
         self._channel: Channel | None = None
         self._stopped_at = 0
 
-    def act(self, fleet: Fleet) -> bool:
+    def act(self, fleet: World) -> bool:
         """Stop a receiver."""
         for channel in channels(fleet):
-            stored = channel.mi.stored()
-            is_busy = channel.is_connected and channel.read != stored
+            stored = channel[MasterInfo].stored()
+            is_busy = channel[Receiver].is_connected and channel[Receiver].read != stored
             # The next count would write it, whatever the stop does.
             period = channel.replica.variables["sync_source_info"]
-            is_busy = is_busy and channel.mi.handler.sync_counter + 1 != period
-            if is_busy and channel.read[0] == stored[0]:
+            is_busy = is_busy and channel[MasterInfo].handler.sync_counter + 1 != period
+            if is_busy and channel[Receiver].read[0] == stored[0]:
                 self._channel = channel
                 self._stopped_at = fleet.now
                 self.mark(fleet, channel.replica)
@@ -182,13 +186,13 @@ class MasterInfoNotFlushedOnStop(ChannelFault, ActFault):
                 return True
         return False
 
-    def on_info_write(self, fleet: Fleet, channel: Channel, table: str, reason: str) -> bool:
+    def on_info_write(self, fleet: World, channel: Channel, table: str, reason: str) -> bool:
         """Leave out the write that the stop asks for."""
         is_it = channel is self._channel and reason == "receiver_stop"
         return not (is_it and table == "slave_master_info")
 
     def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+        self, fleet: World, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Once a row that was asked for after the stop shows it, receive again."""
         channel = self._channel
@@ -209,7 +213,7 @@ class BothRepositoriesFilled(JournalFault):
     group = FaultGroup.CHANNEL
     base = BaseHistory.REPLICA
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Restart a replica when the fault is due."""
         super().on_fleet(fleet)
         for replica in [channel.replica for channel in channels(fleet)][:1]:

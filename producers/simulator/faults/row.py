@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
-from tallystick.producers.simulator.faults.logs import Coordinate
+from tallystick.producers.simulator.server.binary_log import BinaryLog
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import BinlogFile, Channel, Instance, LoggedGroup
+    from tallystick.producers.simulator.faults.logs import Coordinate
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import LoggedGroup
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.binary_log import BinlogFile
+    from tallystick.producers.simulator.server.channels import Channel
 
 
 @dataclass(slots=True)
@@ -27,7 +31,7 @@ class Row:
     @classmethod
     def of(cls, instance: Instance, body: dict[str, Any]) -> Row | None:
         """The row of a body; None where the collection brought none."""
-        return cls(instance, body, instance.binlog.lineage) if "row" in body else None
+        return cls(instance, body, instance[BinaryLog].lineage) if "row" in body else None
 
     def copy(self) -> Row:
         """A row that may be changed."""
@@ -125,12 +129,12 @@ class RowFault(Fault):
         super().__init__()
         self._before: dict[str, Row] = {}
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         """Change ``row`` in place, if the moment allows it; ``before`` is the row before it."""
         raise NotImplementedError
 
     def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+        self, fleet: World, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Tamper with the first row that allows it."""
         row = Row.of(instance, body)
@@ -159,7 +163,7 @@ def server_text(gtids: GtidSet) -> str:
 def newest_group(row: Row) -> tuple[BinlogFile, LoggedGroup] | None:
     """The group that ends exactly at the row's position."""
     number, position = row.position
-    file = row.instance.binlog.file_of_number(number)
+    file = row.instance[BinaryLog].file_of_number(number)
     for logged in reversed(file.groups() if file is not None else []):
         if file is not None and logged.end == position:
             return file, logged

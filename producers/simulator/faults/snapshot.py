@@ -17,10 +17,12 @@ from tallystick.producers.simulator.faults.logs import (
     union,
 )
 from tallystick.producers.simulator.faults.row import Row, RowFault, newest_group
+from tallystick.producers.simulator.server import clients
+from tallystick.producers.simulator.server.binary_log import BinaryLog
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 _INTERVAL = re.compile(r":(\d+)-(\d+)")
 
@@ -34,7 +36,7 @@ class TextCorrupted(RowFault):
     must_fire = frozenset({"gtid_text_wellformed"})
     is_core = True
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         text = row.local["gtid_executed"]
         row.local["gtid_executed"] = text[:-1] + "x"
         return bool(text)
@@ -48,7 +50,7 @@ class TextUnmerged(RowFault):
     text = "gtid_executed prints one interval as two that touch"
     must_fire = frozenset({"gtid_text_canonical"})
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         text = row.local["gtid_executed"]
         for found in _INTERVAL.finditer(text):
             first, last = int(found[1]), int(found[2])
@@ -68,7 +70,7 @@ class KeyDropped(RowFault):
     must_fire = frozenset({"log_status_row_complete"})
     is_core = True
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         return row.local.pop("binary_log_position", None) is not None
 
 
@@ -82,7 +84,7 @@ class ChannelDoubled(RowFault):
     base = BaseHistory.REPLICA
     is_core = True
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         if not row.channels:
             return False
         twin = dict(row.channels[-1])
@@ -99,7 +101,7 @@ class SilentlyEmpty(RowFault):
     text = "a collection brings no row and no error"
     must_fire = frozenset({"snapshot_never_silently_empty"})
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         kept = row.names()
         row.body.clear()
         row.body.update(kept)
@@ -116,10 +118,10 @@ class PositionBeyondFile(RowFault):
     is_core = True
     _DISTANCE: Final = 10_000
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         if not row.has_position:
             return False
-        file = row.instance.binlog.file_of_number(row.position[0])
+        file = row.instance[BinaryLog].file_of_number(row.position[0])
         if file is None or row.position[1] + self._DISTANCE <= file.end:
             return False
         row.local["binary_log_position"] += self._DISTANCE
@@ -133,7 +135,7 @@ class _InsideNewestGroup(RowFault):
         """The position to show, of the ends of the group's events after the GTID event."""
         raise NotImplementedError
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         """Move the position into the newest group."""
         newest = newest_group(row) if _is_orderly(row, before) else None
         if newest is None:
@@ -185,7 +187,7 @@ class ExecutedAhead(RowFault):
     must_fire = frozenset({"executed_within_logged"})
     is_core = True
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         newest = newest_group(row) if _is_orderly(row, before) else None
         if newest is None:
             return False
@@ -206,7 +208,7 @@ class PositionRegressed(RowFault):
     must_fire = frozenset({"executed_within_logged", "snapshot_position_monotone"})
     is_core = True
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         if not _is_orderly(row, before):
             return False
         older = groups_between(row.instance, (0, 0), before.position)
@@ -236,12 +238,12 @@ class CommitLagExcess(RowFault):
         """Bound what may be in flight."""
         variables["commit_lag_max"] = self._LAG_MAX
 
-    def on_fleet(self, fleet: Fleet) -> None:
+    def on_fleet(self, fleet: World) -> None:
         """Begin the bursts when the fault is due."""
         for source in [i for i in fleet.instances.values() if is_pure_source(i)][:1]:
             fleet.clock.schedule(fleet.fault_at, None, self._burst, fleet, source)
 
-    def _burst(self, fleet: Fleet, source: Instance) -> None:
+    def _burst(self, fleet: World, source: Instance) -> None:
         if self.injected:
             return
         for number in range(self._LAG_MAX + 2):
@@ -249,11 +251,11 @@ class CommitLagExcess(RowFault):
             fleet.clock.schedule(moment, source, self._write, fleet, source)
         fleet.clock.schedule(fleet.now + self._BURST_EVERY_US, None, self._burst, fleet, source)
 
-    def _write(self, fleet: Fleet, source: Instance) -> None:
+    def _write(self, fleet: World, source: Instance) -> None:
         if source.is_running and not self.injected:
-            fleet.write(source)
+            clients.write(fleet, source)
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         if not _is_orderly(row, before):
             return False
         late = [logged for _, logged in groups_between(row.instance, before.position, row.position)]
@@ -276,7 +278,7 @@ class HoleTransient(RowFault):
     must_fire = frozenset({"commit_lag_is_suffix"})
     is_core = True
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         hole = _middle(row, before) if _is_orderly(row, before) else None
         if hole is None:
             return False
@@ -299,7 +301,7 @@ class HolePermanent(RowFault):
         super().__init__()
         self._hole = GtidSet.EMPTY
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         hole = _middle(row, before) if _is_orderly(row, before) else None
         if hole is None:
             return False
@@ -308,7 +310,7 @@ class HolePermanent(RowFault):
         return True
 
     def on_row(
-        self, fleet: Fleet, instance: Instance, body: dict[str, Any]
+        self, fleet: World, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Take the GTID from every further row."""
         row = Row.of(instance, body)
@@ -328,7 +330,7 @@ class ExecutedShrunk(RowFault):
     must_fire = frozenset({"executed_monotone"})
     is_core = True
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         if not _is_orderly(row, before):
             return False
         shown = [
@@ -361,7 +363,7 @@ class StaleRepublished(RowFault):
         super().__init__()
         self._older: dict[str, Row] = {}
 
-    def tamper(self, fleet: Fleet, row: Row, before: Row) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         older = self._older.get(row.instance.instance_id)
         self._older[row.instance.instance_id] = before
         if older is None or older.lineage != row.lineage or not is_pure_source(row.instance):

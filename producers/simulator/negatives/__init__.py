@@ -11,7 +11,7 @@ from tallystick.producers.simulator.negatives.negative import Negative
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.producers.simulator.scenario import Scenario
+    from tallystick.producers.simulator.kernel.scenario import Scenario
 
 __all__ = ["NEGATIVES", "Negative", "with_options"]
 

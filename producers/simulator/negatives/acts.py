@@ -5,56 +5,61 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from tallystick.producers.simulator.innodb.gtid_persistence import GtidPersistence
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.clients import Clients
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 MS_US: Final = 1_000
 SECOND_US: Final = 1_000_000
 
 
-def channels(fleet: Fleet) -> list[Channel]:
+def channels(fleet: World) -> list[Channel]:
     """All channels that have a source."""
     return [
         channel
         for instance in fleet.instances.values()
-        for channel in instance.channels.values()
+        for channel in instance[ChannelMap].channels.values()
         if channel.is_configured
     ]
 
 
-def sources(fleet: Fleet) -> list[Instance]:
+def sources(fleet: World) -> list[Instance]:
     """The instances to which clients write."""
-    return [instance for instance in fleet.instances.values() if instance.writes]
+    return [instance for instance in fleet.instances.values() if instance[Clients].writes]
 
 
-def replicas(fleet: Fleet) -> list[Instance]:
+def replicas(fleet: World) -> list[Instance]:
     """The instances that have a channel."""
-    return [instance for instance in fleet.instances.values() if instance.channels]
+    return [instance for instance in fleet.instances.values() if instance[ChannelMap].channels]
 
 
-def foreign_uuid(fleet: Fleet) -> str:
+def foreign_uuid(fleet: World) -> str:
     """The UUID of a server that is not in the fleet."""
     digits = f"{fleet.rng.getrandbits(128):032x}"
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def watch_persisters(fleet: Fleet) -> None:
+def watch_persisters(fleet: World) -> None:
     """Every journal records what its GTID persister does."""
     for instance in fleet.instances.values():
-        instance.tells_gtid_persister = True
+        instance[GtidPersistence].is_recorded = True
 
 
-def time_at(fleet: Fleet, share: float, since: int | None = None) -> int:
+def time_at(fleet: World, share: float, since: int | None = None) -> int:
     """The time when a share of the load's duration has passed since the start, or ``since``."""
     load = fleet.load_ends_at - fleet.start_ts
     return (fleet.start_ts if since is None else since) + int(load * share)
 
 
 def at(
-    fleet: Fleet,
+    fleet: World,
     share: float,
     instance: Instance | None,
     act: Callable[..., Any],
@@ -66,7 +71,7 @@ def at(
 
 
 def near(
-    fleet: Fleet,
+    fleet: World,
     share: float,
     instance: Instance | None,
     act: Callable[..., None],
@@ -79,7 +84,7 @@ def near(
 
 
 def after_ms(
-    fleet: Fleet, ms: int, instance: Instance | None, act: Callable[..., Any], *args: object
+    fleet: World, ms: int, instance: Instance | None, act: Callable[..., Any], *args: object
 ) -> None:
     """Schedule an act so many milliseconds after the start."""
     fleet.schedule(fleet.start_ts + ms * MS_US, instance, act, *args)

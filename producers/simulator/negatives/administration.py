@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tallystick.producers.simulator import administration, commit, workload
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.acts import (
     SECOND_US,
     channels,
@@ -17,10 +16,14 @@ from tallystick.producers.simulator.negatives.acts import (
     time_at,
 )
 from tallystick.producers.simulator.negatives.negative import Negative
+from tallystick.producers.simulator.server import administration, commit, workload
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 
 class BinlogOff(Negative):
@@ -32,9 +35,9 @@ class BinlogOff(Negative):
     )
     options: ClassVar = {"topology": "pair"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for replica in replicas(fleet):
-            if not replica.subscribers:
+            if not replica[ChannelMap].subscribers:
                 near(fleet, 0.2, replica, restart_without_log, replica)
                 near(fleet, 0.8, replica, restart_with_log, replica)
 
@@ -54,7 +57,7 @@ class GtidModePermissive(Negative):
     text = "the fleet goes online to anonymous groups and back"
     options: ClassVar = {"auto_position": False, "topology": "pair"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         steps = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
         near(fleet, 0.2, None, _set_gtid_mode, steps)
 
@@ -65,7 +68,7 @@ class GtidPurged(Negative):
     name = "gtid_purged"
     text = "gtid_executed and gtid_purged grow without any event"
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         added = GtidIntervals.of((foreign_uuid(fleet), 1, fleet.rng.randrange(1, 500)))
         for instance in reversed(fleet.instances.values()):
             near(fleet, 0.5, instance, administration.set_gtid_purged, instance, added)
@@ -77,7 +80,7 @@ class InjectedEmptyGroup(Negative):
     name = "injected_empty_group"
     text = "an empty group under the GTID of a server that is gone counts as executed"
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         uuid = foreign_uuid(fleet)
         for gno, source in enumerate(sources(fleet), 1):
             near(fleet, 0.5, source, _commit_empty, source, uuid, gno)
@@ -90,7 +93,7 @@ class ResetBinaryLogs(Negative):
     text = "RESET MASTER: file 000001, nothing executed, the same GNOs again"
     options: ClassVar = {"topology": "single"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for source in sources(fleet):
             near(fleet, 0.5, source, administration.reset_binary_logs, source)
 
@@ -101,7 +104,7 @@ class RestartSource(Negative):
     name = "restart_source"
     text = "next file number, sequence numbers from 1, a jump of the LSN"
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         source = fleet.rng.choice(sources(fleet))
         near(fleet, 0.5, source, administration.shut_down, source)
 
@@ -113,7 +116,7 @@ class RestartReplica(Negative):
     text = "a replica restarts; its channels are listed in another order"
     options: ClassVar = {"topology": "multi_source"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for replica in replicas(fleet):
             replica.variables["relay_log_recovery"] = False
             near(fleet, 0.5, replica, administration.shut_down, replica)
@@ -125,7 +128,7 @@ class CrashSource(Negative):
     name = "crash_source"
     text = "events beyond the recovered end vanish: a torn last group"
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         source = fleet.rng.choice(sources(fleet))
         near(fleet, 0.5, source, administration.crash, source)
 
@@ -137,35 +140,38 @@ class CrashReplica(Negative):
     text = "events of a replica beyond the recovered end vanish, its relay log begins anew"
     options: ClassVar = {"topology": "pair"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for replica in replicas(fleet):
             near(fleet, 0.5, replica, administration.crash, replica)
 
 
-def restart_without_log(fleet: Fleet, replica: Instance) -> None:
+def restart_without_log(fleet: World, replica: Instance) -> None:
     """Restart with --skip-log-bin."""
     administration.shut_down(fleet, replica)
-    replica.log_bin = replica.variables["log_bin"] = False
-    replica.purged = replica.executed.copy()
+    replica[BinaryLog].is_open = replica.variables["log_bin"] = False
+    replica[GtidState].purged = replica[GtidState].executed.copy()
 
 
-def restart_with_log(fleet: Fleet, replica: Instance) -> None:
+def restart_with_log(fleet: World, replica: Instance) -> None:
     """Restart with a binary log again."""
     administration.shut_down(fleet, replica)
-    replica.log_bin = replica.variables["log_bin"] = True
-    files = replica.binlog.files
+    replica[BinaryLog].is_open = replica.variables["log_bin"] = True
+    files = replica[BinaryLog].files
     # A clone that was made meanwhile has left none.
-    replica.purged = (files[0].previous_gtids if files else replica.executed).copy()
-    replica.purged.update(replica.table_only)
+    replica[GtidState].purged = (
+        files[0].previous_gtids if files else replica[GtidState].executed
+    ).copy()
+    replica[GtidState].purged.update(replica[GtidState].table_only)
 
 
-def _set_gtid_mode(fleet: Fleet, steps: tuple[str, ...]) -> None:
+def _set_gtid_mode(fleet: World, steps: tuple[str, ...]) -> None:
     """Set the next mode everywhere, once all servers run and all channels have caught up."""
     instances = fleet.instances.values()
     is_quiet = all(
-        i.is_running and fleet.now >= i.blocked_until and not i.awaits_clone for i in instances
+        i.is_running and fleet.now >= i.blocked_until and not i[ChannelMap].awaits_clone
+        for i in instances
     )
-    if not is_quiet or any(c.pending or c.receive_is_scheduled for c in channels(fleet)):
+    if not is_quiet or any(c.pending or c[Receiver].is_scheduled for c in channels(fleet)):
         fleet.schedule(fleet.now + SECOND_US // 100, None, _set_gtid_mode, steps)
         return
     for instance in instances:
@@ -176,8 +182,8 @@ def _set_gtid_mode(fleet: Fleet, steps: tuple[str, ...]) -> None:
         fleet.schedule(moment, None, _set_gtid_mode, steps[1:])
 
 
-def _commit_empty(fleet: Fleet, instance: Instance, uuid: str, gno: int) -> None:
-    if instance.is_running and instance.gtid_mode != "OFF":
+def _commit_empty(fleet: World, instance: Instance, uuid: str, gno: int) -> None:
+    if instance.is_running and instance[GtidState].mode != "OFF":
         group = workload.make_group(fleet.rng, GroupKind.EMPTY, instance.server_id, fleet.now)
         group.sid, group.gno = uuid, gno
         commit.commit(fleet, instance, group)

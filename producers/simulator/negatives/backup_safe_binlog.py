@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tallystick.producers.simulator import administration
-from tallystick.producers.simulator.backup_safe_binlog import backup_locks
-from tallystick.producers.simulator.backup_safe_binlog.backup_utility import (
-    DEFAULTS,
-    BackupUtility,
-    Options,
-)
-from tallystick.producers.simulator.backup_safe_binlog.galera_node import GaleraNode
-from tallystick.producers.simulator.backup_safe_binlog.innodb_header import VARIABLE
-from tallystick.producers.simulator.backup_safe_binlog.lock_state import HeaderUpdates
+from tallystick.producers.simulator.backup import backup_locks
+from tallystick.producers.simulator.backup.backup_utility import DEFAULTS, BackupUtility, Options
+from tallystick.producers.simulator.backup.galera_node import GaleraNode
+from tallystick.producers.simulator.innodb.header import VARIABLE, HeaderUpdates, InnodbHeader
 from tallystick.producers.simulator.negatives.acts import time_at
 from tallystick.producers.simulator.negatives.negative import Negative
+from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server.channels import ChannelMap
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 _LONG_US = 700_000
 
@@ -31,7 +27,7 @@ class BackupLocks(Negative):
     text = "commits go on under LOCK TABLES FOR BACKUP, and the InnoDB header runs ahead of it"
     options: ClassVar = {"writes_per_second": 20.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for instance in fleet.instances.values():
             _make_backup_safe(instance)
             _back_up(fleet, 0.4, instance)
@@ -47,9 +43,9 @@ class StaleInnodbHeader(Negative):
     )
     options: ClassVar = {"writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for instance in fleet.instances.values():
-            instance.header_updates = HeaderUpdates.INNODB_COMMITS
+            instance[InnodbHeader].updates = HeaderUpdates.INNODB_COMMITS
             _back_up(fleet, 0.4, instance)
 
 
@@ -60,11 +56,11 @@ class BinlogLockHeldLong(Negative):
     text = "commits, receivers and appliers wait while a backup finishes its copy of the redo"
     options: ClassVar = {"topology": "pair", "writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         options = Options(slave_info=True, finish_redo_us=_LONG_US)
         for instance in fleet.instances.values():
             _make_backup_safe(instance)
-            if instance.channels:
+            if instance[ChannelMap].channels:
                 _back_up(fleet, 0.3, instance, options)
 
 
@@ -75,10 +71,10 @@ class GaleraSnapshot(Negative):
     text = "a node's last binary log file is copied while clients wait to commit"
     options: ClassVar = {"writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for instance in fleet.instances.values():
             _make_backup_safe(instance)
-            instance.galera = GaleraNode()
+            instance[GaleraNode] = GaleraNode()
             _back_up(fleet, 0.5, instance)
 
 
@@ -89,7 +85,7 @@ class BackupSessionKilled(Negative):
     text = "a backup ends in the middle: the server releases its locks, nobody unlocks"
     options: ClassVar = {"writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for number, instance in enumerate(fleet.instances.values()):
             _make_backup_safe(instance)
             _back_up(fleet, 0.3, instance, Options(slave_info=True, finish_redo_us=_LONG_US))
@@ -97,7 +93,7 @@ class BackupSessionKilled(Negative):
             fleet.schedule(time_at(fleet, 0.3) + 650_000, instance, act, instance)
 
 
-def _back_up(fleet: Fleet, share: float, instance: Instance, options: Options = DEFAULTS) -> None:
+def _back_up(fleet: World, share: float, instance: Instance, options: Options = DEFAULTS) -> None:
     """Run the utility when a share of the load's time has passed."""
     fleet.clock.schedule(time_at(fleet, share), None, BackupUtility(fleet, instance, options).begin)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tallystick.producers.simulator import administration
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.acts import SECOND_US, near, replicas, sources
 from tallystick.producers.simulator.negatives.negative import Negative
+from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.server.channels import ChannelMap
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 _HUGE_ROWS_LENGTH = (1 << 30) - 256
 _HUGE_ROWS_COUNT = 4
@@ -24,7 +25,7 @@ class FileBeyond4Gib(Negative):
     text = "the 32-bit field of the header falls while the position goes on beyond 2^32"
     options: ClassVar = {"max_binlog_size": 1 << 34, "acts": False}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for source in sources(fleet):
             near(fleet, 0.3, source, _commit_huge, source)
 
@@ -32,7 +33,7 @@ class FileBeyond4Gib(Negative):
 class _Rotations(Negative):
     """FLUSH BINARY LOGS on every instance, several times."""
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for instance in fleet.instances.values():
             for fifth in (1, 2, 3, 4):
                 near(fleet, fifth / 5, instance, administration.flush_binary_logs, instance)
@@ -53,7 +54,7 @@ class Purge(_Rotations):
     text = "PURGE: the oldest file moves up, gtid_purged grows"
     options: ClassVar = {"max_binlog_size": 4_096}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         super().arrange(fleet)
         for instance in fleet.instances.values():
             for fifth in (2, 3, 4):
@@ -82,8 +83,8 @@ class NoInnodbChanges(Negative):
     name = "no_innodb_changes"
     text = "the position grows while the LSN stands still"
 
-    def arrange(self, fleet: Fleet) -> None:
-        fleet.kinds = (GroupKind.NON_TRANSACTIONAL, GroupKind.EMPTY)
+    def arrange(self, fleet: World) -> None:
+        fleet.pace.kinds = (GroupKind.NON_TRANSACTIONAL, GroupKind.EMPTY)
 
 
 class LogReplicaUpdatesOff(Negative):
@@ -93,14 +94,14 @@ class LogReplicaUpdatesOff(Negative):
     text = "the position of a replica stands still, gtid_purged grows with gtid_executed"
     options: ClassVar = {"topology": "pair"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for replica in replicas(fleet):
-            if not replica.subscribers:
+            if not replica[ChannelMap].subscribers:
                 administration.set_variables(replica, log_replica_updates=False)
 
 
-def _commit_huge(fleet: Fleet, instance: Instance) -> None:
+def _commit_huge(fleet: World, instance: Instance) -> None:
     if not instance.is_running:
         fleet.schedule(fleet.now + SECOND_US // 10, None, _commit_huge, instance)
         return
-    fleet.write(instance, rows_length=_HUGE_ROWS_LENGTH, rows_count=_HUGE_ROWS_COUNT)
+    clients.write(fleet, instance, rows_length=_HUGE_ROWS_LENGTH, rows_count=_HUGE_ROWS_COUNT)

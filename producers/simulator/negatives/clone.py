@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tallystick.producers.simulator import administration, commit, workload
 from tallystick.producers.simulator.clone import cloning, distributed_recovery
-from tallystick.producers.simulator.clone.clone_status import STAGES, State
+from tallystick.producers.simulator.clone.clone_status import STAGES, CloneStatus, State
 from tallystick.producers.simulator.clone.cloning import CrashPoint
 from tallystick.producers.simulator.clone.donor import END_STEPS
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.acts import (
     MS_US,
     SECOND_US,
@@ -19,10 +18,15 @@ from tallystick.producers.simulator.negatives.acts import (
 from tallystick.producers.simulator.negatives.fleet import Failover, GroupReplication, upgrade_now
 from tallystick.producers.simulator.negatives.negative import Negative
 from tallystick.producers.simulator.negatives.replication import SemiSync
+from tallystick.producers.simulator.server import administration, clients, commit, workload
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Group, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import Group
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 _RECIPIENT_CRASHES = tuple(CrashPoint("recipient", stage) for stage in STAGES)
 _DONOR_CRASHES = tuple(
@@ -40,7 +44,7 @@ class CloneRecipientCrashes(Negative):
     text = "a clone fails at every stage of the copy and is issued again; recovery is begun twice"
     options: ClassVar = {**_PAIR, "duration_ms": 6_000, "max_binlog_size": 1 << 16}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         watch_persisters(fleet)
         after_ms(fleet, 500, None, _clone, *_RECIPIENT_CRASHES)
 
@@ -52,7 +56,7 @@ class CloneDonorCrashes(Negative):
     text = "the donor crashes at every stage and at every step of the end of a clone"
     options: ClassVar = {**_PAIR, "duration_ms": 8_000}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         after_ms(fleet, 400, None, _clone, *_DONOR_CRASHES)
 
 
@@ -68,8 +72,8 @@ class CloneUnderLoad(Negative):
         "writes_per_second": 40.0,
     }
 
-    def arrange(self, fleet: Fleet) -> None:
-        fleet.commit_stage_us = (2_000, 80_000)
+    def arrange(self, fleet: World) -> None:
+        fleet.pace.commit_stage_us = (2_000, 80_000)
         watch_persisters(fleet)
         after_ms(fleet, 1_500, None, _clone)
 
@@ -81,7 +85,7 @@ class CloneByPosition(Negative):
     text = "a clone without auto-position starts in the middle of its donor's file"
     options: ClassVar = {"topology": "pair", "auto_position": False, "writes_per_second": 10.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         after_ms(fleet, 1_700, None, _clone)
 
 
@@ -92,7 +96,7 @@ class CloneSemiSync(Negative):
     text = "the donor waits for the acknowledgement of a recipient that is being cloned"
     options: ClassVar = {**_PAIR, "profile": "mysql-8.0", "writes_per_second": 20.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         SemiSync().arrange(fleet)
         after_ms(fleet, 1_500, None, _clone)
 
@@ -104,7 +108,7 @@ class CloneXa(Negative):
     text = "XA transactions are prepared in the donor's data and committed after the clone"
     options: ClassVar = _PAIR
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         source = fleet.instances["source-a"]
         for ms in range(300, 2_700, 150):
             after_ms(fleet, ms, None, _prepare, source)
@@ -118,7 +122,7 @@ class CloneOfAClone(Negative):
     text = "a clone is cloned in its turn: two servers have data of a third"
     options: ClassVar = {"topology": "star", "auto_position": True, "acts": False}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         after_ms(fleet, 600, None, _clone)
         after_ms(fleet, 1_900, None, _clone_the_clone)
 
@@ -130,7 +134,7 @@ class CloneThenFailover(Negative):
     text = "a clone becomes the source: GTIDs that its own binary log never had are purged there"
     options: ClassVar = _PAIR
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         after_ms(fleet, 300, None, _clone)
         Failover().arrange(fleet)
 
@@ -142,7 +146,7 @@ class CloneThenUpgrade(Negative):
     text = "a clone is upgraded like any server"
     options: ClassVar = _PAIR
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         after_ms(fleet, 400, None, _clone)
         for ms, name in ((2_300, "replica-a1"), (3_200, "source-a")):
             after_ms(fleet, ms, None, _upgrade, fleet.instances[name])
@@ -155,7 +159,7 @@ class CloneRefused(Negative):
     text = "the version differs: error 3864, nothing is dropped, replication goes on"
     options: ClassVar = _PAIR
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         after_ms(fleet, 500, None, _upgrade, fleet.instances["replica-a1"])
         after_ms(fleet, 1_600, None, _clone)
 
@@ -167,7 +171,7 @@ class CloneAcrossModes(Negative):
     text = "donor and recipient differ in gtid_mode: anonymous groups before the position"
     options: ClassVar = {"topology": "pair", "auto_position": False, "acts": False}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         channel = _channel(fleet)
         after_ms(fleet, 600, None, _leave_mode, channel)
 
@@ -179,19 +183,19 @@ class CloneIntoGroup(Negative):
     text = "a member comes back to its group by a clone, as the logs that it lacks are purged"
     options: ClassVar = _PAIR
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         GroupReplication().arrange(fleet)
         channel = _channel(fleet)
         after_ms(fleet, 900, None, _leave_group, channel)
 
 
-def _channel(fleet: Fleet, recipient: str = "replica-a1") -> Channel:
-    return next(iter(fleet.instances[recipient].channels.values()))
+def _channel(fleet: World, recipient: str = "replica-a1") -> Channel:
+    return next(iter(fleet.instances[recipient][ChannelMap].channels.values()))
 
 
-def _clone(fleet: Fleet, *crashes: CrashPoint) -> None:
+def _clone(fleet: World, *crashes: CrashPoint) -> None:
     channel = _channel(fleet)
-    status = channel.replica.clone_status
+    status = channel.replica.get(CloneStatus)
     if status is not None and status.state is not State.COMPLETED:
         # One clone at a time; one that has failed is issued again by whoever issued it.
         fleet.schedule(fleet.now + 100 * MS_US, None, _clone, *crashes)
@@ -199,40 +203,44 @@ def _clone(fleet: Fleet, *crashes: CrashPoint) -> None:
     cloning.clone(fleet, channel, crashes=crashes)
 
 
-def _prepare(fleet: Fleet, instance: Instance) -> None:
+def _prepare(fleet: World, instance: Instance) -> None:
     if instance.is_running:
         group = workload.make_group(fleet.rng, GroupKind.XA_PREPARE, instance.server_id, fleet.now)
         commit.commit(fleet, instance, group)
         fleet.schedule(fleet.now + SECOND_US, None, _end_xa, instance, group)
 
 
-def _end_xa(fleet: Fleet, instance: Instance, prepared: Group) -> None:
-    if not instance.is_running or prepared not in instance.prepared_xa:
+def _end_xa(fleet: World, instance: Instance, prepared: Group) -> None:
+    if not instance.is_running or prepared not in instance[CommitQueue].prepared_xa:
         fleet.schedule(fleet.now + SECOND_US // 5, None, _end_xa, instance, prepared)
         return
-    fleet.write(instance, GroupKind.XA_COMMIT, xa_of=prepared)
+    clients.write(fleet, instance, GroupKind.XA_COMMIT, xa_of=prepared)
 
 
-def _clone_the_clone(fleet: Fleet) -> None:
+def _clone_the_clone(fleet: World) -> None:
     donor = fleet.instances["replica-a1"]
-    if donor.awaits_clone or donor.clone_status is None:
+    if donor[ChannelMap].awaits_clone or donor.get(CloneStatus) is None:
         _again(fleet, _clone_the_clone)
         return
     cloning.clone(fleet, _channel(fleet, "replica-a2"), donor=donor)
 
 
-def _again(fleet: Fleet, act: Any, *args: object) -> None:
+def _again(fleet: World, act: Any, *args: object) -> None:
     fleet.schedule(fleet.now + 50 * MS_US, None, act, *args)
 
 
-def _upgrade(fleet: Fleet, instance: Instance) -> None:
-    if instance.awaits_clone or not instance.is_running or instance.blocked_until > fleet.now:
+def _upgrade(fleet: World, instance: Instance) -> None:
+    if (
+        instance[ChannelMap].awaits_clone
+        or not instance.is_running
+        or instance.blocked_until > fleet.now
+    ):
         _again(fleet, _upgrade, instance)
         return
     upgrade_now(fleet, instance)
 
 
-def _leave_mode(fleet: Fleet, channel: Channel) -> None:
+def _leave_mode(fleet: World, channel: Channel) -> None:
     donor = channel.source
     if not (donor.is_running and channel.replica.is_running):
         _again(fleet, _leave_mode, channel)
@@ -248,7 +256,7 @@ def _leave_mode(fleet: Fleet, channel: Channel) -> None:
     fleet.schedule(fleet.now + 700 * MS_US, donor, _enter_mode, donor)
 
 
-def _enter_mode(fleet: Fleet, donor: Instance) -> None:
+def _enter_mode(fleet: World, donor: Instance) -> None:
     if not donor.is_running:
         _again(fleet, _enter_mode, donor)
         return
@@ -256,7 +264,7 @@ def _enter_mode(fleet: Fleet, donor: Instance) -> None:
     administration.set_variables(donor, gtid_mode="ON_PERMISSIVE")
 
 
-def _leave_group(fleet: Fleet, channel: Channel) -> None:
+def _leave_group(fleet: World, channel: Channel) -> None:
     if not channel.replica.is_running:
         _again(fleet, _leave_group, channel)
         return
@@ -264,7 +272,7 @@ def _leave_group(fleet: Fleet, channel: Channel) -> None:
     fleet.schedule(fleet.now + 700 * MS_US, None, _purge_and_join, channel)
 
 
-def _purge_and_join(fleet: Fleet, channel: Channel) -> None:
+def _purge_and_join(fleet: World, channel: Channel) -> None:
     donor = channel.source
     if not (donor.is_running and channel.replica.is_running):
         _again(fleet, _purge_and_join, channel)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.values.binlog import EventType
-from tallystick.producers.simulator import administration, commit, workload
 from tallystick.producers.simulator.clone import cloning
-from tallystick.producers.simulator.model import GroupKind, OutOfMemory
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.log_status.log_status_query import LogStatus, OutOfMemory
 from tallystick.producers.simulator.negatives.acts import (
     SECOND_US,
     channels,
@@ -19,10 +19,16 @@ from tallystick.producers.simulator.negatives.acts import (
     time_at,
 )
 from tallystick.producers.simulator.negatives.negative import Negative
+from tallystick.producers.simulator.server import administration, commit, workload
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.clients import Clients
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 _UPGRADED_VERSION = "8.4.3"
 _GNO_BLOCK = 1_000_000
@@ -35,7 +41,7 @@ class Failover(Negative):
     text = "a replica becomes the source: a new UUID appears, retrieved sets begin anew"
     options: ClassVar = {"auto_position": True, "topology": "star"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         source = sources(fleet)[0]
         moment = time_at(fleet, 0.4)
         fleet.clock.schedule(moment, source, _demote, source)
@@ -56,13 +62,13 @@ class GroupReplication(Negative):
     name = "group_replication"
     text = "GTIDs under a group name, GNO blocks with large holes, view changes"
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         group_name = foreign_uuid(fleet)
         for instance in fleet.instances.values():
             administration.set_variables(instance, group_replication_group_name=group_name)
         for number, source in enumerate(sources(fleet)):
-            source.automatic_sid = group_name
-            source.gno_block = 1 + number * _GNO_BLOCK
+            source[GtidState].automatic_sid = group_name
+            source[GtidState].gno_block = 1 + number * _GNO_BLOCK
             near(fleet, 0.3, source, _change_view, source)
             block = 1 + (number + 5) * _GNO_BLOCK
             near(fleet, 0.6, source, _take_block, source, group_name, block)
@@ -75,7 +81,7 @@ class IgnoredServerId(Negative):
     text = "a filtered channel leaves no relay events of a source"
     options: ClassVar = {"auto_position": True, "topology": "diamond"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         channel = channels(fleet)[-1]
         ids = tuple(source.server_id for source in sources(fleet))
         near(fleet, 0.3, channel.replica, _change_to_filtered, channel, ids)
@@ -88,7 +94,7 @@ class Clone(Negative):
     text = "a recipient's sets, LSN and channel jump; its own logs begin anew"
     options: ClassVar = {"auto_position": True, "topology": "pair", "acts": False}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
             near(fleet, 0.5, None, cloning.clone, channel)
 
@@ -99,7 +105,7 @@ class RefusedCollection(Negative):
     name = "refused_collection"
     text = "collections end with 1142, 1227 and 3722"
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for instance in fleet.instances.values():
             refusal = fleet.rng.choice(("no_select", "no_backup_admin", "fail"))
             near(fleet, 0.2, instance, _refuse, instance, refusal)
@@ -113,21 +119,21 @@ class Upgrade(Negative):
     text = "an upgrade to 8.4: other event sizes, tagged GTIDs"
     options: ClassVar = {"topology": "pair"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for share, instances in ((0.2, replicas(fleet)), (0.5, sources(fleet))):
             for instance in instances:
                 near(fleet, share, instance, upgrade_now, instance)
 
 
 def _demote(old: Instance) -> None:
-    old.writes = False
-    old.super_read_only = True
+    old[Clients].writes = False
+    old[CommitQueue].super_read_only = True
 
 
-def _promote(fleet: Fleet, old: Instance) -> None:
+def _promote(fleet: World, old: Instance) -> None:
     """As soon as every replica has everything: the group before was a second ago."""
     replicated = [c for c in channels(fleet) if c.source is old]
-    if old.in_commit or not old.is_running or any(_lacks(c, old) for c in replicated):
+    if old[CommitQueue].in_commit or not old.is_running or any(_lacks(c, old) for c in replicated):
         fleet.schedule(fleet.now + SECOND_US // 10, None, _promote, old)
         return
     promoted = replicated[0].replica
@@ -137,18 +143,18 @@ def _promote(fleet: Fleet, old: Instance) -> None:
     for channel in replicated[1:]:
         administration.change_source(fleet, channel, promoted)
         administration.start_replication(fleet, channel)
-    fleet.add_channel(old, "", promoted)
-    promoted.writes = True
+    administration.add_channel(fleet, old, "", promoted)
+    promoted[Clients].writes = True
 
 
 def _lacks(channel: Channel, source: Instance) -> bool:
     """Whether a replica cannot yet do without its source."""
     replica = channel.replica
-    is_ready = replica.is_running and not replica.awaits_clone and not channel.pending
-    return not is_ready or not source.executed.is_subset(replica.executed)
+    is_ready = replica.is_running and not replica[ChannelMap].awaits_clone and not channel.pending
+    return not is_ready or not source[GtidState].executed.is_subset(replica[GtidState].executed)
 
 
-def _change_view(fleet: Fleet, instance: Instance) -> None:
+def _change_view(fleet: World, instance: Instance) -> None:
     """A member joins: a view change group under the group name."""
     group = workload.make_group(fleet.rng, GroupKind.EMPTY, instance.server_id, fleet.now)
     begin, end = group.body
@@ -158,30 +164,30 @@ def _change_view(fleet: Fleet, instance: Instance) -> None:
         commit.commit(fleet, instance, group)
 
 
-def _take_block(fleet: Fleet, instance: Instance, group_name: str, first: int) -> None:
+def _take_block(fleet: World, instance: Instance, group_name: str, first: int) -> None:
     """The group hands out the next block of GNOs, if the member still numbers by the group."""
-    if instance.automatic_sid == group_name and fleet.now < fleet.load_ends_at:
-        instance.gno_block = first
+    if instance[GtidState].automatic_sid == group_name and fleet.now < fleet.load_ends_at:
+        instance[GtidState].gno_block = first
 
 
-def _change_to_filtered(fleet: Fleet, channel: Channel, ids: tuple[int, ...]) -> None:
+def _change_to_filtered(fleet: World, channel: Channel, ids: tuple[int, ...]) -> None:
     administration.stop_replication(fleet, channel)
     administration.change_source(fleet, channel, channel.source, ignore_server_ids=ids)
     administration.start_replication(fleet, channel)
 
 
-def _refuse(fleet: Fleet, instance: Instance, refusal: str) -> None:
+def _refuse(fleet: World, instance: Instance, refusal: str) -> None:
     if refusal == "fail":
         resource = fleet.rng.choice(("binlog", "engine:InnoDB"))
-        instance.out_of_memory = OutOfMemory("collect", resource)
+        instance[LogStatus].out_of_memory = OutOfMemory("collect", resource)
     else:
-        instance.privileges = refusal
+        instance[LogStatus].privileges = refusal
 
 
-def upgrade_now(fleet: Fleet, instance: Instance) -> None:
+def upgrade_now(fleet: World, instance: Instance) -> None:
     """Restart with a newer version."""
     administration.shut_down(fleet, instance)
     instance.version = _UPGRADED_VERSION
-    if instance.writes:
-        instance.automatic_sid = f"{instance.server_uuid}:batch"
-        instance.gno_block = 1
+    if instance[Clients].writes:
+        instance[GtidState].automatic_sid = f"{instance.server_uuid}:batch"
+        instance[GtidState].gno_block = 1

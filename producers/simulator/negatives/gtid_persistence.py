@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from tallystick.producers.simulator import administration
-from tallystick.producers.simulator.clone.gtid_persistence import CrashPoint
-from tallystick.producers.simulator.clone.gtid_persister import TRANSACTIONS_MAX
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.innodb.gtid_persistence import CrashPoint, GtidPersistence
+from tallystick.producers.simulator.innodb.gtid_persister import TRANSACTIONS_MAX
+from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.acts import MS_US, after_ms, sources, watch_persisters
 from tallystick.producers.simulator.negatives.administration import (
     restart_with_log,
@@ -15,10 +14,13 @@ from tallystick.producers.simulator.negatives.administration import (
 )
 from tallystick.producers.simulator.negatives.negative import Negative
 from tallystick.producers.simulator.negatives.transactions import end_xa
+from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.clients import Clients
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 _RESET_MS: Final = 1_500
 _IN_RECOVERY: Final = (CrashPoint.RECOVERY_WRITE, CrashPoint.RECOVERY_NUMBER)
@@ -36,7 +38,7 @@ class PersisterBurst(Negative):
         "max_binlog_size": 1 << 20,
     }
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         watch_persisters(fleet)
         source = sources(fleet)[0]
         after_ms(fleet, 500, source, _commit_many, source)
@@ -49,7 +51,7 @@ class PersisterCrash(Negative):
     text = "servers crash before each step of GTID persistence, recovery's own steps included"
     options: ClassVar = {"topology": "pair", "profile": "mysql-8.0", "writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         watch_persisters(fleet)
         first = fleet.scenario.seed
         points = tuple(CrashPoint)
@@ -65,7 +67,7 @@ class PersisterReset(Negative):
     text = "RESET empties the table while the persister writes into it"
     options: ClassVar = {"topology": "single", "writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         watch_persisters(fleet)
         for instance in fleet.instances.values():
             after_ms(fleet, _RESET_MS, instance, _reset_in_a_write, instance)
@@ -78,7 +80,7 @@ class PersisterXa(Negative):
     text = "a prepared XA transaction outlives a crash, its end outlives another"
     options: ClassVar = {"topology": "pair", "writes_per_second": 10.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         watch_persisters(fleet)
         source = sources(fleet)[0]
         for ms in (400, 600):
@@ -95,54 +97,58 @@ class PersisterWithoutBinlog(Negative):
     text = "a replica without a binary log crashes, and undo logs hold what its table lacks"
     options: ClassVar = {"topology": "pair", "writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         watch_persisters(fleet)
-        replica = next(i for i in fleet.instances.values() if i.channels and not i.subscribers)
+        replica = next(
+            i
+            for i in fleet.instances.values()
+            if i[ChannelMap].channels and not i[ChannelMap].subscribers
+        )
         after_ms(fleet, 600, replica, _stop_logging, replica)
         after_ms(fleet, 2_000, replica, administration.crash, replica)
         after_ms(fleet, 3_000, replica, _log_again, replica)
 
 
-def _commit_many(fleet: Fleet, instance: Instance) -> None:
+def _commit_many(fleet: World, instance: Instance) -> None:
     for _ in range(TRANSACTIONS_MAX + 76):
-        fleet.write(instance, GroupKind.COMPRESSED)
+        clients.write(fleet, instance, GroupKind.COMPRESSED)
 
 
-def _crash_at(fleet: Fleet, instance: Instance, point: CrashPoint) -> None:
-    instance.crash_at = point
+def _crash_at(fleet: World, instance: Instance, point: CrashPoint) -> None:
+    instance[GtidPersistence].crash_at = point
     if point in _IN_RECOVERY:
         administration.crash(fleet, instance)
 
 
-def _reset_in_a_write(fleet: Fleet, instance: Instance) -> None:
-    if not instance.persister.is_writing:
+def _reset_in_a_write(fleet: World, instance: Instance) -> None:
+    if not instance[GtidPersistence].persister.is_writing:
         fleet.schedule(fleet.now + MS_US, instance, _reset_in_a_write, instance)
         return
     administration.reset_binary_logs(fleet, instance)
 
 
-def _prepare(fleet: Fleet, instance: Instance) -> None:
-    if not instance.is_running or not instance.writes:
+def _prepare(fleet: World, instance: Instance) -> None:
+    if not instance.is_running or not instance[Clients].writes:
         return
-    logged = fleet.write(instance, GroupKind.XA_PREPARE)
+    logged = clients.write(fleet, instance, GroupKind.XA_PREPARE)
     if logged is not None:
         kind = fleet.rng.choice((GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK))
         after_ms(fleet, fleet.rng.randrange(1_700, 2_500), None, end_xa, logged.group, kind)
 
 
-def _commit_in_one_phase(fleet: Fleet, instance: Instance) -> None:
-    if instance.is_running and instance.writes:
-        fleet.write(instance, GroupKind.XA_ONE_PHASE)
+def _commit_in_one_phase(fleet: World, instance: Instance) -> None:
+    if instance.is_running and instance[Clients].writes:
+        clients.write(fleet, instance, GroupKind.XA_ONE_PHASE)
 
 
-def _stop_logging(fleet: Fleet, replica: Instance) -> None:
+def _stop_logging(fleet: World, replica: Instance) -> None:
     if not replica.is_running:
         fleet.schedule(fleet.now + 50 * MS_US, replica, _stop_logging, replica)
         return
     restart_without_log(fleet, replica)
 
 
-def _log_again(fleet: Fleet, replica: Instance) -> None:
+def _log_again(fleet: World, replica: Instance) -> None:
     if not replica.is_running:
         fleet.schedule(fleet.now + 50 * MS_US, replica, _log_again, replica)
         return

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tallystick.producers.simulator.log_position_lock import backup_session
+from tallystick.producers.simulator.backup import backup_session
 from tallystick.producers.simulator.negatives.negative import Negative
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 
 class BackupUnderReadLock(Negative):
@@ -22,7 +22,7 @@ class BackupUnderReadLock(Negative):
     )
     options: ClassVar = {"writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         load = fleet.load_ends_at - fleet.start_ts
         for number, instance in enumerate(fleet.instances.values(), 1):
             for half in (0, load // 2):
@@ -30,7 +30,7 @@ class BackupUnderReadLock(Negative):
                 fleet.schedule(moment, instance, _back_up, instance)
 
 
-def _back_up(fleet: Fleet, instance: Instance) -> None:
+def _back_up(fleet: World, instance: Instance) -> None:
     backup_session.back_up(fleet, instance, _copy_later, _nothing_more)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.kernel.world import World
 
 
 class Negative:
@@ -28,5 +28,5 @@ class Negative:
         if "name" in vars(cls):
             cls.registered.append(cls)
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         """Schedule the acts when the fleet has been built; by default the options are enough."""

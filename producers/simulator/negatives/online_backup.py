@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator import administration
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.backup import backup_protocol, backup_synchronization
+from tallystick.producers.simulator.backup.backup_protocol import Backup
+from tallystick.producers.simulator.backup.engine_locking import ENGINES, Engine
+from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.acts import SECOND_US, at, sources
 from tallystick.producers.simulator.negatives.negative import Negative
-from tallystick.producers.simulator.online_backup import backup_protocol, backup_synchronization
-from tallystick.producers.simulator.online_backup.engine_locking import ENGINES, Engine
+from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.server.channels import ChannelMap
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 _LONG_US: Final = 60 * SECOND_US
 _CLUSTER_US: Final = 40_000
@@ -28,7 +30,7 @@ class CommitZone(Negative):
     text = "groups that take no part are logged during the validity point of a closed zone"
     options: ClassVar = {"writes_per_second": 20.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for source in sources(fleet):
             backup_synchronization.install(fleet, source)
             for share in (0.3, 0.5):
@@ -44,7 +46,7 @@ class BackupBailsOut(Negative):
     text = "commits wait two seconds, twice, for a backup that never comes about; NDB commits on"
     options: ClassVar = {"writes_per_second": 20.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         never = _engines(myisam=(SECOND_US,) * 2, innodb=(_LONG_US,) * 2)
         for source in sources(fleet):
             backup_synchronization.install(fleet, source)
@@ -60,12 +62,12 @@ class ReplicaZone(Negative):
     text = "a replica's appliers wait for a backup, or stop at a DDL with an error"
     options: ClassVar = {"writes_per_second": 20.0, "topology": "pair"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for replica in fleet.instances.values():
-            if replica.channels:
+            if replica[ChannelMap].channels:
                 backup_synchronization.install(fleet, replica)
                 at(fleet, 0.3, replica, _back_up_replica, replica)
-                source = next(iter(replica.channels.values())).source
+                source = next(iter(replica[ChannelMap].channels.values())).source
                 at(fleet, 0.3, source, _write_ddl, source)
                 at(fleet, 0.8, replica, backup_protocol.begin, replica, ENGINES)
 
@@ -77,7 +79,7 @@ class CrashInZone(Negative):
     text = "a server crashes inside its closed zone: no ticket is dropped, the zone is never opened"
     options: ClassVar = {"writes_per_second": 20.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for instance in fleet.instances.values():
             backup_synchronization.install(fleet, instance)
             slow = _engines(ndb=(3 * SECOND_US,))
@@ -93,20 +95,20 @@ def _engines(**waits_us: tuple[int, ...]) -> tuple[Engine, ...]:
     )
 
 
-def _back_up_replica(fleet: Fleet, replica: Instance) -> None:
+def _back_up_replica(fleet: World, replica: Instance) -> None:
     backup_protocol.begin(
         fleet, replica, ENGINES, at_end=lambda _: administration.restart_appliers(fleet, replica)
     )
 
 
-def _write_ddl(fleet: Fleet, source: Instance) -> None:
+def _write_ddl(fleet: World, source: Instance) -> None:
     if source.is_running:
-        fleet.write(source, GroupKind.DDL)
+        clients.write(fleet, source, GroupKind.DDL)
 
 
 def _commit_in_cluster(instance: Instance) -> None:
     """Another member of the cluster commits; neither zone nor server knows, only the engine."""
-    backup = instance.backup
+    backup = instance.get(Backup)
     if instance.is_running and (backup is None or "ndb" not in backup.locks.locked):
         body = {"engine": "ndb", "type": "dml", "binlogged": False}
         instance.journal.fact(RecordType.STATEMENT, body)

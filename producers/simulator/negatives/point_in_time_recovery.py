@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from tallystick.producers.simulator.backup import backup_image, tables
+from tallystick.producers.simulator.backup import point_in_time_recovery as recovery
+from tallystick.producers.simulator.backup.lock_state import BackupLocks
+from tallystick.producers.simulator.backup.point_in_time_recovery import StopPoint
 from tallystick.producers.simulator.negatives.acts import at, sources
 from tallystick.producers.simulator.negatives.negative import Negative
-from tallystick.producers.simulator.online_backup import backup_image, tables
-from tallystick.producers.simulator.online_backup import point_in_time_recovery as recovery
-from tallystick.producers.simulator.online_backup.point_in_time_recovery import StopPoint
+from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.clients import Clients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Instance
-    from tallystick.producers.simulator.online_backup.backup_image import Image
-    from tallystick.producers.simulator.online_backup.point_in_time_recovery import Recovery
+    from tallystick.producers.simulator.backup.backup_image import Image
+    from tallystick.producers.simulator.backup.point_in_time_recovery import Recovery
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
 
 _IMAGE_AT = 0.2
 _CHECKSUMS_AT = 0.5
@@ -35,7 +40,7 @@ class RecoveryOnNewServer(Negative):
     )
     options: ClassVar = {"writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         source = sources(fleet)[0]
         _plan(fleet, source, source, _recover_on_new_server)
 
@@ -47,16 +52,16 @@ class RecoveryOnSameServer(Negative):
     text = "a server falls back to an image's sets, replays its own old log and uses GNOs again"
     options: ClassVar = {"topology": "single", "writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         source = sources(fleet)[0]
 
-        def recover(fleet: Fleet, image: Image, source: Instance, position: Position) -> None:
+        def recover(fleet: World, image: Image, source: Instance, position: Position) -> None:
             if not source.is_running:
                 return
-            source.writes = False
+            source[Clients].writes = False
 
             def go_on(_: Recovery) -> None:
-                source.writes = True
+                source[Clients].writes = True
 
             recovery.recover(fleet, image, source, StopPoint(position), go_on)
 
@@ -78,10 +83,10 @@ class RecoveryToATime(Negative):
     text = "a replay crosses rotations and ends before a time, in the middle of a file"
     options: ClassVar = {"topology": "single", "max_binlog_size": 4_096, "writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         source = sources(fleet)[0]
 
-        def recover(fleet: Fleet, image: Image, source: Instance, _: Position) -> None:
+        def recover(fleet: World, image: Image, source: Instance, _: Position) -> None:
             server = recovery.add_server(fleet, source)
             stop = StopPoint(before_ts=fleet.now - _RECOVERY_US)
             recovery.recover(fleet, image, server, stop)
@@ -96,43 +101,45 @@ class RecoveryFromReplica(Negative):
     text = "an image of a replica begins inside the log of its source, where it had executed up to"
     options: ClassVar = {"topology": "pair", "writes_per_second": 15.0}
 
-    def arrange(self, fleet: Fleet) -> None:
-        for channel in next(i for i in fleet.instances.values() if i.channels).channels.values():
+    def arrange(self, fleet: World) -> None:
+        for channel in next(i for i in fleet.instances.values() if i[ChannelMap].channels)[
+            ChannelMap
+        ].channels.values():
             _plan(fleet, channel.replica, channel.source, _recover_on_new_server)
 
 
 def _recover_on_new_server(
-    fleet: Fleet, image: Image, source: Instance, position: Position
+    fleet: World, image: Image, source: Instance, position: Position
 ) -> None:
     server = recovery.add_server(fleet, source)
 
     def go_on(done: Recovery) -> None:
-        fleet.add_channel(server, "", source, done.end)
+        administration.add_channel(fleet, server, "", source, done.end)
 
     recovery.recover(fleet, image, server, StopPoint(position), go_on, source=source)
 
 
 def _plan(
-    fleet: Fleet,
+    fleet: World,
     backed_up: Instance,
     source: Instance,
-    recover: Callable[[Fleet, Image, Instance, Position], None],
+    recover: Callable[[World, Image, Instance, Position], None],
 ) -> None:
     """An image, later the source's checksums, and soon after them a recovery up to there."""
     tables.install(fleet.instances.values())
     for instance in (backed_up, source):
         backup_image.prepare(fleet, instance)
-    lineage = source.binlog.lineage
+    lineage = source[BinaryLog].lineage
     images: list[Image] = []
 
     def recover_later(position: Position) -> None:
         # After RESET MASTER no log leads from the image to the position.
-        if images and source.binlog.lineage == lineage:
+        if images and source[BinaryLog].lineage == lineage:
             fleet.schedule(fleet.now + _RECOVERY_US, None, recover, images[0], source, position)
 
-    def back_up(_: Fleet) -> None:
-        backed_up.backups_begun += 1
-        backup_id = f"{backed_up.instance_id}-backup-{backed_up.backups_begun}"
+    def back_up(_: World) -> None:
+        backed_up[BackupLocks].backups_begun += 1
+        backup_id = f"{backed_up.instance_id}-backup-{backed_up[BackupLocks].backups_begun}"
         backup_image.back_up(fleet, backed_up, backup_id, images.append)
 
     at(fleet, _IMAGE_AT, None, back_up)

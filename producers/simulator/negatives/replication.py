@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tallystick.producers.simulator import administration
 from tallystick.producers.simulator.negatives.acts import SECOND_US, channels, near
 from tallystick.producers.simulator.negatives.negative import Negative
+from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server.channels import Receiver
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 
 class _SlowCommitStage(Negative):
     """Much time passes between flush and commit stage, as it does on a busy disk."""
 
-    def arrange(self, fleet: Fleet) -> None:
-        fleet.commit_stage_us = (2_000, 80_000)
+    def arrange(self, fleet: World) -> None:
+        fleet.pace.commit_stage_us = (2_000, 80_000)
 
 
 class CommitHoles(_SlowCommitStage):
@@ -43,9 +44,9 @@ class SemiSync(Negative):
     text = "a replica executes what its semi-sync source does not show in gtid_executed yet"
     options: ClassVar = {"profile": "mysql-8.0", "topology": "pair", "writes_per_second": 20.0}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
-            channel.semi_sync = True
+            channel[Receiver].semi_sync = True
 
 
 class ReceiverInsideGroup(Negative):
@@ -55,8 +56,8 @@ class ReceiverInsideGroup(Negative):
     text = "the relay coordinate lies inside a transaction, content lies beyond it"
     options: ClassVar = {"writes_per_second": 20.0}
 
-    def arrange(self, fleet: Fleet) -> None:
-        fleet.partial_chance = 0.6
+    def arrange(self, fleet: World) -> None:
+        fleet.pace.partial_chance = 0.6
 
 
 class FlushRelayLogs(Negative):
@@ -69,7 +70,7 @@ class FlushRelayLogs(Negative):
     )
     options: ClassVar = {"topology": "pair"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
             fleet.schedule(
                 fleet.load_ends_at + 3 * SECOND_US,
@@ -86,7 +87,7 @@ class ResetReplica(Negative):
     text = "RESET REPLICA: relay coordinate ('', 0), retrieved set empty, groups skipped afterwards"
     options: ClassVar = {"auto_position": True, "topology": "pair"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
             near(fleet, 0.4, channel.replica, administration.reset_replica, channel)
             near(fleet, 0.7, channel.replica, _start_again, channel)
@@ -99,7 +100,7 @@ class ResetReplicaAll(Negative):
     text = "RESET REPLICA ALL: the channel disappears from the list"
     options: ClassVar = {"auto_position": True, "topology": "diamond"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         channel = channels(fleet)[-1]
         near(fleet, 0.5, channel.replica, _give_up, channel)
 
@@ -111,8 +112,8 @@ class AutoPositionReconnect(Negative):
     text = "the source position steps back and a partial group is received again in full"
     options: ClassVar = {"auto_position": True, "topology": "pair", "writes_per_second": 20.0}
 
-    def arrange(self, fleet: Fleet) -> None:
-        fleet.partial_chance = 0.6
+    def arrange(self, fleet: World) -> None:
+        fleet.pace.partial_chance = 0.6
         for channel in channels(fleet):
             for tenth in range(2, 10):
                 near(fleet, tenth / 10, channel.replica, administration.reconnect, channel)
@@ -127,7 +128,7 @@ class RelayLogRecovery(Negative):
     )
     options: ClassVar = {"topology": "pair"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
             channel.replica.variables["relay_log_recovery"] = True
             near(fleet, 0.5, channel.replica, administration.shut_down, channel.replica)
@@ -145,14 +146,14 @@ class LowWaterMark(Negative):
         "writes_per_second": 20.0,
     }
 
-    def arrange(self, fleet: Fleet) -> None:
-        fleet.apply_us = (10_000, 50_000)
+    def arrange(self, fleet: World) -> None:
+        fleet.pace.apply_us = (10_000, 50_000)
 
 
-def _start_again(fleet: Fleet, channel: Channel) -> None:
+def _start_again(fleet: World, channel: Channel) -> None:
     if channel.replica.is_running:
         administration.start_replication(fleet, channel)
 
 
-def _give_up(fleet: Fleet, channel: Channel) -> None:
+def _give_up(fleet: World, channel: Channel) -> None:
     administration.reset_replica(fleet, channel, everything=True)

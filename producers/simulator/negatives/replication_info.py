@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tallystick.producers.simulator.model import GroupKind
+from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.acts import at, channels
 from tallystick.producers.simulator.negatives.negative import Negative
 from tallystick.producers.simulator.replication_info import acts
@@ -14,7 +14,7 @@ from tallystick.producers.simulator.replication_info.rpl_info_handler import Rep
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import INNODB, MYISAM
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
+    from tallystick.producers.simulator.kernel.world import World
 
 _BY_POSITION = {"gtid_mode": "OFF", "auto_position": False, "topology": "pair"}
 _BY_GTID = {"auto_position": True, "topology": "pair", "writes_per_second": 10.0}
@@ -27,7 +27,7 @@ class StaleInfoFile(Negative):
     text = "a power cut takes the positions of a file back; by GTID set nothing is executed again"
     options: ClassVar = _BY_GTID
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
             replica = channel.replica
             replica.variables["relay_log_recovery"] = False
@@ -43,7 +43,7 @@ class StaleMyisamRow(Negative):
     text = "a MyISAM row lacks what was committed; by GTID set nothing is executed again"
     options: ClassVar = _BY_GTID
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
             replica = channel.replica
             replica.variables["relay_log_recovery"] = False
@@ -59,7 +59,7 @@ class RepositoriesRefused(Negative):
     text = "a start finds a file and a table and leaves the channel down, until one is removed"
     options: ClassVar = {**_BY_GTID, "acts": False}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
             at(fleet, 0.3, channel.replica, acts.leave_file_behind, channel)
             at(fleet, 0.35, channel.replica, acts.restart_with, channel.replica, Repository.TABLE)
@@ -73,7 +73,7 @@ class RepositoriesMigrated(Negative):
     text = "positions go from table to file and back, and from engine to engine"
     options: ClassVar = {"topology": "pair"}
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
             steps: tuple[tuple[float, tuple[Any, ...]], ...] = (
                 (0.1, (Repository.FILE,)),
@@ -92,7 +92,7 @@ class CrashBetweenSteps(Negative):
     text = "a replica by position dies between two steps; its InnoDB table says where to go on"
     options: ClassVar = _BY_POSITION
 
-    def arrange(self, fleet: Fleet) -> None:
+    def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
             rng = Random(f"crash {fleet.scenario.seed} {channel.replica.instance_id}")
             plan = CrashPlan(rng.choice(acts.STEPS_OF_A_TRANSACTION), passes=rng.randrange(6))
@@ -114,8 +114,8 @@ class CrashWithGaps(Negative):
         "writes_per_second": 12.0,
     }
 
-    def arrange(self, fleet: Fleet) -> None:
-        fleet.apply_us = (10_000, 40_000)
+    def arrange(self, fleet: World) -> None:
+        fleet.pace.apply_us = (10_000, 40_000)
         for channel in channels(fleet):
             plan = CrashPlan(
                 CrashPoint.BETWEEN_BINARY_LOG_AND_COMMIT, passes=fleet.scenario.seed % 7
@@ -130,8 +130,8 @@ class StatementsRepeated(Negative):
     text = "a change without a transaction is executed again after a crash, as WL#2775 says"
     options: ClassVar = _BY_POSITION
 
-    def arrange(self, fleet: Fleet) -> None:
-        fleet.kinds = (GroupKind.NON_TRANSACTIONAL, GroupKind.ROLLED_BACK, GroupKind.INNODB)
+    def arrange(self, fleet: World) -> None:
+        fleet.pace.kinds = (GroupKind.NON_TRANSACTIONAL, GroupKind.ROLLED_BACK, GroupKind.INNODB)
         for channel in channels(fleet):
             kinds = (GroupKind.NON_TRANSACTIONAL, GroupKind.ROLLED_BACK)
             plan = CrashPlan(CrashPoint.BETWEEN_COMMIT_AND_POSITION, passes=1, kinds=kinds)

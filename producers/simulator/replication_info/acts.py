@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.producers.simulator import administration
 from tallystick.producers.simulator.replication_info import relay_log_info, rpl_info_factory
 from tallystick.producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
+from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
 from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import system_table
+from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server.channels import Applier
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
 
 
 def choose(instance: Instance, repository: Repository) -> None:
@@ -37,7 +40,7 @@ def _tell_kind(instance: Instance) -> None:
 
 
 def restart_with(
-    fleet: Fleet, instance: Instance, repository: Repository, engine: str | None = None
+    fleet: World, instance: Instance, repository: Repository, engine: str | None = None
 ) -> None:
     """A clean restart with another repository, or another engine of its tables."""
     if not instance.is_running:
@@ -48,20 +51,20 @@ def restart_with(
     choose(instance, repository)
 
 
-def crash_at(_: Fleet, instance: Instance, plan: CrashPlan) -> None:
+def crash_at(_: World, instance: Instance, plan: CrashPlan) -> None:
     """The instance dies when its replication next comes to the step of the plan."""
     if instance.is_running:
-        instance.crash_plan = plan
+        instance[CrashPlan] = plan
 
 
-def leave_file_behind(_: Fleet, channel: Channel) -> None:
+def leave_file_behind(_: World, channel: Channel) -> None:
     """An old relay-log.info lies in the data directory, as after a copy from another server."""
     file = rpl_info_factory.file_handler(channel, rpl_info_factory.RELAY)
-    fields = channel.rli.fields(channel, channel.group_end)
+    fields = channel[RelayLogInfo].fields(channel, channel[Applier].group_end)
     file.flush_info(fields, force=True, sync_period=0)
 
 
-def remove_file(fleet: Fleet, channel: Channel) -> None:
+def remove_file(fleet: World, channel: Channel) -> None:
     """The operator removes the file and starts the server anew."""
     rpl_info_factory.file_handler(channel, rpl_info_factory.RELAY).reset_info()
     administration.shut_down(fleet, channel.replica)

@@ -11,7 +11,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.model import Channel, Group, GroupKind, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
+    from tallystick.producers.simulator.server.channels import Channel
 
 
 class CrashPoint(str, Enum):
@@ -62,19 +64,19 @@ def reach(channel: Channel | None, point: CrashPoint, group: Group | None = None
     if channel is None:
         return
     instance = channel.replica
-    plan = instance.crash_plan
+    plan = instance.get(CrashPlan)
     if plan is None or plan.point is not point or not _counts(plan, group):
         return
     if plan.passes:
         plan.passes -= 1
         return
-    instance.crash_plan = None
+    instance.remove(CrashPlan)
     raise InstanceCrashedError(instance, power_cut=plan.power_cut)
 
 
 def is_next(channel: Channel | None, point: CrashPoint, group: Group | None = None) -> bool:
     """Whether ``reach`` would end the instance."""
-    plan = None if channel is None else channel.replica.crash_plan
+    plan = None if channel is None else channel.replica.get(CrashPlan)
     return plan is not None and plan.point is point and _counts(plan, group) and not plan.passes
 
 

@@ -13,16 +13,17 @@ from tallystick.producers.simulator.replication_info.rpl_info_fields import (
     NUMBER_OF_LINES,
     RplInfoFields,
 )
+from tallystick.producers.simulator.server.channels import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.producers.simulator.model import Channel
     from tallystick.producers.simulator.replication_info.rpl_info_fields import Columns
     from tallystick.producers.simulator.replication_info.rpl_info_handler import (
         RplInfoHandler,
         Written,
     )
+    from tallystick.producers.simulator.server.channels import Channel
 
 TABLE: Final = "slave_master_info"
 OPTION: Final = "master_info_repository"
@@ -81,15 +82,15 @@ class MasterInfo:
 
     def fields(self, channel: Channel) -> RplInfoFields:
         """What a write stores now."""
-        ignored = channel.ignore_server_ids
+        ignored = channel[Receiver].ignore_server_ids
         return RplInfoFields(
             COLUMNS,
             {
                 **_ABSENT,
                 **self.connection,
                 NUMBER_OF_LINES: len(COLUMNS),
-                "Master_log_name": channel.read[0],
-                "Master_log_pos": channel.read[1],
+                "Master_log_name": channel[Receiver].read[0],
+                "Master_log_pos": channel[Receiver].read[1],
                 "Ignored_server_ids": " ".join(map(str, (len(ignored), *ignored))),
                 "Uuid": channel.source.server_uuid,
                 "Enabled_auto_position": int(channel.auto_position),
@@ -120,13 +121,15 @@ class MasterInfo:
         """
         fields = self.handler.init_info()
         if fields is None:
-            channel.read = ("", 4)
+            channel[Receiver].read = ("", 4)
             return
         values = fields.values
         self.connection = dict(values)
-        channel.read = (values["Master_log_name"], values["Master_log_pos"])
+        channel[Receiver].read = (values["Master_log_name"], values["Master_log_pos"])
         channel.auto_position = bool(values["Enabled_auto_position"])
-        channel.ignore_server_ids = tuple(map(int, values["Ignored_server_ids"].split()[1:]))
+        channel[Receiver].ignore_server_ids = tuple(
+            map(int, values["Ignored_server_ids"].split()[1:])
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,83 +12,97 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import parse_log_file_name
-from tallystick.producers.simulator import applier, receiver, relay_log
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import QueuedGroup
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.replication_info import rpl_info_factory, worker_info
+from tallystick.producers.simulator.replication_info.master_info import MasterInfo
+from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import InfoRepositories
+from tallystick.producers.simulator.replication_info.worker_info import Workers
+from tallystick.producers.simulator.server import applier, receiver, relay_log
+from tallystick.producers.simulator.server.channels import (
+    Applier,
+    ChannelMap,
+    QueuedGroup,
+    Receiver,
+    RelayLog,
+)
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel, Instance, QueuedFraming, RelayFile
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.replication_info.relay_log_info import Place
+    from tallystick.producers.simulator.server.channels import Channel, QueuedFraming, RelayFile
 
 
 def end_cleanly(channel: Channel) -> None:
     """A clean shutdown closes the repositories: everything is on disk."""
-    channel.mi.handler.end_info()
-    channel.rli.handler.end_info()
+    channel[MasterInfo].handler.end_info()
+    channel[RelayLogInfo].handler.end_info()
     sync_relay_log(channel)
 
 
 def sync_relay_log(channel: Channel) -> None:
     """The relay log is on disk up to its end."""
-    if channel.relay_files:
-        channel.relay_synced = (channel.relay_files[-1].number, channel.relay_files[-1].end)
-    channel.relay_events_since_sync = 0
+    if channel[RelayLog].files:
+        channel[RelayLog].synced = (
+            channel[RelayLog].files[-1].number,
+            channel[RelayLog].files[-1].end,
+        )
+    channel[RelayLog].events_since_sync = 0
 
 
 def lose_power(instance: Instance) -> None:
     """The machine goes down: caches of files and of tables without transactions are gone."""
-    for table in instance.info_tables.values():
+    for table in instance[InfoRepositories].tables.values():
         table.lose_power()
-    for info_file in instance.info_files.values():
+    for info_file in instance[InfoRepositories].files.values():
         info_file.lose_power()
-    for channel in instance.channels.values():
-        number, end = channel.relay_synced
-        for file in channel.relay_files:
+    for channel in instance[ChannelMap].channels.values():
+        number, end = channel[RelayLog].synced
+        for file in channel[RelayLog].files:
             if file.number == number and end < file.end:
                 truncate(file, end)
 
 
 def lose_connection(channel: Channel) -> None:
     """The threads of a channel are gone; a group that was being received stays a torso."""
-    channel.is_connected = False
+    channel[Receiver].is_connected = False
     channel.generation += 1
-    channel.receive_is_scheduled = channel.apply_is_scheduled = False
-    channel.receiver_runs = channel.applier_runs = False
-    for file in channel.relay_files[-1:]:
+    channel[Receiver].is_scheduled = channel[Applier].is_scheduled = False
+    channel[Receiver].is_running = channel[Applier].is_running = False
+    for file in channel[RelayLog].files[-1:]:
         file.groups = [group for group in file.groups if group.is_complete]
 
 
 def lose_memory(channel: Channel) -> None:
     """Nothing of what the threads knew outlives the server."""
     channel.pending = []
-    channel.retrieved = GtidIntervals()
-    channel.read = ("", 4)
-    channel.flushed = channel.applied = channel.executed = ("", 0)
-    channel.group_end = ("", 0, "", 0)
-    channel.workers = []
+    channel[Receiver].retrieved = GtidIntervals()
+    channel[Receiver].read = ("", 4)
+    channel[Receiver].flushed = channel[Applier].applied = channel[Applier].executed = ("", 0)
+    channel[Applier].group_end = ("", 0, "", 0)
+    channel[Workers].workers = []
 
 
 def read_back(instance: Instance) -> list[dict[str, Any]]:
     """A start reads every repository; what the ``start`` record tells of them."""
     told = []
-    for channel in instance.channels.values():
+    for channel in instance[ChannelMap].channels.values():
         if channel.is_configured or channel.init_error:
             told += rpl_info_factory.initialise(channel)
     return told
 
 
-def recover(fleet: Fleet, channel: Channel) -> None:
+def recover(fleet: World, channel: Channel) -> None:
     """Bring the relay log of a channel into order, so that its threads can start."""
-    number = channel.relay_files[-1].number + 1
-    unread = _unread(channel, channel.group_end)
+    number = channel[RelayLog].files[-1].number + 1
+    unread = _unread(channel, channel[Applier].group_end)
     if unread is None and not channel.replica.variables["relay_log_recovery"]:
         channel.is_configured = False
         channel.init_error = rpl_info_factory.ER_REPLICA_INIT_REPOSITORY
         return
     channel.pending = unread or []
-    channel.retrieved = _retrieved(channel)
+    channel[Receiver].retrieved = _retrieved(channel)
     _mark_done(channel)
     if channel.replica.variables["relay_log_recovery"]:
         if any(isinstance(item, QueuedGroup) and item.is_applied for item in channel.pending):
@@ -97,22 +111,22 @@ def recover(fleet: Fleet, channel: Channel) -> None:
         worker_info.forget(channel)
         return
     relay_log.open_file(fleet, channel, number)
-    channel.flushed = relay_log.end(channel)
+    channel[Receiver].flushed = relay_log.end(channel)
     if any(isinstance(item, QueuedGroup) and item.is_applied for item in channel.pending):
         applier.fill_gaps(fleet, channel)
     worker_info.forget(channel)
 
 
-def _throw_relay_logs_away(fleet: Fleet, channel: Channel, number: int) -> None:
+def _throw_relay_logs_away(fleet: World, channel: Channel, number: int) -> None:
     """relay_log_recovery: relay logs are not trusted, the source is asked again."""
     channel.replica.journal.fact(
         RecordType.CHANNEL, {"channel": channel.name, "action": "relay_log_recovery"}, channel.name
     )
-    channel.relay_files = []
+    channel[RelayLog].files = []
     channel.pending = []
-    channel.retrieved = GtidIntervals()
-    channel.executed = (channel.group_end[2], channel.group_end[3])
-    channel.read = channel.executed if channel.executed[0] else ("", 4)
+    channel[Receiver].retrieved = GtidIntervals()
+    channel[Applier].executed = (channel[Applier].group_end[2], channel[Applier].group_end[3])
+    channel[Receiver].read = channel[Applier].executed if channel[Applier].executed[0] else ("", 4)
     receiver.create_relay_log(fleet, channel, number)
     applier.persist_positions(fleet, channel, "relay_rotate")
 
@@ -120,14 +134,14 @@ def _throw_relay_logs_away(fleet: Fleet, channel: Channel, number: int) -> None:
 def _unread(channel: Channel, place: Place) -> list[QueuedGroup | QueuedFraming] | None:
     """What the relay log holds behind a place; None when the place's file is gone."""
     relay_name, relay_pos, source_name, _ = place
-    names = [file.name for file in channel.relay_files]
+    names = [file.name for file in channel[RelayLog].files]
     first = 0
     if relay_name in names:
         first = names.index(relay_name)
-    elif source_name and _number(relay_name) < channel.relay_files[0].number:
+    elif source_name and _number(relay_name) < channel[RelayLog].files[0].number:
         return None
     items: list[QueuedGroup | QueuedFraming] = []
-    for file in channel.relay_files[first:]:
+    for file in channel[RelayLog].files[first:]:
         behind = relay_pos if file.name == relay_name else 0
         found: list[QueuedGroup | QueuedFraming] = [*file.groups, *file.framings]
         found = [item for item in found if item.end > behind]
@@ -147,8 +161,8 @@ def _mark_done(channel: Channel) -> None:
 
 def _retrieved(channel: Channel) -> GtidIntervals:
     """Retrieved_Gtid_Set as the relay logs tell it."""
-    gtids = channel.relay_files[0].previous_gtids.copy()
-    for file in channel.relay_files:
+    gtids = channel[RelayLog].files[0].previous_gtids.copy()
+    for file in channel[RelayLog].files:
         for queued in file.groups:
             group = queued.logged.group
             if queued.is_complete and group.sid is not None:

@@ -14,14 +14,15 @@ from tallystick.producers.simulator.replication_info.rpl_info_fields import (
     RplInfoFields,
 )
 from tallystick.producers.simulator.replication_info.rpl_info_file import RplInfoFile
+from tallystick.producers.simulator.server.channels import Applier, RelayLog
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.model import Channel
     from tallystick.producers.simulator.replication_info.rpl_info_fields import Columns
     from tallystick.producers.simulator.replication_info.rpl_info_handler import (
         RplInfoHandler,
         Written,
     )
+    from tallystick.producers.simulator.server.channels import Channel
 
 TABLE: Final = "slave_relay_log_info"
 OPTION: Final = "relay_log_info_repository"
@@ -89,7 +90,7 @@ class RelayLogInfo:
         """
         period = int(channel.replica.variables.get("sync_relay_log_info", 0))
         return self.handler.flush_info(
-            self.fields(channel, channel.group_end),
+            self.fields(channel, channel[Applier].group_end),
             force=force or self.handler.is_transactional,
             sync_period=period,
         )
@@ -97,7 +98,9 @@ class RelayLogInfo:
     def tear(self, channel: Channel) -> None:
         """The server dies inside the write of a file: the source's coordinates are still old."""
         if isinstance(self.handler, RplInfoFile):
-            self.handler.write_in_part(self.fields(channel, channel.group_end), _LINES_BEFORE_TEAR)
+            self.handler.write_in_part(
+                self.fields(channel, channel[Applier].group_end), _LINES_BEFORE_TEAR
+            )
 
     def store(self, channel: Channel, place: Place) -> None:
         """Put a place into the repository as a transaction of the server does, durably."""
@@ -119,9 +122,9 @@ class RelayLogInfo:
             TornInfoError: A file cannot be read.
         """
         place = self.stored() or fresh_place(channel)
-        channel.group_end = place
-        channel.applied = place[:2]
-        channel.executed = place[2:]
+        channel[Applier].group_end = place
+        channel[Applier].applied = place[:2]
+        channel[Applier].executed = place[2:]
 
 
 def place_of(fields: RplInfoFields) -> Place:
@@ -137,4 +140,4 @@ def place_of(fields: RplInfoFields) -> Place:
 
 def fresh_place(channel: Channel) -> Place:
     """Where an applier begins that has executed nothing."""
-    return format_log_file_name(channel.relay_base_name, 1), MAGIC_LENGTH, "", 0
+    return format_log_file_name(channel[RelayLog].base_name, 1), MAGIC_LENGTH, "", 0

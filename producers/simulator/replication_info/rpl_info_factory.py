@@ -23,18 +23,21 @@ from tallystick.producers.simulator.replication_info.rpl_info_fields import Torn
 from tallystick.producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
 from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
 from tallystick.producers.simulator.replication_info.rpl_info_table import RplInfoTable
-from tallystick.producers.simulator.replication_info.rpl_info_table_access import system_table
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import (
+    InfoRepositories,
+    system_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tallystick.producers.simulator.engine import Fleet
-    from tallystick.producers.simulator.model import Channel
+    from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.replication_info.rpl_info_fields import (
         Columns,
         RplInfoFields,
     )
     from tallystick.producers.simulator.replication_info.rpl_info_handler import RplInfoHandler
+    from tallystick.producers.simulator.server.channels import Channel
 
 ER_REPLICA_INIT_REPOSITORY: Final = 1872
 """Replication cannot start: its repositories could not be initialised."""
@@ -73,7 +76,7 @@ def table_handler(channel: Channel, kind: _Kind) -> RplInfoTable:
 def file_handler(channel: Channel, kind: _Kind) -> RplInfoFile:
     """The repository FILE of a channel."""
     name = f"{kind.file}-{channel.name}.info" if channel.name else f"{kind.file}.info"
-    files = channel.replica.info_files
+    files = channel.replica[InfoRepositories].files
     if name not in files:
         files[name] = InfoFile(name)
     return RplInfoFile(files[name], kind.columns)
@@ -86,11 +89,11 @@ def chosen_handler(channel: Channel, kind: _Kind) -> RplInfoHandler:
     return table_handler(channel, kind)
 
 
-def create(fleet: Fleet, channel: Channel) -> None:
+def create(fleet: World, channel: Channel) -> None:
     """Assemble the infos of a new channel; nothing is stored yet."""
     connection = master_info.connection(fleet.scenario.seed, channel)
-    channel.mi = MasterInfo(chosen_handler(channel, MASTER), connection)
-    channel.rli = RelayLogInfo(chosen_handler(channel, RELAY))
+    channel[MasterInfo] = MasterInfo(chosen_handler(channel, MASTER), connection)
+    channel[RelayLogInfo] = RelayLogInfo(chosen_handler(channel, RELAY))
 
 
 def initialise(channel: Channel) -> list[dict[str, Any]]:
@@ -103,16 +106,16 @@ def initialise(channel: Channel) -> list[dict[str, Any]]:
     if any(one["file"] and one["table"] for one in found):
         return _refuse(channel, found)
     fresh: tuple[Callable[[], RplInfoFields], ...] = (
-        lambda: channel.mi.fields(channel),
-        lambda: channel.rli.fields(channel, relay_log_info.fresh_place(channel)),
+        lambda: channel[MasterInfo].fields(channel),
+        lambda: channel[RelayLogInfo].fields(channel, relay_log_info.fresh_place(channel)),
     )
     try:
         handlers = [
             _migrate(channel, kind, make) for kind, make in zip((MASTER, RELAY), fresh, strict=True)
         ]
-        channel.mi.handler, channel.rli.handler = handlers
-        channel.mi.read_back(channel)
-        channel.rli.read_back(channel)
+        channel[MasterInfo].handler, channel[RelayLogInfo].handler = handlers
+        channel[MasterInfo].read_back(channel)
+        channel[RelayLogInfo].read_back(channel)
     except TornInfoError:
         return _refuse(channel, found)
     channel.is_configured = True

@@ -10,8 +10,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tallystick.producers.simulator.kernel.bus import Permit
+
 if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields
+    from tallystick.producers.simulator.server.channels import Channel
+
+INFO_WRITE: Permit[[World, Channel, str, str]] = Permit(
+    "before a row of an info repository is written; False: it stays as it was"
+)
 
 
 class Repository(str, Enum):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.model import Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.replication_info.rpl_info_fields import Columns
+    from tallystick.producers.simulator.replication_info.rpl_info_file import InfoFile
 
 INNODB = "InnoDB"
 MYISAM = "MyISAM"
@@ -52,11 +54,24 @@ class SystemTable:
             self.rows = dict(self._on_disk)
 
 
+@dataclass(slots=True, eq=False)
+class InfoRepositories:
+    """Where an instance keeps replication info.
+
+    Attributes:
+        tables: System tables by name.
+        files: Files by name.
+    """
+
+    tables: dict[str, SystemTable] = field(default_factory=dict)
+    files: dict[str, InfoFile] = field(default_factory=dict)
+
+
 def system_table(instance: Instance, name: str, columns: Columns) -> SystemTable:
     """A system table of the instance, created when it is first needed."""
-    table = instance.info_tables.get(name)
+    table = instance[InfoRepositories].tables.get(name)
     if table is None:
-        table = instance.info_tables[name] = SystemTable(name, columns)
+        table = instance[InfoRepositories].tables[name] = SystemTable(name, columns)
     return table
 
 

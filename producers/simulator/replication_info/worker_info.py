@@ -11,18 +11,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator.model import QueuedGroup
 from tallystick.producers.simulator.replication_info import relay_log_info
 from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields
 from tallystick.producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
 from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
 from tallystick.producers.simulator.replication_info.rpl_info_table import RplInfoTable
-from tallystick.producers.simulator.replication_info.rpl_info_table_access import system_table
+from tallystick.producers.simulator.replication_info.rpl_info_table_access import (
+    InfoRepositories,
+    system_table,
+)
+from tallystick.producers.simulator.server.channels import Applier, QueuedGroup
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.model import Channel, Instance
+    from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.replication_info.rpl_info_fields import Columns
     from tallystick.producers.simulator.replication_info.rpl_info_handler import RplInfoHandler
+    from tallystick.producers.simulator.server.channels import Channel
 
 TABLE: Final = "slave_worker_info"
 COLUMNS: Final[Columns] = (
@@ -59,12 +63,25 @@ class Worker:
     done: list[QueuedGroup] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
+class Workers:
+    """The workers of a channel's applier; none while one thread applies.
+
+    Attributes:
+        workers: The workers.
+        next_worker: Index of the worker whose turn is next.
+    """
+
+    workers: list[Worker] = field(default_factory=list)
+    next_worker: int = 0
+
+
 def initialise(channel: Channel) -> None:
     """Assemble the workers of a channel; what earlier ones stored stays until ``forget``."""
     count = int(channel.replica.variables["replica_parallel_workers"])
     numbers = range(1, count + 1) if count > 1 else ()
-    channel.workers = [Worker(number, _handler(channel, number)) for number in numbers]
-    channel.next_worker = 0
+    channel[Workers].workers = [Worker(number, _handler(channel, number)) for number in numbers]
+    channel[Workers].next_worker = 0
 
 
 def group_committed(channel: Channel, queued: QueuedGroup, reason: str) -> None:
@@ -83,13 +100,15 @@ def group_committed(channel: Channel, queued: QueuedGroup, reason: str) -> None:
 
 def store(channel: Channel, queued: QueuedGroup) -> RplInfoFields | None:
     """Put a group into the row of the worker whose turn it is; None: it is passed already."""
-    if not channel.workers:
+    if not channel[Workers].workers:
         initialise(channel)
     groups = [item for item in channel.pending if isinstance(item, QueuedGroup)]
     if queued not in groups:
         return None
-    worker = channel.workers[channel.next_worker]
-    channel.next_worker = (channel.next_worker + 1) % len(channel.workers)
+    worker = channel[Workers].workers[channel[Workers].next_worker]
+    channel[Workers].next_worker = (channel[Workers].next_worker + 1) % len(
+        channel[Workers].workers
+    )
     # A checkpoint shifts the bitmap: what it passed is forgotten.
     numbers = {id(group): number for number, group in enumerate(groups)}
     worker.done = sorted(
@@ -104,14 +123,14 @@ def store(channel: Channel, queued: QueuedGroup) -> RplInfoFields | None:
 def forget(channel: Channel) -> None:
     """The rows of workers mean nothing any more: applying begins anew, without gaps."""
     instance = channel.replica
-    table = instance.info_tables.get(TABLE)
+    table = instance[InfoRepositories].tables.get(TABLE)
     for key in [] if table is None else list(table.rows):
         if table is not None and key[0] == channel.name:
             RplInfoTable(table, key).reset_info()
-    for file in instance.info_files.values():
+    for file in instance[InfoRepositories].files.values():
         if file.name.startswith(_file_name(channel.name, "")):
             file.remove()
-    channel.workers = []
+    channel[Workers].workers = []
 
 
 def groups_done(channel: Channel, groups: list[QueuedGroup]) -> set[int]:
@@ -139,19 +158,19 @@ def groups_done(channel: Channel, groups: list[QueuedGroup]) -> set[int]:
 
 def rows(channel: Channel) -> list[RplInfoFields]:
     """What the workers of a channel have stored."""
-    found = (worker.handler.init_info() for worker in channel.workers)
+    found = (worker.handler.init_info() for worker in channel[Workers].workers)
     return [fields for fields in found if fields is not None]
 
 
 def shown_rows(instance: Instance) -> list[dict[str, Any]]:
     """The table, as SELECT shows it."""
-    table = instance.info_tables.get(TABLE)
+    table = instance[InfoRepositories].tables.get(TABLE)
     return [] if table is None else [dict(row) for _, row in sorted(table.rows.items())]
 
 
 def _fields(channel: Channel, worker: Worker, numbers: list[int]) -> RplInfoFields:
     queued = worker.done[-1]
-    relay_name, relay_pos, source_name, source_pos = channel.group_end
+    relay_name, relay_pos, source_name, source_pos = channel[Applier].group_end
     bitmap = sum(1 << number for number in numbers).to_bytes(_GROUP_SIZE, "little")
     return RplInfoFields(
         COLUMNS,
@@ -178,9 +197,9 @@ def _handler(channel: Channel, number: int) -> RplInfoHandler:
     instance = channel.replica
     if Repository(instance.variables[relay_log_info.OPTION]) is Repository.FILE:
         name = _file_name(channel.name, str(number))
-        if name not in instance.info_files:
-            instance.info_files[name] = InfoFile(name)
-        return RplInfoFile(instance.info_files[name], COLUMNS)
+        if name not in instance[InfoRepositories].files:
+            instance[InfoRepositories].files[name] = InfoFile(name)
+        return RplInfoFile(instance[InfoRepositories].files[name], COLUMNS)
     table = system_table(instance, TABLE, COLUMNS)
     return RplInfoTable(table, (channel.name, number))
 

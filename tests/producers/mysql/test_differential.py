@@ -14,12 +14,14 @@ import pytest
 from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator import binary_log, commit
-from tallystick.producers.simulator.engine import Fleet
-from tallystick.producers.simulator.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.model import Group, GroupKind
-from tallystick.producers.simulator.scenario import Scenario
-from tallystick.producers.simulator.workload import make_group
+from tallystick.producers.simulator.assemble import Fleet
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
+from tallystick.producers.simulator.server import administration, binary_log, commit
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.gtid_state import GtidState
+from tallystick.producers.simulator.server.workload import make_group
 from tests.support.real_history import (
     REPLICA,
     ROTATE_BEFORE,
@@ -72,7 +74,7 @@ def simulated(real) -> dict[str, list[Record]]:
     assert len(STEPS) == len(written)
     for number, ((kind, _), events) in enumerate(zip(STEPS, written, strict=True)):
         if number == ROTATE_BEFORE:
-            fleet.flush_binary_logs(source)
+            administration.flush_binary_logs(fleet, source)
         commit.commit(fleet, source, as_group(fleet, kind, events[1:], source.server_id))
         fleet.run(fleet.now + SECOND_US)
         fleet.collect(f"step-{number}", fleet.now)
@@ -95,10 +97,10 @@ def become(fleet: Fleet, simulated_name: str, real: RealHistory, name: str) -> N
     past = GtidIntervals.of(*((str(sid), first, last) for sid, first, last in intervals(previous)))
     instance.server_id = real.server_ids[name]
     if name == SOURCE:
-        instance.server_uuid = instance.automatic_sid = real.server_uuid
-    for known in (instance.executed, instance.logged):
+        instance.server_uuid = instance[GtidState].automatic_sid = real.server_uuid
+    for known in (instance[GtidState].executed, instance[GtidState].logged):
         known.update(past)
-    instance.binlog.base_name, _, number = first.rpartition(".")
+    instance[BinaryLog].base_name, _, number = first.rpartition(".")
     binary_log.open_file(fleet, instance, int(number), past)
 
 

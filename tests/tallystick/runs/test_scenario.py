@@ -12,10 +12,10 @@ import pytest
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules.catalogue import RULES
-from tallystick.producers.simulator.demonstration import Expected
-from tallystick.producers.simulator.demonstrations import DEMONSTRATIONS, with_options
-from tallystick.producers.simulator.engine import History, simulate
-from tallystick.producers.simulator.scenario import Scenario
+from tallystick.producers.simulator.assemble import History, simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.scenarios.catalogue import DESIGN_SCENARIOS, with_options
+from tallystick.producers.simulator.scenarios.design_scenario import Expected
 from tallystick.runs import result as results
 from tallystick.runs import scenario as demonstrated
 from tallystick.runs.scenario_result import Demonstrated, verdict_on
@@ -26,14 +26,14 @@ DESIGNS = (Path(__file__).parents[3] / "docs" / "designs.md").read_text("utf-8")
 
 @functools.cache
 def run(name: str, seed: int) -> tuple[History, AuditResult]:
-    history = simulate(Scenario(seed=seed, demonstration=name))
+    history = simulate(Scenario(seed=seed, design_scenario=name))
     return history, audit_history(history.blocks(512))
 
 
 def shown(name: str, seed: int = 1) -> Demonstrated:
     history, audit = run(name, seed)
     data = results.outcome_of_replay(audit, name).data
-    return demonstrated.put_beside(DEMONSTRATIONS[name], history.shown, data)
+    return demonstrated.put_beside(DESIGN_SCENARIOS[name], history.shown, data)
 
 
 def text(said: Demonstrated) -> str:
@@ -43,7 +43,7 @@ def text(said: Demonstrated) -> str:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name", DEMONSTRATIONS)
+@pytest.mark.parametrize("name", DESIGN_SCENARIOS)
 def test_every_claim_is_shown_and_nothing_else_is_found(name: str, seed: int) -> None:
     """Each claim is seen, what the document foretells is found, and no other invariant breaks."""
     said = shown(name, seed)
@@ -53,10 +53,10 @@ def test_every_claim_is_shown_and_nothing_else_is_found(name: str, seed: int) ->
     assert said.is_shown
 
 
-@pytest.mark.parametrize("name", DEMONSTRATIONS)
+@pytest.mark.parametrize("name", DESIGN_SCENARIOS)
 def test_a_demonstration_claims_rows_of_its_document(name: str) -> None:
     """Requirements are labels of its section, invariants are registered, nothing is said twice."""
-    demonstration = DEMONSTRATIONS[name]
+    demonstration = DESIGN_SCENARIOS[name]
     section = re.split(r"^## ", DESIGNS, flags=re.MULTILINE)
     (page,) = [part for part in section if part.startswith(f"{demonstration.design}:")]
     labels = set(re.findall(r"^\| \*\*(.+?)\*\*", page, flags=re.MULTILINE))
@@ -68,19 +68,19 @@ def test_a_demonstration_claims_rows_of_its_document(name: str) -> None:
     assert all(claim.invariants for claim in demonstration.claims)
 
 
-@pytest.mark.parametrize("name", DEMONSTRATIONS)
+@pytest.mark.parametrize("name", DESIGN_SCENARIOS)
 def test_every_showing_is_of_a_claim(name: str) -> None:
     """Nothing is shown that the summary would not print."""
     history, _ = run(name, 1)
-    claimed = {claim.requirement for claim in DEMONSTRATIONS[name].claims}
+    claimed = {claim.requirement for claim in DESIGN_SCENARIOS[name].claims}
     assert {showing.requirement for showing in history.shown} <= claimed
 
 
-@pytest.mark.parametrize("name", DEMONSTRATIONS)
+@pytest.mark.parametrize("name", DESIGN_SCENARIOS)
 def test_a_demonstration_is_deterministic(name: str) -> None:
     """The same seed shows the same, in the same records."""
     history, _ = run(name, 1)
-    again = simulate(Scenario(seed=1, demonstration=name))
+    again = simulate(Scenario(seed=1, design_scenario=name))
     assert history.shown == again.shown
     assert len(history) == len(again)
 
@@ -90,7 +90,7 @@ def test_what_is_not_seen_not_found_or_not_foretold_is_told() -> None:
     name = "log_status"
     history, audit = run(name, 1)
     data = results.outcome_of_replay(audit, name).data
-    demonstration = DEMONSTRATIONS[name]
+    demonstration = DESIGN_SCENARIOS[name]
     unseen = demonstrated.put_beside(demonstration, history.shown[1:], data)
     assert not unseen.is_shown
     assert "was not seen" in text(unseen)
@@ -137,8 +137,8 @@ def test_a_run_keeps_what_it_showed(tmp_path: Path) -> None:
 def test_a_demonstration_stands_alone() -> None:
     """A fault or a negative case beside it is refused, and so is an unknown name."""
     with pytest.raises(ValueError, match="purge"):
-        with_options(Scenario(demonstration="log_status", negatives=("purge",)))
+        with_options(Scenario(design_scenario="log_status", negatives=("purge",)))
     with pytest.raises(ValueError, match="lsn_frozen"):
-        with_options(Scenario(demonstration="log_status", fault="lsn_frozen"))
-    with pytest.raises(ValueError, match="expected a demonstration of"):
-        simulate(Scenario(demonstration="earthquake"))
+        with_options(Scenario(design_scenario="log_status", fault="lsn_frozen"))
+    with pytest.raises(ValueError, match="expected a scenario of"):
+        simulate(Scenario(design_scenario="earthquake"))

@@ -1,0 +1,227 @@
+"""Who passes a server's critical zone: participating threads, by the tables that they change.
+
+A thread that changes tables decides while it locks them whether it will enter (``enter_zone``). It
+enters when all changes have been requested, and executes the critical sequence inside: it writes
+the binary log, commits, unlocks its tables. The last makes a change of a non-transactional table
+visible, as committing does elsewhere (WL#3576, "Solution with a critical zone" and
+"Optimization of the zone"). Metadata operations stay outside: a backup blocks them anyway.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.producers.simulator.backup import backup_locks
+from tallystick.producers.simulator.backup.critical_zone import CriticalZone
+from tallystick.producers.simulator.backup.tables import BACKED_UP, table_of
+from tallystick.producers.simulator.backup.threads import Thread
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.kernel.world import WENT_DOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tallystick.producers.simulator.kernel.bus import Bus
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import Group
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import QueuedGroup
+
+_STATEMENT_US = (100, 9_000)
+"""From the locking of a statement's tables to its critical sequence, at a client."""
+_UNLOCK_US = (50, 1_500)
+"""From the commit of a non-transactional change to the unlocking of its table."""
+
+
+@dataclass(slots=True, eq=False)
+class BackupSynchronization:
+    """One server's zone, and the threads that are on their way through it.
+
+    Attributes:
+        is_on: The global flag ``backup_synchronization``.
+        backed_up: Names of the tables that the backup takes.
+        outside: What appliers wait to execute until the zone opens.
+        unlocking: Threads that have committed and still hold their tables, and what unlocking does.
+    """
+
+    instance: Instance
+    rng: Random
+    zone: CriticalZone = field(init=False)
+    is_on: bool = False
+    backed_up: frozenset[str] = frozenset(table.name for table in BACKED_UP)
+    outside: set[QueuedGroup] = field(default_factory=set)
+    unlocking: dict[Thread, Callable[[], None]] = field(default_factory=dict)
+    last_thread: int = 0
+
+    def __post_init__(self) -> None:
+        self.zone = CriticalZone(self.tell)
+
+    def tell(self, step: str, **about: Any) -> None:
+        """Write a ``zone`` record."""
+        self.instance.journal.fact(RecordType.ZONE, {"step": step, **about})
+
+    # The backup's side
+
+    def close(self, emptied: Callable[[], None]) -> None:
+        """Begin to synchronise; ``emptied`` is called when no participating thread is inside."""
+        self.is_on = True
+        self.zone.close(tables=sorted(self.backed_up))
+        self.zone.wait(emptied)
+
+    def open(self) -> None:
+        """End synchronising."""
+        self.outside.clear()
+        self.zone.open()
+        self.is_on = False
+
+    # The threads' side
+
+    def lock_tables(self, group: Group, *, is_applier: bool = False) -> Thread:
+        """Begin a statement: its tables decide whether it will enter the zone."""
+        table = table_of(group)
+        tables = () if table is None else (table.name,)
+        enter_zone = not self.is_on or self.participates(tables)
+        self.last_thread += 1
+        return Thread(self.last_thread, group, tables, enter_zone, is_applier)
+
+    def participates(self, tables: tuple[str, ...]) -> bool:
+        """Whether a thread that changes these tables takes part in the backup."""
+        return not self.backed_up.isdisjoint(tables)
+
+    def execute(
+        self, thread: Thread, run: Callable[[Thread], Any], go_on: Callable[[], None]
+    ) -> bool:
+        """Execute the critical sequence; False: the zone is closed, ``go_on`` is called later.
+
+        The ticket is dropped on every way out of ``run``, unless it was handed on to the commit
+        stage, which drops it when the tables are unlocked.
+        """
+        if not thread.enter_zone:
+            run(thread)
+            return True
+        ticket = self.zone.enter(thread.number, go_on)
+        if ticket is None:
+            return False
+        thread.ticket = ticket
+        with ticket:
+            run(thread)
+        return True
+
+    def tell_sequence(self, step: str, thread: Thread) -> None:
+        """Tell one step of a thread's critical sequence."""
+        about: dict[str, Any] = {"thread": thread.number, "tables": list(thread.tables)}
+        if thread.ticket is not None:
+            about["ticket"] = thread.ticket.number
+        self.tell(step, **about)
+
+    def stays_outside(self, queued: QueuedGroup) -> bool:
+        """Whether an applier waits in front of the closed zone with this group."""
+        return queued in self.outside
+
+
+def install(fleet: World, instance: Instance) -> None:
+    """From now on threads of the instance pass a critical zone; a crash leaves a new one."""
+    seed = f"critical zone {fleet.scenario.seed} {instance.instance_id} {fleet.now}"
+    instance[BackupSynchronization] = BackupSynchronization(instance, Random(seed))
+
+
+def begin(
+    fleet: World,
+    instance: Instance,
+    group: Group,
+    run: Callable[[Thread], Any],
+) -> None:
+    """A client's statement: lock its tables, change them, execute the critical sequence."""
+    synchronization = instance.get(BackupSynchronization)
+    assert synchronization is not None
+    thread = synchronization.lock_tables(group)
+    spent = synchronization.rng.randrange(*_STATEMENT_US)
+    fleet.clock.schedule(
+        fleet.now + spent, instance, _end_statement, instance, synchronization, thread, run
+    )
+
+
+def _end_statement(
+    instance: Instance,
+    synchronization: BackupSynchronization,
+    thread: Thread,
+    run: Callable[[Thread], Any],
+) -> None:
+    if instance.get(BackupSynchronization) is not synchronization or not instance.is_running:
+        return  # the connection was lost with the server, nothing was logged
+    again = partial(_end_statement, instance, synchronization, thread, run)
+    if not backup_locks.coordinates_wait(instance, again):
+        synchronization.execute(thread, run, again)
+
+
+def apply(
+    instance: Instance,
+    queued: QueuedGroup,
+    run: Callable[[Thread], Any],
+    wake: Callable[[], None],
+) -> None:
+    """An applier executes a group inside the zone, or waits in front of it until it is woken."""
+    synchronization = instance.get(BackupSynchronization)
+    assert synchronization is not None
+    thread = synchronization.lock_tables(queued.logged.group, is_applier=True)
+    if not synchronization.execute(thread, run, wake):
+        synchronization.outside.add(queued)
+
+
+def write_binlog(instance: Instance, thread: Thread) -> None:
+    """The critical sequence begins: what follows is written to the binary log."""
+    synchronization = instance.get(BackupSynchronization)
+    assert synchronization is not None
+    synchronization.tell_sequence("write_binlog", thread)
+
+
+def committed(
+    fleet: World, instance: Instance, thread: Thread, make_visible: Callable[[], None]
+) -> None:
+    """Behind the commit stage: unlock the tables, then leave the zone.
+
+    Args:
+        fleet: The fleet.
+        instance: The server.
+        thread: Whose group was committed.
+        make_visible: What unlocking does to a change that committing left invisible.
+    """
+    synchronization = instance.get(BackupSynchronization)
+    assert synchronization is not None
+    synchronization.tell_sequence("commit", thread)
+    synchronization.unlocking[thread] = make_visible
+    if thread.is_applier or thread.group.kind is not GroupKind.NON_TRANSACTIONAL:
+        _unlock_tables(synchronization, thread)
+        return
+    spent = synchronization.rng.randrange(*_UNLOCK_US)
+    fleet.clock.schedule(fleet.now + spent, instance, _unlock_tables, synchronization, thread)
+
+
+def _unlock_tables(synchronization: BackupSynchronization, thread: Thread) -> None:
+    make_visible = synchronization.unlocking.pop(thread, None)
+    if make_visible is None:
+        return  # the server went down meanwhile
+    with thread.ticket or nullcontext():
+        make_visible()
+        synchronization.tell_sequence("unlock_tables", thread)
+
+
+def join(bus: Bus) -> None:
+    """The server may go down."""
+    bus.connect(WENT_DOWN, _interrupt)
+
+
+def _interrupt(fleet: World, instance: Instance) -> None:
+    """Tickets are gone, and all who wait; a non-transactional table keeps what it was given."""
+    synchronization = instance.get(BackupSynchronization)
+    if synchronization is None:
+        return
+    for make_visible in synchronization.unlocking.values():
+        make_visible()
+    synchronization.unlocking.clear()
+    install(fleet, instance)

@@ -1,1 +1,0 @@
-"""Backup-safe binary log information (Percona): locks, and coordinates in the InnoDB header."""

@@ -1,0 +1,76 @@
+"""The bus: components of servers, and faults, take part in what happens elsewhere.
+
+A *moment* is a value that the module declares where it happens, with the types of its arguments.
+Whoever wants to take part connects a function to it; nobody needs to import who that is.
+Functions are called in the order in which they were connected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Moment(Generic[P, R]):
+    """Something that happens."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+    def call(self, listeners: list[Callable[P, R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call all listeners; what comes of it."""
+        raise NotImplementedError
+
+
+class Notice(Moment[P, None]):
+    """It happens, and everybody is called."""
+
+    def call(self, listeners: list[Callable[P, None]], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call all listeners."""
+        for listener in listeners:
+            listener(*args, **kwargs)
+
+
+class Permit(Moment[P, bool]):
+    """It happens unless somebody says False; who comes after them is not asked."""
+
+    def call(self, listeners: list[Callable[P, bool]], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Whether all agree."""
+        return all(listener(*args, **kwargs) for listener in listeners)
+
+
+class Change(Moment[P, R]):
+    """Its last argument is a value that each listener may replace; None ends the round."""
+
+    def call(self, listeners: list[Callable[P, R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """The value that comes out."""
+        assert not kwargs
+        given: list[Any] = list(args)
+        for listener in listeners:
+            if given[-1] is not None:
+                given[-1] = listener(*given)  # type: ignore[call-arg]  # as args, but for the last
+        value: R = given[-1]
+        return value
+
+
+class Bus:
+    """Who takes part in which moment of one simulation."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[Moment[..., Any], list[Callable[..., Any]]] = {}
+
+    def connect(self, moment: Moment[P, R], listener: Callable[P, R]) -> None:
+        """Call ``listener`` at a moment, after those that are connected already."""
+        self._listeners.setdefault(moment, []).append(listener)
+
+    def emit(self, moment: Moment[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """It happens now."""
+        return moment.call(self._listeners.get(moment, []), *args, **kwargs)

@@ -1,0 +1,1 @@
+"""Scenarios of the five documents: what each one shows, on a fleet of its own."""

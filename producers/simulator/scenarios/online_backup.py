@@ -1,0 +1,282 @@
+"""Point-in-time recovery (WL#3576), shown: images of a source and of a replica, and their use.
+
+The unsafe way is gone too: an image without the critical zone, whose position leads its data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.producers.simulator.backup import backup_image, tables
+from tallystick.producers.simulator.backup import point_in_time_recovery as recovery
+from tallystick.producers.simulator.backup.point_in_time_recovery import StopPoint
+from tallystick.producers.simulator.backup.tables import TableData
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.scenarios.design_scenario import Claim, DesignScenario, Expected
+from tallystick.producers.simulator.server import administration, clients, commit
+from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.channels import Applier, ChannelMap
+from tallystick.producers.simulator.server.gtid_state import GtidState
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.backup.backup_image import Image
+    from tallystick.producers.simulator.backup.point_in_time_recovery import Recovery
+    from tallystick.producers.simulator.kernel.world import World
+
+_SOURCE, _REPLICA, _UNSAFE = "source-a", "replica-a1", "source-b"
+_SECOND_US = 1_000_000
+_RESTORED = ("restored-6", "restored-7", "restored-8")
+"""Three servers are added to the five of the fleet: the last one in the unsafe way."""
+_DDL_US = 2_000
+_LOOK_US = 1_000
+_LOOKS_MAX = 400
+
+
+class _Acts:
+    """What happens in the fleet, in the order of the document's requirements."""
+
+    def __init__(self, fleet: World) -> None:
+        self.fleet = fleet
+        self.source = fleet.instances[_SOURCE]
+        self.replica = fleet.instances[_REPLICA]
+        self.unsafe = fleet.instances[_UNSAFE]
+        tables.install(fleet.instances.values())
+        for instance in (self.source, self.replica):
+            backup_image.prepare(fleet, instance)
+        for second, act in (
+            (1, self.back_up_source),
+            (2, self.back_up_replica),
+            (3, self.back_up_without_zone),
+            (4, self.check_sums),
+            (6, self.recover_without_zone),
+        ):
+            fleet.schedule(fleet.start_ts + second * _SECOND_US, None, act)
+
+    # Requirements 1 and 3
+
+    def back_up_source(self, fleet: World) -> None:
+        """An image of a source."""
+        backup_image.back_up(fleet, self.source, "image-of-source", self.source_backed_up)
+
+    def source_backed_up(self, image: Image) -> None:
+        """Its summary names the position of the validity point."""
+        self.image = image
+        self.fleet.show(
+            "1 binlog position",
+            self.source,
+            f"image-of-source: validity point at {_position(image)}, behind {_count(image)} "
+            f"executed GTIDs; the log goes on at {_place(self.source[BinaryLog].position)}",
+        )
+        self.fleet.show(
+            "3 summary block",
+            self.source,
+            f"summary of image-of-source: {_position(image)}, gtid_executed {image.executed.text()}"
+            f", {_tables(image.data.checksums())}",
+        )
+
+    # Requirement 2
+
+    def back_up_replica(self, fleet: World) -> None:
+        """An image of a replica, and a DDL that meets the backup."""
+        backup_image.back_up(fleet, self.replica, "image-of-replica", self.replica_backed_up)
+        fleet.schedule(fleet.now + _DDL_US, self.source, self.change_metadata)
+        self.look_for_error(fleet, _LOOKS_MAX)
+
+    def change_metadata(self, fleet: World) -> None:
+        """A client of the source creates an index."""
+        clients.write(fleet, self.source, GroupKind.DDL)
+
+    def look_for_error(self, fleet: World, looks: int) -> None:
+        """See the applier stop at the DDL."""
+        channel = self.replica[ChannelMap].channels[""]
+        if channel[Applier].sql_errno:
+            fleet.show(
+                "2 DDL error",
+                self.replica,
+                f"the applier met a DDL during the backup and stopped with error "
+                f"{channel[Applier].sql_errno} at {_place(channel[Applier].executed)}",
+            )
+        elif looks:
+            fleet.schedule(fleet.now + _LOOK_US, None, self.look_for_error, looks - 1)
+
+    def replica_backed_up(self, image: Image) -> None:
+        """Its summary tells how far the replica is on its source, and both repositories."""
+        self.replica_image = image
+        (told,) = image.channels
+        read = told["read_source_log_file"], told["read_source_log_pos"]
+        executed = told["exec_source_log_file"], told["exec_source_log_pos"]
+        self.fleet.show(
+            "2 replication state",
+            self.replica,
+            f"image-of-replica: channel {told['channel']!r} of {told['source_instance']}, "
+            f"{_count(image)} executed GTIDs",
+        )
+        self.fleet.show(
+            "2 slave position",
+            self.replica,
+            f"read up to {_place(read)}, executed up to {_place(executed)}",
+        )
+        for requirement, table in (
+            ("2 master.info", "slave_master_info"),
+            ("2 relay.info", "slave_relay_log_info"),
+        ):
+            row = told[table]
+            places = [row[name] for name in _COLUMNS if name in row]
+            self.fleet.show(requirement, self.replica, f"{table}: {', '.join(map(str, places))}")
+
+    # Point-in-time recovery
+
+    def check_sums(self, fleet: World) -> None:
+        """What the source has at the stop point; then two recoveries up to there."""
+        backup_image.check_sums(fleet, self.source, self.recover)
+
+    def recover(self, place: tuple[str, int]) -> None:
+        """A new server from either image, with the log of the source."""
+        self.expected = self.source[TableData].checksums()
+        for image in (self.image, self.replica_image):
+            server = recovery.add_server(self.fleet, self.source)
+            stop = StopPoint(place)
+            recovery.recover(self.fleet, image, server, stop, self.recovered, source=self.source)
+
+    def recovered(self, done: Recovery) -> None:
+        """The restored server has what the source had there; it becomes its replica."""
+        found = done.server[TableData].checksums()
+        if found == self.expected:
+            self.fleet.show(
+                "point-in-time recovery",
+                done.server,
+                f"restored {done.image.backup_id} of {done.image.instance.instance_id}, replayed "
+                f"{done.group_count} groups of {done.source.instance_id} from {_place(done.start)} "
+                f"to {_place(done.end)}: gtid_executed {done.server[GtidState].executed.text()}, "
+                f"{_tables(found)}; the source had the same there",
+            )
+        administration.add_channel(self.fleet, done.server, "", done.source, done.end)
+
+    # The unsafe way
+
+    def back_up_without_zone(self, fleet: World) -> None:
+        """An image is taken between the stages of a commit."""
+        server = self.unsafe
+        group = tables.make_change(fleet.rng, GroupKind.INNODB, server.server_id, fleet.now)
+        commit.commit(fleet, server, group)
+        image = backup_image.take_image(server, "image-without-zone", is_validity_point=False)
+        server.journal.fact(RecordType.BACKUP, {"step": "image", **image.summary()})
+        self.unsafe_image = image
+
+    def recover_without_zone(self, fleet: World) -> None:
+        """What was logged and not visible is lost for ever."""
+        backup_image.prepare(fleet, self.unsafe)
+        server = recovery.add_server(fleet, self.unsafe)
+
+        def go_on(place: tuple[str, int]) -> None:
+            recovery.recover(fleet, self.unsafe_image, server, StopPoint(place))
+
+        backup_image.check_sums(fleet, self.unsafe, go_on)
+
+
+def _arrange(fleet: World) -> None:
+    _Acts(fleet)
+
+
+_COLUMNS = ("Relay_log_name", "Relay_log_pos", "Master_log_name", "Master_log_pos")
+
+
+def _position(image: Image) -> str:
+    assert image.position is not None
+    return _place(image.position)
+
+
+def _place(coordinates: tuple[str, int]) -> str:
+    return f"{coordinates[0]}:{coordinates[1]}"
+
+
+def _count(image: Image) -> int:
+    return sum(last - first + 1 for _, first, last in image.executed)
+
+
+def _tables(checksums: list[dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{table['name']} ({table['engine']}) {table['rows']} rows {table['checksum']}"
+        for table in checksums
+    )
+
+
+SCENARIO = DesignScenario(
+    name="pitr",
+    design="WL#3576",
+    title="Online backup: point in time recovery",
+    options={
+        "topology": "demo",
+        "profile": "mysql-8.0",
+        "duration_ms": 8_000,
+        "collection_interval_ms": 1_000,
+        "writes_per_second": 12.0,
+        "max_binlog_size": 8_192,
+        "acts": False,
+    },
+    arrange=_arrange,
+    claims=(
+        Claim(
+            "1 binlog position",
+            "The image of a source has the binary log position of its validity point.",
+            ("backup_image_names_one_state", "vp_only_in_empty_closed_zone"),
+        ),
+        Claim(
+            "2 DDL error",
+            "A DDL that meets the backup of a replica stops replication.",
+            ("applied_relay_gtids_executed", "relay_mirrors_source"),
+        ),
+        Claim(
+            "2 replication state",
+            "The image of a replica tells of each channel and what was executed.",
+            ("backup_image_names_one_state", "backup_replica_positions_agree"),
+        ),
+        Claim(
+            "2 slave position",
+            "It tells how far the replica has read and executed its source's log.",
+            ("backup_replica_positions_agree", "replay_continues_image"),
+        ),
+        Claim(
+            "2 master.info",
+            "It holds the repository of the receiver.",
+            ("backup_replica_positions_agree",),
+        ),
+        Claim(
+            "2 relay.info",
+            "It holds the repository of the applier.",
+            ("backup_replica_positions_agree",),
+        ),
+        Claim(
+            "3 summary block",
+            "Position, GTID set and the tables of all engines are one state.",
+            ("backup_image_names_one_state", "recovered_data_equal_source"),
+        ),
+        Claim(
+            "point-in-time recovery",
+            "Image and binary log make a server with the data and the GTIDs of the stop point.",
+            (
+                "replay_continues_image",
+                "recovery_reaches_stop_point",
+                "recovered_data_equal_source",
+            ),
+        ),
+    ),
+    expected=(
+        Expected(
+            _UNSAFE,
+            "backup_image_names_one_state",
+            "Without a commit lock the position may be of a change that the data lack.",
+        ),
+        Expected(
+            _RESTORED[-1],
+            "recovery_reaches_stop_point",
+            "A replay from that position never brings the change.",
+        ),
+        Expected(
+            _RESTORED[-1],
+            "recovered_data_equal_source",
+            "So the restored data differ from the binary log's.",
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""A simulated server: binary log, commit, replication channels, administration, clients."""

@@ -1,0 +1,398 @@
+"""The binary log: framing, groups, rotation, purge, reset, and the lengths of its events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.values.binlog import (
+    FLAG_IN_USE,
+    MAGIC_LENGTH,
+    PREVIOUS_GTIDS_LENGTH_MIN,
+    PREVIOUS_GTIDS_LENGTH_PER_INTERVAL,
+    PREVIOUS_GTIDS_LENGTH_PER_SID,
+    ROTATE_EVENT_LENGTH_MIN,
+    STOP_EVENT_LENGTH,
+    EventType,
+    format_log_file_name,
+    log_pos_field,
+)
+from tallystick.producers.simulator.backup import outer_locks
+from tallystick.producers.simulator.kernel.bus import Change, Notice, Permit
+from tallystick.producers.simulator.kernel.transactions import LoggedGroup
+from tallystick.producers.simulator.server import gtid_state
+from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
+from tallystick.producers.simulator.server.gtid_state import GtidState
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import Group
+    from tallystick.producers.simulator.kernel.world import World
+
+PREVIOUS_GTIDS: Change[[World, Instance, GtidIntervals], GtidIntervals] = Change(
+    "the set that a new binary log file's PREVIOUS_GTIDS will hold"
+)
+ROTATE: Change[[World, Instance, int], int] = Change(
+    "the number of the next file, before the ROTATE event is written"
+)
+PURGED: Permit[[World, Instance, GtidIntervals]] = Permit(
+    "PURGE has removed files; False: gtid_purged stays"
+)
+LOGGED: Notice[[World, Instance, LoggedGroup]] = Notice(
+    "a group has its position and numbers, its events are not in the journal yet"
+)
+GREW: Notice[[World, Instance]] = Notice("the binary log has grown: its replicas will receive")
+
+_FORMAT_DESCRIPTION_LENGTH = 122
+_FORMAT_DESCRIPTION_LENGTH_TAGS = 123
+"""From 8.3: one more event type has its header length in it."""
+_TAGS_SINCE = (8, 3)
+FLAG_IGNORABLE = 0x80
+_FILES_KEPT_MAX = 8
+GTID_LENGTH_REPLICATED = 7
+"""A GTID event with an original commit time of its own is longer by this."""
+_GTID_LENGTH_WITHOUT_LENGTH_FIELD = 76
+_UUID_LENGTH = 36
+_VERBS = tuple(QueryVerb)
+
+
+@dataclass(slots=True, eq=False)
+class FramingEvent:
+    """An event of a log file that belongs to no group."""
+
+    type: int
+    start: int
+    length: int
+    checksum: int
+    next_file: str | None = None
+    next_position: int = -1
+
+    @property
+    def end(self) -> int:
+        """Offset behind the event."""
+        return self.start + self.length
+
+
+@dataclass(slots=True, eq=False)
+class BinlogFile:
+    """One binary log file and everything written to it."""
+
+    base_name: str
+    number: int
+    previous_gtids: GtidIntervals
+    entries: list[LoggedGroup | FramingEvent] = field(default_factory=list)
+    end: int = 4
+    sequence_number: int = 0
+    """Of the last group."""
+    is_closed: bool = False
+    name: str = field(init=False)
+    """File name without a directory."""
+
+    def __post_init__(self) -> None:
+        self.name = format_log_file_name(self.base_name, self.number)
+
+    def groups(self) -> list[LoggedGroup]:
+        """The groups in log order."""
+        return [entry for entry in self.entries if isinstance(entry, LoggedGroup)]
+
+
+@dataclass(slots=True, eq=False)
+class BinaryLog:
+    """The binary log of one instance: its retained files and the set of each."""
+
+    base_name: str
+    files: list[BinlogFile] = field(default_factory=list)
+    lineage: int = 0
+    """How many times RESET, clone or restore began the log anew."""
+    archive: list[tuple[int, BinlogFile]] | None = None
+    """Every file with its lineage, purged or not, kept elsewhere; None: nobody does that."""
+    is_open: bool = True
+    """Mirror of ``variables["log_bin"]`` for the hot path."""
+    max_size: int = 1 << 30
+    """``max_binlog_size``: a file that is longer than this is rotated."""
+    rotation_is_due: bool = False
+    """A group crossed ``max_size``."""
+
+    @property
+    def active(self) -> BinlogFile:
+        """The file that is written."""
+        return self.files[-1]
+
+    @property
+    def position(self) -> tuple[str, int]:
+        """Binary log coordinate P: active file and its end."""
+        return self.files[-1].name, self.files[-1].end
+
+    def file_of_number(self, number: int) -> BinlogFile | None:
+        """The retained file of that number."""
+        return next((file for file in reversed(self.files) if file.number == number), None)
+
+
+def format_description_length(instance: Instance) -> int:
+    """Length of the FORMAT_DESCRIPTION event that the version of a server writes."""
+    major, minor, *_ = instance.version.split(".")
+    if (int(major), int(minor)) >= _TAGS_SINCE:
+        return _FORMAT_DESCRIPTION_LENGTH_TAGS
+    return _FORMAT_DESCRIPTION_LENGTH
+
+
+def gtid_event_length(group: Group, instance: Instance) -> int:
+    """Length of the GTID event; the transaction's length in it is packed."""
+    length = _GTID_LENGTH_WITHOUT_LENGTH_FIELD
+    if group.server_id != instance.server_id:
+        length += GTID_LENGTH_REPLICATED
+    if group.sid is not None and len(group.sid) > _UUID_LENGTH:
+        length += len(group.sid) - _UUID_LENGTH
+    transaction_length = length + 3 + group.body_length
+    if transaction_length - 2 < 251:
+        return length + 1
+    if transaction_length < 1 << 16:
+        return length + 3
+    return length + 4 if transaction_length + 1 < 1 << 24 else length + 9
+
+
+def previous_gtids_length(gtids: GtidIntervals) -> int:
+    """Length of the PREVIOUS_GTIDS event of a set, tags included."""
+    sids, intervals = gtids.shape()
+    tags = [sid[_UUID_LENGTH + 1 :] for sid, _, _ in gtids]
+    length = (
+        PREVIOUS_GTIDS_LENGTH_MIN
+        + sids * PREVIOUS_GTIDS_LENGTH_PER_SID
+        + intervals * PREVIOUS_GTIDS_LENGTH_PER_INTERVAL
+    )
+    if any(tags):
+        length += sids + sum(map(len, {sid[_UUID_LENGTH + 1 :] for sid, _, _ in gtids if sid}))
+    return length
+
+
+def open_file(fleet: World, instance: Instance, number: int, previous: GtidIntervals) -> None:
+    """Begin the file of that number: FORMAT_DESCRIPTION, then PREVIOUS_GTIDS."""
+    previous = fleet.bus.emit(PREVIOUS_GTIDS, fleet, instance, previous)
+    file = BinlogFile(instance[BinaryLog].base_name, number, previous)
+    log = instance[BinaryLog]
+    log.files.append(file)
+    if log.archive is not None:
+        log.archive.append((log.lineage, file))
+    _frame(
+        fleet,
+        instance,
+        EventType.FORMAT_DESCRIPTION,
+        format_description_length(instance),
+        FLAG_IN_USE,
+    )
+    _frame(
+        fleet,
+        instance,
+        EventType.PREVIOUS_GTIDS,
+        previous_gtids_length(previous),
+        FLAG_IGNORABLE,
+        text=previous.text(),
+    )
+
+
+def rotate(fleet: World, instance: Instance) -> None:
+    """Close the active file with ROTATE and open the next; no group is between its stages."""
+    file = instance[BinaryLog].active
+    number = fleet.bus.emit(ROTATE, fleet, instance, file.number + 1)
+    write_rotate(fleet, instance, number)
+    file.is_closed = True
+    instance[BinaryLog].rotation_is_due = False
+    gtid_state.save_gtids_of_last_binlog_into_table(instance)
+    open_file(fleet, instance, number, gtids_through(file))
+    fleet.bus.emit(GREW, fleet, instance)
+
+
+def gtids_through(file: BinlogFile) -> GtidIntervals:
+    """PREVIOUS_GTIDS of the file after ``file``; GTIDs that only the table holds are not in it."""
+    gtids = file.previous_gtids.copy()
+    for logged in file.groups():
+        if logged.group.sid is not None:
+            gtids.add(logged.group.sid, logged.group.gno)
+    return gtids
+
+
+def write_rotate(fleet: World, instance: Instance, number: int) -> None:
+    """The ROTATE event that names the file of that number."""
+    name = format_log_file_name(instance[BinaryLog].base_name, number)
+    _frame(
+        fleet,
+        instance,
+        EventType.ROTATE,
+        ROTATE_EVENT_LENGTH_MIN + len(name),
+        0,
+        next_file=name,
+    )
+
+
+def close_with_stop(fleet: World, instance: Instance) -> None:
+    """A clean shutdown ends the active file with STOP."""
+    _frame(fleet, instance, EventType.STOP, STOP_EVENT_LENGTH, 0)
+    instance[BinaryLog].active.is_closed = True
+    gtid_state.save_gtids_of_last_binlog_into_table(instance)
+
+
+def purge(fleet: World, instance: Instance, to_number: int) -> None:
+    """Remove the files before ``to_number``: PURGE BINARY LOGS TO."""
+    files = instance[BinaryLog].files
+    kept = [file for file in files if file.number >= to_number]
+    if not kept or len(kept) == len(files):
+        return
+    purged = instance[GtidState].purged.copy()
+    purged.update(kept[0].previous_gtids)
+    instance[BinaryLog].files = kept
+    if fleet.bus.emit(PURGED, fleet, instance, purged):
+        instance[GtidState].purged = purged
+    instance.journal.fact(RecordType.BINLOG_PURGE, {"to_file": kept[0].name})
+
+
+def expire(fleet: World, instance: Instance) -> None:
+    """binlog_expire_logs: at rotation the oldest files go, unless a replica reads them."""
+    files = instance[BinaryLog].files
+    if len(files) > _FILES_KEPT_MAX and not outer_locks.forbids_purge(instance):
+        purge(fleet, instance, min(purge_limit(instance), files[-_FILES_KEPT_MAX].number))
+
+
+def purge_limit(instance: Instance) -> int:
+    """The oldest file number that a connected replica still reads or will have to ask for."""
+    limit = instance[BinaryLog].active.number
+    for channel in instance[ChannelMap].subscribers:
+        if channel.replica[ChannelMap].awaits_clone:
+            # Nobody knows yet where the clone will begin to read: its operator keeps all files.
+            return instance[BinaryLog].files[0].number
+        if (
+            channel[Receiver].cursor_lineage != instance[BinaryLog].lineage
+            or not channel.is_configured
+        ):
+            continue
+        limit = min(limit, channel[Receiver].cursor_file)
+    return limit
+
+
+def write_group(fleet: World, instance: Instance, group: Group) -> LoggedGroup:
+    """Flush stage: write a group behind the end of the active file."""
+    file = instance[BinaryLog].active
+    logged = place_group(
+        instance,
+        group,
+        last_committed=max(0, file.sequence_number - fleet.rng.randrange(3)),
+        gtid_checksum=fleet.rng.getrandbits(32),
+    )
+    file.sequence_number += 1
+    fleet.bus.emit(LOGGED, fleet, instance, logged)
+    journal_group(instance, file, logged, logged.end)
+    file.entries.append(logged)
+    file.end = logged.end
+    if file.end >= instance[BinaryLog].max_size:
+        instance[BinaryLog].rotation_is_due = True
+    return logged
+
+
+def place_group(
+    instance: Instance, group: Group, *, last_committed: int, gtid_checksum: int
+) -> LoggedGroup:
+    """A group at the end of the active file, as if it were written there."""
+    file = instance[BinaryLog].active
+    gtid_length = gtid_event_length(group, instance)
+    length = gtid_length + group.body_length
+    return LoggedGroup(
+        group=group,
+        start=file.end,
+        gtid_length=gtid_length,
+        end=file.end + length,
+        last_committed=last_committed,
+        sequence_number=file.sequence_number + 1,
+        gtid_checksum=gtid_checksum,
+        transaction_length=length,
+    )
+
+
+def journal_group(instance: Instance, file: BinlogFile, logged: LoggedGroup, to: int) -> None:
+    """Put the events of a group that end at or before offset ``to`` into the journal."""
+    journal = instance.journal
+    group = logged.group
+    ts = journal.moment()
+    name = file.name
+    log_event = journal.log_event
+    body_start = logged.start + logged.gtid_length
+    if body_start > to:
+        return
+    log_event(
+        Stream.BINLOG,
+        gtid_event_type(group),
+        file=name,
+        start=logged.start,
+        length=logged.gtid_length,
+        ts=ts,
+        log_pos=log_pos_field(body_start),
+        server_id=group.server_id,
+        checksum=logged.gtid_checksum,
+        sid=group.sid,
+        gno=group.gno,
+        last_committed=logged.last_committed,
+        sequence_number=logged.sequence_number,
+        transaction_length=logged.transaction_length,
+        original_commit_timestamp=group.original_commit_timestamp,
+    )
+    for event_type, query, start, length, checksum in logged.events():
+        end = start + length
+        if end > to:
+            return
+        log_event(
+            Stream.BINLOG,
+            event_type,
+            file=name,
+            start=start,
+            length=length,
+            ts=ts,
+            log_pos=log_pos_field(end),
+            server_id=group.server_id,
+            checksum=checksum,
+            query=_VERBS[query],
+        )
+
+
+def gtid_event_type(group: Group) -> EventType:
+    """The event that opens a group."""
+    if group.sid is None:
+        return EventType.ANONYMOUS_GTID
+    return EventType.GTID_TAGGED if len(group.sid) > _UUID_LENGTH else EventType.GTID
+
+
+def _frame(
+    fleet: World,
+    instance: Instance,
+    event_type: EventType,
+    length: int,
+    flags: int,
+    *,
+    text: str | None = None,
+    next_file: str | None = None,
+) -> None:
+    file = instance[BinaryLog].active
+    event = FramingEvent(
+        type=event_type,
+        start=file.end,
+        length=length,
+        checksum=fleet.rng.getrandbits(32),
+        next_file=next_file,
+        next_position=MAGIC_LENGTH if next_file else -1,
+    )
+    journal = instance.journal
+    journal.log_event(
+        Stream.BINLOG,
+        event_type,
+        file=file.name,
+        start=event.start,
+        length=length,
+        ts=journal.moment(),
+        log_pos=log_pos_field(event.end),
+        flags=flags,
+        server_id=instance.server_id,
+        checksum=event.checksum,
+        value=event.next_position,
+        text=next_file or text,
+    )
+    file.entries.append(event)
+    file.end = event.end

@@ -1,0 +1,317 @@
+"""The commit of a group: flush stage (log, GNO), then commit stage (engine, gtid_executed).
+
+Profile ``wl9452`` makes both one instant. Profile ``mysql-8.0`` lets time pass between them, so a
+log_status row taken in between shows a position that leads gtid_executed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.producers.simulator.backup import (
+    backup_locks,
+    backup_protocol,
+    backup_synchronization,
+    outer_locks,
+    tables,
+)
+from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
+from tallystick.producers.simulator.clone import commit_order, donor
+from tallystick.producers.simulator.clone.donor import Donation
+from tallystick.producers.simulator.innodb import gtid_persistence, header, redo_log
+from tallystick.producers.simulator.innodb.redo_log import Innodb
+from tallystick.producers.simulator.kernel.bus import Change, Notice, Permit
+from tallystick.producers.simulator.kernel.transactions import GroupKind, LoggedGroup
+from tallystick.producers.simulator.replication_info import crash_points
+from tallystick.producers.simulator.replication_info.crash_points import CrashPoint
+from tallystick.producers.simulator.server import binary_log
+from tallystick.producers.simulator.server.binary_log import GREW, BinaryLog
+from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
+from tallystick.producers.simulator.server.commit_queue import CommitQueue, Pending
+from tallystick.producers.simulator.server.gtid_state import GtidState
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.backup.threads import Thread
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import Group
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel, QueuedGroup
+
+BEFORE_COMMIT: Change[[World, Instance, Group | None], Group | None] = Change(
+    "before a group is written to a binary log; None: it is not logged and not committed"
+)
+COMMITTED: Permit[[World, Instance, LoggedGroup]] = Permit(
+    "commit stage, before the GTID enters gtid_executed; False: it never does"
+)
+APPLIED: Notice[[World, Channel, QueuedGroup]] = Notice("the commit stage of a replicated group")
+LOST: Notice[[World, Channel, QueuedGroup]] = Notice(
+    "the server dies with a replicated group prepared: recovery commits it"
+)
+MAY_APPLY: Notice[[World, Channel]] = Notice("what an applier waited for has ended")
+
+_SEMI_SYNC_US = (1_500, 6_000)
+"""Least and most time for which a semi-sync source waits for the acknowledgement."""
+
+
+def assign_gtid(instance: Instance, group: Group) -> None:
+    """GTID_NEXT = AUTOMATIC: the smallest free GNO, where the mode asks for a GTID.
+
+    It belongs to the own UUID, or the tag or Group Replication block that the session uses. What
+    was committed without one is replayed with GTID_NEXT = ANONYMOUS.
+    """
+    if group.sid is not None or group.is_anonymous:
+        return
+    if instance[BinaryLog].is_open and instance[GtidState].mode in ("ON", "ON_PERMISSIVE"):
+        group.sid = instance[GtidState].automatic_sid
+        group.gno = instance[GtidState].logged.next_free(group.sid, instance[GtidState].gno_block)
+    else:
+        group.is_anonymous = True
+
+
+def commit(
+    fleet: World,
+    instance: Instance,
+    group: Group,
+    channel: Channel | None = None,
+    queued: QueuedGroup | None = None,
+) -> LoggedGroup | None:
+    """Commit a group of a client (no channel) or of an applier.
+
+    Returns:
+        Where it was logged; None if the instance does not log it, or not yet.
+    """
+    if channel is None and outer_locks.must_wait(
+        instance, group.kind, partial(_try_again, fleet, instance, group)
+    ):
+        return None
+    if instance.get(BackupSynchronization) is None:
+        return _run(fleet, instance, group, channel, queued)
+    if group.kind is GroupKind.DDL:
+        # A backup blocks metadata operations, so they need no zone.
+        backup_protocol.tell_metadata_operation(instance, group)
+        return _run(fleet, instance, group, channel, queued)
+    if channel is None or queued is None:
+        backup_synchronization.begin(
+            fleet, instance, group, partial(_run_in_zone, fleet, instance, channel, queued)
+        )
+    else:
+        backup_synchronization.apply(
+            instance,
+            queued,
+            partial(_run_in_zone, fleet, instance, channel, queued),
+            partial(fleet.bus.emit, MAY_APPLY, fleet, channel),
+        )
+    return None
+
+
+def _run_in_zone(
+    fleet: World,
+    instance: Instance,
+    channel: Channel | None,
+    queued: QueuedGroup | None,
+    thread: Thread,
+) -> None:
+    _run(fleet, instance, thread.group, channel, queued, thread=thread)
+
+
+def _run(
+    fleet: World,
+    instance: Instance,
+    group: Group,
+    channel: Channel | None,
+    queued: QueuedGroup | None,
+    *,
+    thread: Thread | None = None,
+) -> LoggedGroup | None:
+    """The critical sequence of a thread, up to the commit stage."""
+    if channel is None:
+        if _is_kept_out(fleet, instance, group, is_in_zone=thread is not None):
+            return None
+        assign_gtid(instance, group)
+    changed = fleet.bus.emit(BEFORE_COMMIT, fleet, instance, group)
+    if changed is None:
+        return None
+    group = changed
+    if crash_points.is_next(channel, CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG, group):
+        _leave_behind(instance, group)
+    crash_points.reach(channel, CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG, group)
+    if group.sid is not None:
+        instance[GtidState].logged.add(group.sid, group.gno)
+    if group.redo_length:
+        redo_log.write_redo(instance[Innodb], group.redo_length)
+    logs = instance[BinaryLog].is_open and (
+        channel is None or instance.variables.get("log_replica_updates", True)
+    )
+    if not logs:
+        _commit_without_log(fleet, instance, group, channel, queued)
+        return None
+    if thread is not None:
+        backup_synchronization.write_binlog(instance, thread)
+    logged = binary_log.write_group(fleet, instance, group)
+    fleet.bus.emit(GREW, fleet, instance)
+    pending = Pending(logged, instance[BinaryLog].active, channel, queued, thread)
+    instance[CommitQueue].in_commit.append(pending)
+    if thread is not None:
+        thread.stay_inside()
+    crash_points.reach(channel, CrashPoint.BETWEEN_BINARY_LOG_AND_COMMIT, group)
+    if fleet.scenario.profile == "wl9452":
+        finish_all(fleet, instance)
+        return logged
+    _schedule_commit_stage(fleet, instance, pending)
+    return logged
+
+
+def _schedule_commit_stage(fleet: World, instance: Instance, pending: Pending) -> None:
+    waits = pending.channel is None and _is_semi_sync(instance)
+    least, most = _SEMI_SYNC_US if waits else fleet.pace.commit_stage_us
+    fleet.clock.schedule(
+        fleet.now + fleet.rng.randrange(least, most),
+        instance,
+        _commit_stage,
+        fleet,
+        instance,
+        pending,
+        instance[CommitQueue].generation,
+    )
+
+
+def _is_kept_out(fleet: World, instance: Instance, group: Group, *, is_in_zone: bool) -> bool:
+    """Whether a client fails, or waits for the end of a lock and begins its commit again then."""
+    if instance[CommitQueue].super_read_only:
+        return True
+    later = partial(_try_again, fleet, instance, group)
+    # Who is in the critical zone has waited for the binlog lock in front of it.
+    if not is_in_zone and backup_locks.coordinates_wait(instance, later):
+        return True
+    if donor.must_wait(instance, group):
+        fleet.clock.schedule(fleet.now + commit_order.WAIT_US, instance, later)
+        return True
+    return False
+
+
+def _leave_behind(instance: Instance, group: Group) -> None:
+    """The server dies with an open transaction: what MyISAM has of it cannot be rolled back."""
+    if group.kind is GroupKind.MIXED:
+        statement = {"engine": "myisam", "type": "dml", "binlogged": False}
+        instance.journal.fact(RecordType.STATEMENT, statement)
+
+
+def _try_again(fleet: World, instance: Instance, group: Group) -> None:
+    if instance.is_running:
+        commit(fleet, instance, group)
+
+
+def finish_all(fleet: World, instance: Instance) -> None:
+    """Bring every group between the stages through the commit stage, in log order."""
+    while instance[CommitQueue].in_commit:
+        _finish(fleet, instance, instance[CommitQueue].in_commit.pop(0))
+    if instance[BinaryLog].rotation_is_due:
+        binary_log.rotate(fleet, instance)
+        binary_log.expire(fleet, instance)
+    backup_locks.commits_ended(fleet, instance)
+
+
+def _commit_stage(fleet: World, instance: Instance, pending: Pending, generation: int) -> None:
+    if (
+        generation != instance[CommitQueue].generation
+        or pending not in instance[CommitQueue].in_commit
+    ):
+        return
+    if gtid_persistence.crashes_before_add(fleet, instance, pending.logged.group):
+        return
+    is_ordered = (
+        instance.variables["binlog_order_commits"]
+        if pending.channel is None
+        else instance.variables["replica_preserve_commit_order"]
+    )
+    donation = instance.get(Donation)
+    if (
+        is_ordered
+        or instance[BinaryLog].rotation_is_due
+        or (donation is not None and donation.order.orders(pending))
+    ):
+        while instance[CommitQueue].in_commit:
+            first = instance[CommitQueue].in_commit.pop(0)
+            _finish(fleet, instance, first)
+            if first is pending:
+                break
+    else:
+        instance[CommitQueue].in_commit.remove(pending)
+        _finish(fleet, instance, pending)
+    if instance[BinaryLog].rotation_is_due:
+        # A rotation waits until no group is between its stages.
+        finish_all(fleet, instance)
+    backup_locks.commits_ended(fleet, instance)
+
+
+def _finish(fleet: World, instance: Instance, pending: Pending) -> None:
+    group = pending.logged.group
+    if group.redo_length:
+        redo_log.write_redo(instance[Innodb], 60)
+        redo_log.flush_redo(instance[Innodb])
+        donor.note_commit(instance, pending)
+    header.note_commit(instance, pending)
+    thread = pending.thread
+    unlocking_shows = thread is not None and group.kind is GroupKind.NON_TRANSACTIONAL
+    if not unlocking_shows:
+        _make_visible(instance, group)
+    is_executed = fleet.bus.emit(COMMITTED, fleet, instance, pending.logged)
+    gtid_persistence.end_transaction(fleet, instance, group, with_gtid=is_executed)
+    if is_executed and group.sid is not None:
+        instance[GtidState].executed.add(group.sid, group.gno)
+    donation = instance.get(Donation)
+    if donation is not None:
+        donation.committed(pending)
+    if pending.channel is not None and pending.queued is not None:
+        fleet.bus.emit(APPLIED, fleet, pending.channel, pending.queued)
+    if thread is not None:
+        # Last of all: a validity point may follow, and finds the applier's positions moved.
+        make_visible = partial(_make_visible, instance, group) if unlocking_shows else _do_nothing
+        backup_synchronization.committed(fleet, instance, thread, make_visible)
+
+
+def _do_nothing() -> None:
+    """Committing has made the change visible."""
+
+
+def _commit_without_log(
+    fleet: World,
+    instance: Instance,
+    group: Group,
+    channel: Channel | None,
+    queued: QueuedGroup | None,
+) -> None:
+    if group.redo_length:
+        redo_log.flush_redo(instance[Innodb])
+    if gtid_persistence.crashes_before_add(fleet, instance, group):
+        if channel is not None and queued is not None:
+            fleet.bus.emit(LOST, fleet, channel, queued)
+        tables.change(instance, group)
+        return
+    _make_visible(instance, group)
+    is_persisted = gtid_persistence.end_transaction(fleet, instance, group)
+    if group.sid is not None:
+        instance[GtidState].executed.add(group.sid, group.gno)
+        if not is_persisted:
+            instance[GtidState].table.add(group.sid, group.gno)
+        instance[GtidState].table_only.add(group.sid, group.gno)
+        instance[GtidState].purged.add(group.sid, group.gno)
+    if channel is not None and queued is not None:
+        fleet.bus.emit(APPLIED, fleet, channel, queued)
+
+
+def _make_visible(instance: Instance, group: Group) -> None:
+    tables.change(instance, group)
+    if group.kind is GroupKind.XA_PREPARE:
+        instance[CommitQueue].prepared_xa.append(group)
+    elif group.xa_of is not None and group.xa_of in instance[CommitQueue].prepared_xa:
+        instance[CommitQueue].prepared_xa.remove(group.xa_of)
+
+
+def _is_semi_sync(instance: Instance) -> bool:
+    return any(
+        channel[Receiver].semi_sync and channel[Receiver].is_connected
+        for channel in instance[ChannelMap].subscribers
+    )

@@ -1,0 +1,52 @@
+"""Groups between the flush stage and the commit stage of a server: data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tallystick.producers.simulator.kernel.bus import Permit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tallystick.producers.simulator.backup.threads import Thread
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import Group, GroupKind, LoggedGroup
+    from tallystick.producers.simulator.server.binary_log import BinlogFile
+    from tallystick.producers.simulator.server.channels import Channel, QueuedGroup
+
+MAY_WRITE: Permit[[Instance, GroupKind, Callable[[], None]]] = Permit(
+    "a client is to change data; False: it waits, and is called again"
+)
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A group in the binary log between flush stage and commit stage (``gtid_owned``)."""
+
+    logged: LoggedGroup
+    file: BinlogFile
+    channel: Channel | None
+    queued: QueuedGroup | None
+    thread: Thread | None = None
+    """Who executes the critical sequence, where the server has a critical zone."""
+
+
+@dataclass(slots=True, eq=False)
+class CommitQueue:
+    """The commit queue of an instance.
+
+    Attributes:
+        in_commit: Groups between flush and commit stage, in log order.
+        prepared_xa: External XA transactions after XA PREPARE.
+        last_commit_ts: Commit timestamp of the last group that a client wrote here.
+        super_read_only: Commits of clients fail, whoever sends them: a source that was demoted.
+        generation: Raised by crash and RESET: scheduled commit stages become void.
+    """
+
+    in_commit: list[Pending] = field(default_factory=list)
+    prepared_xa: list[Group] = field(default_factory=list)
+    last_commit_ts: int = 0
+    super_read_only: bool = False
+    generation: int = 0

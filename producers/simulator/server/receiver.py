@@ -1,0 +1,400 @@
+"""The receiver of a channel: connects to the source, copies its events, keeps Rd_c and F_c."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.events.journal import RecordType
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType
+from tallystick.producers.simulator.backup import backup_locks
+from tallystick.producers.simulator.kernel.bus import Permit
+from tallystick.producers.simulator.kernel.transactions import LoggedGroup
+from tallystick.producers.simulator.replication_info import crash_points, master_info
+from tallystick.producers.simulator.replication_info.crash_points import CrashPoint
+from tallystick.producers.simulator.replication_info.master_info import MasterInfo
+from tallystick.producers.simulator.replication_info.rpl_info_handler import INFO_WRITE
+from tallystick.producers.simulator.server import applier, relay_log
+from tallystick.producers.simulator.server.binary_log import (
+    GREW,
+    BinaryLog,
+    BinlogFile,
+    FramingEvent,
+)
+from tallystick.producers.simulator.server.channels import (
+    Applier,
+    ChannelMap,
+    QueuedGroup,
+    Receiver,
+    RelayLog,
+)
+from tallystick.producers.simulator.server.gtid_state import GtidState
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.bus import Bus
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
+
+QUEUE: Permit[[World, Channel, LoggedGroup]] = Permit(
+    "before the receiver queues the first event of a group; False: it skips the group"
+)
+
+ER_SOURCE_FATAL_ERROR = 13114
+"""Last_IO_Errno when the source cannot serve what the replica asks for."""
+_GROUPS_AT_ONCE = 16
+_NETWORK_US = (200, 3_000)
+_RETRY_US = 50_000
+_NUMBER_AFTER_RESET = 2
+
+
+def start(fleet: World, channel: Channel) -> None:
+    """START REPLICA IO_THREAD."""
+    if channel[Receiver].is_running:
+        return
+    channel[Receiver].is_running = True
+    _administer(channel, "start_receiver")
+    if not channel[RelayLog].files:
+        create_relay_log(fleet, channel, _NUMBER_AFTER_RESET)
+    connect(fleet, channel, channel.generation)
+
+
+def stop(fleet: World, channel: Channel) -> None:
+    """STOP REPLICA IO_THREAD: the position is persisted."""
+    if not channel[Receiver].is_running:
+        return
+    disconnect(fleet, channel)
+    channel[Receiver].is_running = False
+    _administer(channel, "stop_receiver")
+    flush_position(fleet, channel)
+    persist_position(fleet, channel, "receiver_stop")
+    applier.wake(fleet, channel)
+
+
+def create_relay_log(fleet: World, channel: Channel, number: int) -> None:
+    """The first relay file of a lineage; the position counts as flushed there."""
+    relay_log.open_file(fleet, channel, number)
+    flush_position(fleet, channel)
+    channel[Applier].applied = (channel[RelayLog].files[-1].name, MAGIC_LENGTH)
+    channel[Applier].group_end = (*channel[Applier].applied, *channel[Applier].executed)
+
+
+def disconnect(fleet: World, channel: Channel) -> None:
+    """The connection to the source is lost or given up.
+
+    By GTID set a partial group will come again. By position the receiver would go on inside it, so
+    here the connection lasts until the group is complete.
+    """
+    channel[Receiver].is_connected = False
+    channel.generation += 1
+    channel[Receiver].is_scheduled = False
+    channel[Applier].is_scheduled = False
+    partial = channel.pending[-1] if channel.pending else None
+    if isinstance(partial, QueuedGroup) and not partial.is_complete:
+        if not channel.auto_position:
+            relay_log.write_group_events(channel, partial, len(partial.logged.group.body) + 1)
+            channel[Receiver].read = (partial.source_file, partial.logged.end)
+            flush_position(fleet, channel)
+            return
+        channel.pending.pop()
+        partial.relay_file.groups.remove(partial)
+
+
+def reconnect(fleet: World, channel: Channel, delay: int) -> None:
+    """The connection breaks; the receiver connects anew after ``delay``."""
+    if not channel[Receiver].is_running:
+        return
+    later = partial(reconnect, fleet, channel, delay)
+    if not channel.auto_position and backup_locks.coordinates_wait(channel.replica, later):
+        return  # what has arrived of a group will move the position
+    disconnect(fleet, channel)
+    applier.wake(fleet, channel)
+    fleet.clock.schedule(
+        fleet.now + delay, channel.replica, _connect_anew, fleet, channel, channel.generation
+    )
+
+
+def _connect_anew(fleet: World, channel: Channel, generation: int) -> None:
+    if generation != channel.generation or not channel.replica.is_running:
+        return
+    if not channel.source.is_running or not channel.source[BinaryLog].is_open:
+        fleet.clock.schedule(
+            fleet.now + _RETRY_US, channel.replica, _connect_anew, fleet, channel, generation
+        )
+        return
+    _administer(channel, "reconnect")
+    connect(fleet, channel, generation)
+
+
+def connect(fleet: World, channel: Channel, generation: int) -> None:
+    """Ask the source for its log: by GTID set, or from file and position."""
+    if generation != channel.generation or not channel[Receiver].is_running:
+        return
+    later = partial(connect, fleet, channel, generation)
+    if backup_locks.coordinates_wait(channel.replica, later):
+        return
+    source = channel.source
+    if not source.is_running or not source[BinaryLog].is_open:
+        fleet.clock.schedule(
+            fleet.now + _RETRY_US, channel.replica, connect, fleet, channel, generation
+        )
+        return
+    file = _file_by_gtids(channel) if channel.auto_position else _file_by_position(channel)
+    if file is None:
+        channel[Receiver].io_errno = ER_SOURCE_FATAL_ERROR
+        channel[Receiver].is_running = False
+        _administer(channel, "stop_receiver")
+        persist_position(fleet, channel, "receiver_stop")
+        return
+    channel[Receiver].io_errno = 0
+    channel[Receiver].is_connected = True
+    channel[Receiver].cursor_lineage = source[BinaryLog].lineage
+    channel[Receiver].cursor_file = file.number
+    position = 4
+    channel[Receiver].cursor_entry = 0
+    if (
+        not channel.auto_position
+        and channel[Receiver].read[0] == file.name
+        and channel[Receiver].read[1] > 4
+    ):
+        position = channel[Receiver].read[1]
+        channel[Receiver].cursor_entry = next(
+            (i for i, entry in enumerate(file.entries) if entry.start >= position),
+            len(file.entries),
+        )
+    _begin_file(fleet, channel, file, position)
+    applier.wake(fleet, channel)
+    wake(fleet, channel)
+
+
+def wake(fleet: World, channel: Channel) -> None:
+    """The source's log has grown: the events arrive after a while."""
+    if not channel[Receiver].is_connected or channel[Receiver].is_scheduled:
+        return
+    channel[Receiver].is_scheduled = True
+    fleet.clock.schedule(
+        fleet.now + fleet.rng.randrange(*_NETWORK_US),
+        channel.replica,
+        _receive,
+        fleet,
+        channel,
+        channel.generation,
+    )
+
+
+def join(bus: Bus) -> None:
+    """Replicas receive when the binary log of their source grows."""
+    bus.connect(GREW, _wake_subscribers)
+
+
+def _wake_subscribers(fleet: World, source: Instance) -> None:
+    for channel in source[ChannelMap].subscribers:
+        wake(fleet, channel)
+
+
+def flush_position(fleet: World, channel: Channel, events: int = 1) -> None:
+    """flush_info: F_c becomes the end of the relay log; it is stored every sync_source_info events.
+
+    By position a stored place inside a group would be where a new connection begins, so the write
+    waits for the end of the group there.
+    """
+    channel[Receiver].flushed = relay_log.end(channel)
+    last = channel.pending[-1] if channel.pending else None
+    is_inside = isinstance(last, QueuedGroup) and not last.is_complete
+    if is_inside and not channel.auto_position:
+        channel[MasterInfo].handler.sync_counter += events
+        return
+    _flush_info(fleet, channel, "sync", events, force=False)
+
+
+def persist_position(fleet: World, channel: Channel, reason: str) -> None:
+    """Store Rd_c at once: a moment that REQ-3 names."""
+    _flush_info(fleet, channel, reason, 0, force=True)
+
+
+def _flush_info(fleet: World, channel: Channel, reason: str, events: int, *, force: bool) -> None:
+    if force and not fleet.bus.emit(INFO_WRITE, fleet, channel, master_info.TABLE, reason):
+        return
+    written = channel[MasterInfo].flush(channel, force=force, count=events)
+    if written is None:
+        return
+    body: dict[str, Any] = {
+        "table": master_info.TABLE,
+        "channel": channel.name,
+        "reason": reason,
+        "row": {
+            "Channel_name": channel.name,
+            "Master_log_name": channel[Receiver].read[0],
+            "Master_log_pos": channel[Receiver].read[1],
+        },
+    }
+    if not written.is_durable:
+        body["durable"] = False
+    channel.replica.journal.fact(RecordType.INFO_WRITE, body, channel.name)
+
+
+def _receive(fleet: World, channel: Channel, generation: int) -> None:
+    if generation != channel.generation or not channel[Receiver].is_connected:
+        return
+    later = partial(_receive, fleet, channel, generation)
+    if backup_locks.coordinates_wait(channel.replica, later):
+        return
+    channel[Receiver].is_scheduled = False
+    source = channel.source
+    if channel[Receiver].cursor_lineage != source[BinaryLog].lineage:
+        return  # RESET under a connected replica: both threads stay Yes and receive nothing
+    for _ in range(_GROUPS_AT_ONCE):
+        file = source[BinaryLog].file_of_number(channel[Receiver].cursor_file)
+        if file is None:
+            break
+        if channel[Receiver].cursor_entry >= len(file.entries):
+            following = source[BinaryLog].file_of_number(file.number + 1)
+            if following is None:
+                break
+            # The file before ended with STOP or a crash, so no ROTATE has been sent.
+            _next_file(fleet, channel, following)
+            continue
+        entry = file.entries[channel[Receiver].cursor_entry]
+        if isinstance(entry, FramingEvent):
+            channel[Receiver].cursor_entry += 1
+            _receive_framing(fleet, channel, file, entry)
+        elif not _receive_group(fleet, channel, file, entry):
+            wake(fleet, channel)
+            break
+    else:
+        wake(fleet, channel)
+    applier.wake(fleet, channel)
+
+
+def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: LoggedGroup) -> bool:
+    """Queue the next events of a group; False: the rest of it comes later."""
+    group = logged.group
+    last = channel.pending[-1] if channel.pending else None
+    if isinstance(last, QueuedGroup) and last.logged is logged:
+        queued = last
+    else:
+        if _is_excluded(channel, logged):
+            _skip_what_is_there(fleet, channel, file)
+            return True
+        if group.server_id in channel[Receiver].ignore_server_ids or not fleet.bus.emit(
+            QUEUE, fleet, channel, logged
+        ):
+            channel[Receiver].cursor_entry += 1
+            channel[Receiver].read = (file.name, logged.end)
+            return True
+        relay_file = channel[RelayLog].files[-1]
+        queued = QueuedGroup(logged, file.name, relay_file, relay_file.end)
+        relay_file.groups.append(queued)
+        channel.pending.append(queued)
+    count = len(group.body) + 1
+    up_to = count
+    if count - queued.events_received > 2 and fleet.rng.random() < fleet.pace.partial_chance:
+        up_to = fleet.rng.randrange(queued.events_received + 1, count)
+    events = up_to - queued.events_received
+    relay_log.write_group_events(channel, queued, up_to)
+    crash_points.reach(channel, CrashPoint.BETWEEN_RELAY_LOG_AND_MASTER_INFO, group)
+    channel[Receiver].read = (file.name, logged.start + queued.end - queued.start)
+    if up_to < count:
+        if fleet.rng.random() < 0.5:  # else written and not yet flushed: the log is beyond F_c
+            flush_position(fleet, channel, events)
+        return False
+    flush_position(fleet, channel, events)
+    if group.sid is not None:
+        channel[Receiver].retrieved.add(group.sid, group.gno)
+    channel[Receiver].cursor_entry += 1
+    relay_file = channel[RelayLog].files[-1]
+    if relay_file.end >= channel.replica[BinaryLog].max_size:
+        # A rotation by size stores nothing: MySQL 8.0 does so where the source's file changes.
+        relay_log.rotate(fleet, channel, with_source_format=True)
+        flush_position(fleet, channel)
+    return True
+
+
+def _skip_what_is_there(fleet: World, channel: Channel, file: BinlogFile) -> None:
+    """Pass the groups that auto-position excludes, up to the first one that is to be sent."""
+    skipped_to = 0
+    while channel[Receiver].cursor_entry < len(file.entries):
+        entry = file.entries[channel[Receiver].cursor_entry]
+        if not isinstance(entry, LoggedGroup) or not _is_excluded(channel, entry):
+            break
+        skipped_to = entry.end
+        channel[Receiver].cursor_entry += 1
+    if skipped_to:
+        # The source sends a heartbeat so that the replica's position follows.
+        channel[Receiver].read = (file.name, skipped_to)
+        relay_log.write_position(fleet, channel, *channel[Receiver].read)
+        flush_position(fleet, channel)
+
+
+def _is_excluded(channel: Channel, logged: LoggedGroup) -> bool:
+    group = logged.group
+    return (
+        channel.auto_position
+        and group.sid is not None
+        and (group.sid, group.gno) in channel[Receiver].excluded
+    )
+
+
+def _receive_framing(fleet: World, channel: Channel, file: BinlogFile, event: FramingEvent) -> None:
+    if event.type == EventType.STOP:
+        channel[Receiver].read = (file.name, event.end)
+    if event.type != EventType.ROTATE or event.next_file is None:
+        return
+    channel[Receiver].read = (event.next_file, 4)
+    relay_log.rotate(fleet, channel, with_source_format=False)
+    relay_log.write_source_rotate(fleet, channel, event.end, event.checksum, event.next_file)
+    flush_position(fleet, channel)
+    persist_position(fleet, channel, "relay_rotate")
+    following = channel.source[BinaryLog].file_of_number(file.number + 1)
+    if following is not None and following.name == event.next_file:
+        _next_file(fleet, channel, following)
+
+
+def _next_file(fleet: World, channel: Channel, file: BinlogFile) -> None:
+    channel[Receiver].cursor_file = file.number
+    channel[Receiver].cursor_entry = 0
+    _begin_file(fleet, channel, file, 4)
+
+
+def _begin_file(fleet: World, channel: Channel, file: BinlogFile, position: int) -> None:
+    """What a dump sends before the first group of a file, as the receiver writes it."""
+    channel[Receiver].read = (file.name, position)
+    relay_log.rotate(fleet, channel, with_source_format=False)
+    relay_log.write_artificial_rotate(fleet, channel, file.name, position)
+    from_start = position == 4
+    relay_log.write_source_format(fleet, channel, file.entries[0].end if from_start else 0)
+    if from_start:
+        # PREVIOUS_GTIDS means nothing to a replica: a ROTATE with the position after it stands in.
+        channel[Receiver].read = (file.name, file.entries[1].end)
+        relay_log.write_position(fleet, channel, *channel[Receiver].read)
+        channel[Receiver].cursor_entry = 2
+    flush_position(fleet, channel)
+    persist_position(fleet, channel, "relay_rotate")
+
+
+def _file_by_gtids(channel: Channel) -> BinlogFile | None:
+    """The newest file whose PREVIOUS_GTIDS the replica has all of; remembers what it has."""
+    source = channel.source
+    has = channel.replica[GtidState].executed.copy()
+    has.update(channel[Receiver].retrieved)
+    channel[Receiver].excluded = has
+    own = source.server_uuid
+    if any(sid == own and (sid, last) not in source[GtidState].logged for sid, _, last in has):
+        return None  # the replica has GTIDs of the source that the source has not
+    for file in reversed(source[BinaryLog].files):
+        if file.previous_gtids.is_subset(has):
+            return file if source[GtidState].purged.is_subset(has) else None
+    return None
+
+
+def _file_by_position(channel: Channel) -> BinlogFile | None:
+    files = channel.source[BinaryLog].files
+    if not channel[Receiver].read[0]:
+        return files[0]
+    return next((file for file in files if file.name == channel[Receiver].read[0]), None)
+
+
+def _administer(channel: Channel, action: str) -> None:
+    channel.replica.journal.fact(
+        RecordType.CHANNEL, {"channel": channel.name, "action": action}, channel.name
+    )
