@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -149,6 +149,87 @@ def test_an_arrow_that_turns_is_seen(package: str, source: str) -> None:
 def test_the_agreed_direction_is_allowed(package: str, source: str) -> None:
     """The check does not cry over what is agreed."""
     assert wrong_imports(package, source) == []
+
+
+def modules_of(packages: Iterable[str]) -> dict[str, Path]:
+    """The modules of packages by their full names."""
+    found = {}
+    for package in packages:
+        top = ROOT / package
+        for path in sorted(top.rglob("*.py")):
+            inside = path.relative_to(top).with_suffix("").parts
+            if package == "tallystick" and inside[0] in OURS:
+                continue  # a link to another package
+            name = ("tallystick", *(() if package == "tallystick" else (package,)), *inside)
+            found[".".join(name).removesuffix(".__init__")] = path
+    return found
+
+
+def import_graph(modules: Mapping[str, str]) -> dict[str, set[str]]:
+    """Whom each module imports: on loading, in a function, and for types alone."""
+    graph: dict[str, set[str]] = {}
+    for module, source in modules.items():
+        graph[module] = set()
+        for _, name in imported_names(source):
+            target = name
+            while target and target not in modules:
+                target = target.rpartition(".")[0]
+            if target and target != module:
+                graph[module].add(target)
+    return graph
+
+
+def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """The strongly connected components of more than one module (Tarjan), largest first."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(module: str) -> None:
+        number[module] = lowest[module] = len(number)
+        stack.append(module)
+        for target in sorted(graph[module]):
+            if target not in number:
+                visit(target)
+                lowest[module] = min(lowest[module], lowest[target])
+            elif target in stack:
+                lowest[module] = min(lowest[module], number[target])
+        if lowest[module] == number[module]:
+            start = stack.index(module)
+            found.append(sorted(stack[start:]))
+            del stack[start:]
+
+    for module in sorted(graph):
+        if module not in number:
+            visit(module)
+    return sorted((cycle for cycle in found if len(cycle) > 1), key=len, reverse=True)
+
+
+def test_no_import_cycle_is_larger_than_three_modules() -> None:
+    """Imports for types alone and inside functions count: what they hide is coupling too."""
+    sources = {name: path.read_text("utf-8") for name, path in modules_of(OURS).items()}
+    assert len(sources) > 300
+    graph = import_graph(sources)
+    large = [
+        "\n".join(f"{one} -> {', '.join(sorted(graph[one] & set(cycle)))}" for one in cycle)
+        for cycle in cycles(graph)
+        if len(cycle) > 3
+    ]
+    assert not large, "\n\n".join(large)
+
+
+def test_a_cycle_is_found_wherever_its_imports_are() -> None:
+    """The check itself: one import on loading, one for types, one in a function."""
+    graph = import_graph(
+        {
+            "tallystick.a": "from tallystick.b import x",
+            "tallystick.b": "if TYPE_CHECKING:\n    import tallystick.c",
+            "tallystick.c": "def f():\n    from tallystick import a",
+            "tallystick.d": "import tallystick.a",
+        }
+    )
+    assert cycles(graph) == [["tallystick.a", "tallystick.b", "tallystick.c"]]
 
 
 def test_the_domain_is_imported_without_its_users() -> None:

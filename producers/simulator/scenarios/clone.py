@@ -23,6 +23,7 @@ from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
+from tallystick.producers.simulator.server.receiver import QUEUE
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance
@@ -279,6 +280,7 @@ def _arrange(fleet: World) -> None:
     fleet.pace.commit_stage_us = (2_000, 60_000)
     watcher = _Watcher()
     fleet.bus.connect(CLONE_STEP, watcher.on_clone_step)
+    fleet.bus.connect(QUEUE, watcher.on_queue)
     source = fleet.instances[_SOURCE]
     first, second, third = (
         next(iter(fleet.instances[f"replica-a{number}"][ChannelMap].channels.values()))
