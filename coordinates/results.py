@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any
@@ -205,3 +205,26 @@ class Observation:
         known["code"] = ObservationCode(known["code"])
         known["rules"] = tuple(known["rules"])
         return cls(**known)
+
+
+def verdict_of_run(
+    findings: Collection[Finding],
+    observations: Iterable[Observation],
+    rows: Iterable[Verdict],
+    validations: Iterable[Verdict] = (),
+) -> Verdict:
+    """The verdict of a whole run.
+
+    INCONSISTENT with any finding; UNDECIDED when a row, an observation or a validation is, and
+    when no row was collected at all.
+
+    Args:
+        findings: What was found.
+        observations: What else was seen.
+        rows: The verdict on each row of the cut table.
+        validations: The verdict of each collection's validation.
+    """
+    if findings:
+        return Verdict.INCONSISTENT
+    doubts = (Verdict.UNDECIDED for seen in observations if seen.is_undecided)
+    return Verdict.merge((Verdict.merge(rows), *validations, *doubts))

@@ -18,7 +18,8 @@ from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
 from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.schema import DEAD_LETTER, decode_document
-from tallystick.streaming.sinks import END_BATCH, DeadLetterRow, batch_name
+from tallystick.streaming.sinks import DeadLetterRow
+from tallystick.streaming.tables import END_BATCH, batch_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.progress import Metrics
-    from tallystick.streaming.sinks import KafkaSink, ParquetSink
+    from tallystick.streaming.sinks import KafkaSink
+    from tallystick.streaming.tables import ParquetSink
 
 BACKLOG_SHARE = 0.9
 

@@ -33,8 +33,9 @@ from tallystick.streaming.progress import Metrics, ProgressListener
 from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.schema import STATE_FIELD, STATE_NAME
 from tallystick.streaming.session import SessionSettings, start_session, stop_session
-from tallystick.streaming.sinks import KafkaSink, ParquetSink
+from tallystick.streaming.sinks import KafkaSink
 from tallystick.streaming.source import MAX_BLOCKS_PER_TRIGGER, read_journal
+from tallystick.streaming.tables import ParquetSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,12 +1,10 @@
-"""Every schema that this package reads or writes, in one place."""
+"""Every schema that the job reads or writes; those of its tables are in ``tables``."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -17,7 +15,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tallystick.coordinates.audit.cut import Cut, cut_columns
+from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation
 
 if TYPE_CHECKING:
@@ -68,71 +66,6 @@ AUDIT_ROWS = StructType(
 were read, ``document`` (JSON of findings, observations and cuts) and
 ``facts`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
 ``reason`` and the message as it was."""
-
-_ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
-
-
-def _arrow_schema(columns: dict[str, type]) -> pa.Schema:
-    return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in columns.items()])
-
-
-_RULES = pa.field("rules", pa.list_(pa.string()))
-_TEXT_UNLESS = {"epoch": int, "sequence": int, "ts": int, "is_undecided": bool}
-
-CHECKS = pa.list_(
-    pa.struct([pa.field(name, pa.string()) for name in ("rule", "outcome", "reason", "data")])
-)
-"""The checks of a row; ``data`` as JSON."""
-FINDINGS = _arrow_schema(
-    {"finding_id": str}
-    | {field.name: _TEXT_UNLESS.get(field.name, str) for field in dataclasses.fields(Finding)}
-)
-OBSERVATIONS = _arrow_schema(
-    {
-        field.name: _TEXT_UNLESS.get(field.name, str)
-        for field in dataclasses.fields(Observation)
-        if field.name != _RULES.name
-    }
-).append(_RULES)
-CUTS = _arrow_schema(cut_columns()).append(pa.field("checks", CHECKS))
-VALIDATIONS = _arrow_schema(
-    {"collection_id": str, "verdict": str, "reason": str, "instances": int, "missing": int,
-     "is_late": bool, "ts": int}
-)  # fmt: skip
-"""One row a validated collection: the validator's answer and what it was given."""
-
-
-def finding_row(finding: Finding) -> dict[str, Any]:
-    """A row of FINDINGS; ``data`` is JSON text."""
-    return finding.to_dict() | {"data": json.dumps(finding.data)}
-
-
-def finding_of_row(row: dict[str, Any]) -> Finding:
-    """Inverse of ``finding_row``."""
-    return Finding.from_dict(row | {"data": json.loads(row["data"])})
-
-
-def observation_row(seen: Observation) -> dict[str, Any]:
-    """A row of OBSERVATIONS; ``data`` is JSON text."""
-    return seen.to_dict() | {"data": json.dumps(seen.data)}
-
-
-def observation_of_row(row: dict[str, Any]) -> Observation:
-    """Inverse of ``observation_row``."""
-    return Observation.from_dict(row | {"data": json.loads(row["data"])})
-
-
-def cut_row(cut: Cut) -> dict[str, Any]:
-    """A row of CUTS; ``data`` of each check is JSON text."""
-    values = cut.to_dict()
-    checks = [check | {"data": json.dumps(check["data"])} for check in values["checks"]]
-    return values | {"checks": checks}
-
-
-def cut_of_row(row: dict[str, Any]) -> Cut:
-    """Inverse of ``cut_row``."""
-    checks = [check | {"data": json.loads(check["data"])} for check in row["checks"]]
-    return Cut.from_dict(row | {"checks": checks})
 
 
 def encode_document(

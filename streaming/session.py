@@ -87,7 +87,7 @@ def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]
         ),
         # Workers find the packages beside this one.
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(
-            filter(None, (packages, os.environ.get("PYTHONPATH")))
+            map(os.path.abspath, filter(None, (packages, *_python_path())))
         ),
         # Forked workers share what the daemon has imported already.
         "spark.python.daemon.module": "tallystick.streaming.worker_daemon",
@@ -119,6 +119,10 @@ def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]
     return conf
 
 
+def _python_path() -> list[str]:
+    return os.environ.get("PYTHONPATH", "").split(os.pathsep)
+
+
 def start_session(settings: SessionSettings) -> SparkSession:
     """Starts the session; the JVM and its workers write to the log file only.
 
@@ -141,9 +145,15 @@ def start_session(settings: SessionSettings) -> SparkSession:
             with settings.log_file.open("ab") as log:
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
                     conf,
-                    # A signal for this process's group (timeout, a shell's kill) is not for the
-                    # JVM: without it nothing could be drained. It ends with its standard input.
-                    {"stdout": log, "stderr": subprocess.STDOUT, "start_new_session": True},
+                    {
+                        "stdout": log,
+                        "stderr": subprocess.STDOUT,
+                        # A signal for this process's group (timeout, a shell's kill) is not for
+                        # the JVM: without it nothing could be drained. It ends with its stdin.
+                        "start_new_session": True,
+                        # Spark makes a directory artifacts/ where it is started.
+                        "cwd": settings.log_file.parent,
+                    },
                 )
             context = SparkContext(conf=conf, gateway=gateway)
             # Spark takes the interrupt from the terminal for itself; whoever runs the job decides.

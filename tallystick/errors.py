@@ -22,13 +22,15 @@ class ExitCode(IntEnum):
     CONSISTENT = 0
     INCONSISTENT = 1
     MISUSE = 2
-    """Misuse, and whatever else a user can fix: no Java, no broker, a full disk."""
+    """A usage or environment error: an unknown flag, no Java, no broker, a full disk."""
     UNDECIDED = 3
     CRASHED = 70
-    """An internal error: never to be read as a verdict."""
+    """An internal error of tallystick: never to be read as a verdict."""
     FAILED = 75
     """A job that ran ended by itself, as when its broker goes away: another try may succeed."""
     INTERRUPTED = 130
+    CLOSED_PIPE = 141
+    """Nobody reads standard output any more (``| head``): what the shell says of cat or grep."""
     TERMINATED = 143
 
     @classmethod

@@ -1,7 +1,8 @@
-"""How commands end: on signals, on errors that a user can fix, and on our own mistakes."""
+"""How commands end: on signals, on errors that a user can fix, and on internal errors."""
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -78,13 +79,28 @@ def run(command: Callable[[], int]) -> int:
     except Terminated:
         return ExitCode.TERMINATED
     except BrokenPipeError:
-        # The reader has gone (head, less): nobody wants more. Python would complain at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.TERMINATED
+        _drop_standard_output()
+        return ExitCode.CLOSED_PIPE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return _crashed(error)
+        _drop_standard_output()
+        where = "standard output" if error.filename is None else repr(str(error.filename))
+        terminal.notice(f"{where} cannot be written: {error.strerror}")
+        return ExitCode.MISUSE
     except Exception as error:  # noqa: BLE001  the last resort: a verdict must not be read into it
-        terminal.notice(f"unexpected {type(error).__name__}: {error}"[:300])
-        terminal.notice(f"internal error; details in {_write_crash()}")
-        return ExitCode.CRASHED
+        return _crashed(error)
+
+
+def _drop_standard_output() -> None:
+    """Python would complain at its exit of what it cannot write."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _crashed(error: Exception) -> ExitCode:
+    terminal.notice(f"unexpected {type(error).__name__}: {error}"[:300])
+    terminal.notice(f"internal error; details in {_write_crash()}")
+    return ExitCode.CRASHED
 
 
 def _write_crash() -> Path | str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,12 @@ class Audited:
 
 
 def _summary(result: AuditResult) -> Iterator[str]:
-    from tallystick.outputs.text import summary
-    from tallystick.runs.result import outcome_of_replay
+    from tallystick.outputs.text import lines
+    from tallystick.runs.replay import result_of_audit
 
-    for line in summary(outcome_of_replay(result, "records of a test")):
+    now = datetime.now(timezone.utc)
+    shown = result_of_audit(result, command="replay", title="records of a test", begun_at=now)
+    for line in lines(shown):
         yield line if isinstance(line, str) else line[0]
 
 

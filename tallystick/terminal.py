@@ -19,11 +19,23 @@ from rich.text import Text
 
 from tallystick.expectations.neutral import printable
 
+STANDARD_STREAM = "-"
+"""The name of a file that is standard input or standard output."""
+Line = str | tuple[str, str]
+"""A line of a result: a text, or a text with its style."""
 _WIDTH_OF_A_FILE = 100_000
 
 
+class _Console(Console):
+    """A console that lets a closed pipe out: rich would end the process with 1, a verdict here."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the error go on to whoever ends the command."""
+        raise BrokenPipeError
+
+
 def _console(*, stderr: bool) -> Console:
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    return _Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def escaped(text: object) -> str:
@@ -31,8 +43,8 @@ def escaped(text: object) -> str:
     return printable(str(text))
 
 
-def show(*lines: str | tuple[str, str]) -> None:
-    """Write lines of a result: a text, or a text with its style.
+def show(*lines: Line) -> None:
+    """Write lines of a result.
 
     On a terminal a line that is too long goes on below, indented deeper; a file gets it whole.
     """
@@ -74,10 +86,15 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
+def show_text(text: str) -> None:
+    """Write a whole text as it is."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 def show_json(document: Any) -> None:
     """Write one JSON document on one line; what is not ASCII is escaped by JSON itself."""
-    sys.stdout.write(json.dumps(document, separators=(",", ":")) + "\n")
-    sys.stdout.flush()
+    show_text(json.dumps(document, separators=(",", ":")) + "\n")
 
 
 def notice(text: object) -> None:

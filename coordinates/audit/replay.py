@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.instance import InstanceAudit
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.results import Verdict, verdict_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,11 +32,9 @@ class AuditResult:
 
     @property
     def verdict(self) -> Verdict:
-        """INCONSISTENT with any finding; CONSISTENT when every cut is and nothing is in doubt."""
-        if self.findings:
-            return Verdict.INCONSISTENT
-        doubts = [Verdict.UNDECIDED for o in self.observations if o.is_undecided]
-        return Verdict.merge([Verdict(cut.verdict) for cut in self.cuts] + doubts)
+        """Of findings, observations and rows taken together."""
+        rows = (Verdict(cut.verdict) for cut in self.cuts)
+        return verdict_of_run(self.findings, self.observations, rows)
 
     @property
     def evaluated(self) -> int:

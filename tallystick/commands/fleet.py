@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallystick import terminal
-from tallystick.commands.offline import STANDARD_INPUT
 from tallystick.commands.options import BootstrapServers, Client, Json, TopicPrefix
 from tallystick.errors import MisuseError
 from tallystick.process import Stop, stopping
@@ -169,7 +168,7 @@ def _write_history(scenario: Scenario, output: str) -> None:
 
     history = simulate_history(scenario)
     lines = (line for block in history.blocks(BLOCK_RECORDS) for line in block_to_lines(block))
-    if output == STANDARD_INPUT:
+    if output == terminal.STANDARD_STREAM:
         sys.stdout.writelines(f"{line}\n" for line in lines)
     else:
         try:

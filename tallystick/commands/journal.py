@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallystick import terminal
-from tallystick.commands.offline import STANDARD_INPUT, lines_of
 from tallystick.commands.options import (
     BootstrapServers,
     Client,
@@ -88,6 +87,7 @@ def _print(settings: Settings, instance: str | None, follow: bool) -> None:
 def _write(settings: Settings, file: str) -> None:
     from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
     from tallystick.journal_topic import open_journal, prepare_topics
+    from tallystick.runs.replay import lines_of
 
     prepare_topics(settings)
     sink = open_journal(settings)
@@ -97,7 +97,7 @@ def _write(settings: Settings, file: str) -> None:
             sink.send(block)
             written += len(block)
     except JsonLinesError as error:
-        name = "standard input" if file == STANDARD_INPUT else file
+        name = "standard input" if file == terminal.STANDARD_STREAM else file
         raise MisuseError(f"{name!r}: {error}; {written} records before it were written") from None
     finally:
         sink.close()

@@ -2,134 +2,66 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tallystick import terminal
-from tallystick.commands.options import Disable, Json
-from tallystick.coordinates.values.errors import install_extra
+from tallystick.commands.options import (
+    Disable,
+    Json,
+    JsonResult,
+    Outputs,
+    finish,
+    requested,
+)
 from tallystick.errors import ExitCode, MisuseError
-from tallystick.extras import missing_of_stream
 from tallystick.settings import load, suggestion
 
 if TYPE_CHECKING:
     from tallystick.campaign import CampaignResult, SeedResult
-    from tallystick.coordinates.audit.cut import Cut
-    from tallystick.expectations.validation import CollectionValidation
-
-STANDARD_INPUT = "-"
-
-
-def lines_of(file: str) -> Iterator[str]:
-    """The lines of a file, or of standard input for ``-``.
-
-    Raises:
-        MisuseError: It cannot be read, or is no UTF-8.
-    """
-    try:
-        source = sys.stdin.buffer if file == STANDARD_INPUT else Path(file).open("rb")  # noqa: SIM115
-    except OSError as error:
-        raise MisuseError(f"{file!r} cannot be read: {error.strerror}") from error
-    with source:
-        try:
-            for number, line in enumerate(source, 1):
-                try:
-                    yield line.decode()
-                except UnicodeDecodeError as error:
-                    raise MisuseError(f"{file!r}, line {number}: no UTF-8: {error}") from None
-        except OSError as error:
-            raise MisuseError(f"{file!r} cannot be read: {error.strerror}") from error
 
 
 def replay(
     *,
     file: Annotated[str, typer.Argument(help="A journal as JSON Lines; - is standard input.")],
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Write the report page into this directory.", metavar="DIRECTORY"),
-    ] = None,
     disable: Disable = None,
-    json: Json = False,
+    output: Outputs = None,
+    json: JsonResult = False,
 ) -> None:
     """Audit a journal from a file, without Kafka and Spark.
 
     The same core as in the stream gives the same findings. Exit status: 0 consistent,
     1 inconsistent, 3 undecided.
     """
-    from tallystick.coordinates.audit.replay import audit_history
-    from tallystick.coordinates.events.json_lines import blocks_from_lines
-    from tallystick.coordinates.values.errors import JournalError
-    from tallystick.outputs.text import summary
-    from tallystick.runs.result import outcome_of_replay, write_report
+    from tallystick.runs.replay import replay as run
 
     disabled = frozenset(load({"disabled": disable}).settings.disabled)
-    name = "standard input" if file == STANDARD_INPUT else file
-    try:
-        result = audit_history(
-            blocks_from_lines(lines_of(file), end_heartbeats=True), disabled=disabled
-        )
-    except JournalError as error:
-        raise MisuseError(f"{name!r}: {error}") from None
-    outcome = outcome_of_replay(result, name)
-    page = None if report is None else write_report(outcome, report)
-    if json:
-        terminal.show_json(outcome.to_json())
-    else:
-        terminal.show(*summary(outcome, page))
-    raise typer.Exit(ExitCode.of(outcome.verdict))
+    requests = requested(output, json)
+    finish(run(file, disabled), requests)
 
 
 def report(
     *,
     directory: Annotated[Path, typer.Argument(help="A run: it holds the tables.")],
-    json: Json = False,
+    output: Outputs = None,
+    json: JsonResult = False,
 ) -> None:
     """Render the report of a run from its tables, and sum it up.
 
-    Great Expectations looks once more at the collection that tells most. Exit status as of the run.
+    Great Expectations validates the collection that shows most once more. Exit status as of the
+    run.
     """
-    from tallystick.outputs.text import summary
-    from tallystick.runs import result as results
+    from tallystick.runs.tables import report as run
+    from tallystick.runs.tables import require_tables
 
-    tables = directory / results.TABLES
-    results.require_tables(tables)
+    requests = requested(output, json)
+    require_tables(directory)
     with terminal.progress("reading the tables"):
-        outcome = results.outcome_of_tables(tables, title=str(directory))
-        shown = results.collection_to_show(tables)
-        validated = [rows for rows in outcome.data.collections if rows[0].collection_id == shown]
-        docs = directory / results.DATA_DOCS / "site" / "index.html"
-        outcome = results.outcome_of_tables(
-            tables,
-            title=str(directory),
-            validation=_validated_again(validated[0]) if validated else None,
-            data_docs=str(docs.relative_to(directory)) if docs.exists() else None,
-        )
-        demonstrated = results.read_demonstrated(directory)
-        if demonstrated is not None:
-            outcome = outcome.with_demonstrated(demonstrated)
-        page = results.write_report(outcome, directory)
-    if json:
-        terminal.show_json({**outcome.to_json(), "report": str(page)})
-    else:
-        terminal.show(*summary(outcome, page, docs if docs.exists() else None))
-    raise typer.Exit(ExitCode.of(outcome.verdict))
-
-
-def _validated_again(rows: Sequence[Cut]) -> CollectionValidation | None:
-    missing = missing_of_stream()
-    if missing is not None:
-        terminal.notice(
-            f"the page is without Great Expectations: {missing} is not installed."
-            f" {install_extra('stream')}"
-        )
-        return None
-    from tallystick.expectations.validate import CollectionValidator
-
-    return CollectionValidator().validate(rows)
+        result = run(directory, notice=terminal.notice)
+    finish(result, requests, directory)
 
 
 def campaign(

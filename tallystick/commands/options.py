@@ -1,11 +1,19 @@
-"""Flags that several commands share; each is the flag of a setting."""
+"""Flags that several commands share, and the end that every run comes to."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+from tallystick.terminal import STANDARD_STREAM
+
+if TYPE_CHECKING:
+    from tallystick.outputs import Request
+    from tallystick.runs.result import RunResult
 
 BootstrapServers = Annotated[
     str | None, typer.Option(help="Kafka: host:port, comma-separated.", metavar="HOST:PORT")
@@ -26,3 +34,52 @@ Disable = Annotated[
     typer.Option(help="Switch an invariant off; may be repeated.", metavar="INVARIANT"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+_OUTPUTS = ", ".join(
+    sorted(
+        path.stem
+        for path in (Path(__file__).parents[1] / "outputs").iterdir()
+        if not path.name.startswith("_")
+    )
+)
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--output",
+        help=f"Write the result as NAME ({_OUTPUTS}), to FILE or standard output; may be repeated.",
+        metavar="NAME[=FILE]",
+    ),
+]
+JsonResult = Annotated[bool, typer.Option("--json", help="The short form of --output json.")]
+
+
+def requested(output: Sequence[str] | None, json: bool) -> list[Request]:
+    """The outputs that the flags ask for.
+
+    Raises:
+        MisuseError: One is not known, or two go to standard output.
+    """
+    from tallystick.outputs import requests_of
+
+    return requests_of([*(output or ()), *(["json"] if json else [])])
+
+
+def finish(
+    result: RunResult, requests: Sequence[Request], directory: Path | None = None
+) -> NoReturn:
+    """Write a result in each form and end the command with its exit status.
+
+    Args:
+        result: What the run has to say.
+        requests: The outputs that are asked for.
+        directory: The run's own: it keeps the page and the JSON document.
+    """
+    from tallystick.outputs import Request, write_all
+
+    files = [request for request in requests if request.target != STANDARD_STREAM]
+    if directory is not None:
+        files += [Request(n, str(directory / f"report.{n}")) for n in ("html", "json")]
+    written = {name: Path(target) for name, target in files}
+    printed = [request for request in requests if request.target == STANDARD_STREAM]
+    # What is printed comes first: it is there whatever becomes of a file.
+    write_all(replace(result, paths={**result.paths, **written}), [*printed, *files])
+    raise typer.Exit(result.exit_code)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick import terminal
-from tallystick.commands.offline import STANDARD_INPUT
 from tallystick.commands.options import BootstrapServers, Client, Directory, TopicPrefix
 from tallystick.errors import MisuseError
 from tallystick.process import stopping
@@ -94,7 +93,7 @@ def _tail_into_file(
     from tallystick.servers.tailing import FileSink, regular_requests
 
     with ExitStack() as stack:
-        if output == STANDARD_INPUT:
+        if output == terminal.STANDARD_STREAM:
             file = sys.stdout
         else:
             try:
@@ -108,7 +107,7 @@ def _tail_into_file(
             places,
             FileSink(file),
             regular_requests(settings.collect_interval_s),
-            where="standard output" if output == STANDARD_INPUT else output,
+            where="standard output" if output == terminal.STANDARD_STREAM else output,
             states=None,
             is_from_oldest=is_from_oldest,
         )

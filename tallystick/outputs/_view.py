@@ -1,101 +1,19 @@
-"""The report: one verdict, what it rests on, what broke and what to do; as data, text and a page.
-
-It reads values only. The clock is an argument; what came from an instance is escaped where it is
-shown, never before.
-"""
+"""What several outputs show of a result: findings in groups, collections summed up, names."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation, Severity, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
-from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import (
-    explain,
-    finding_document,
-    observation_document,
-    reasons_of,
-)
+from tallystick.coordinates.rules.explanation import observation_text, reasons_of
 from tallystick.coordinates.rules.registry import Rule
-from tallystick.expectations.neutral import printable
-from tallystick.expectations.validation import CollectionValidation
-from tallystick.runs.scenario_result import Demonstrated
+from tallystick.runs.result import RunResult
 
-SCHEMA_VERSION = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_TEXT_FINDINGS_MAX = 20
-_TEXT_LINE_MAX = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A replication channel: who sends to whom.
-
-    Attributes:
-        source: The sending instance, or its server_uuid when the audit does not observe it.
-        replica: The receiving instance.
-        channel: The channel's name on the replica, ``""`` is the default channel.
-    """
-
-    source: str
-    replica: str
-    channel: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReportData:
-    """Everything a report is made of.
-
-    Attributes:
-        generated_at: When it was made.
-        title: What was audited.
-        collections: The cuts of each collection, oldest first.
-        findings: Broken invariants, oldest first.
-        observations: What else was seen, oldest first.
-        topology: The channels of the fleet.
-        totals: Further counts worth telling, by their words: ``{"events audited": 120_000}``.
-        validation: Great Expectations' answer for the newest collection, None when not asked.
-        data_docs: Where the Data Docs lie, relative to the report; None when there are none.
-        demonstrated: What was to be shown and what was; None when nothing was.
-    """
-
-    generated_at: datetime
-    title: str
-    collections: Sequence[Sequence[Cut]]
-    findings: Sequence[Finding] = ()
-    observations: Sequence[Observation] = ()
-    topology: Sequence[Edge] = ()
-    totals: Mapping[str, int] = field(default_factory=dict)
-    validation: CollectionValidation | None = None
-    data_docs: str | None = None
-    demonstrated: Demonstrated | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        """INCONSISTENT with any finding; CONSISTENT when every cut is and nothing is in doubt."""
-        if self.findings:
-            return Verdict.INCONSISTENT
-        verdicts = [Verdict(cut.verdict) for cuts in self.collections for cut in cuts]
-        verdicts += [Verdict.UNDECIDED for seen in self.observations if seen.is_undecided]
-        if self.validation is not None:
-            verdicts.append(self.validation.verdict)
-        return Verdict.merge(verdicts)
-
-    @property
-    def since(self) -> int | None:
-        """Since when the verdict holds, in microseconds; None when nothing was collected."""
-        verdict = self.verdict
-        times = [cut.ts for cuts in self.collections for cut in cuts if cut.verdict == verdict]
-        times += [finding.ts for finding in self.findings]
-        if verdict is Verdict.UNDECIDED:
-            times += [seen.ts for seen in self.observations if seen.is_undecided]
-        return min(times, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +31,7 @@ class CollectionSummary:
 
 @dataclass(frozen=True, slots=True)
 class BrokenRule:
-    """The findings of one invariant, with what the registry says about it."""
+    """The findings of one rule, with what the registry says about it."""
 
     name: str
     severity: Severity
@@ -121,13 +39,11 @@ class BrokenRule:
     findings: tuple[Finding, ...]
 
 
-def summaries(data: ReportData) -> list[CollectionSummary]:
+def summaries(result: RunResult) -> list[CollectionSummary]:
     """Sum up each collection: its cuts, and the findings of the fleet that name it."""
-    blamed = _blamed(data)
+    blamed = _blamed(result)
     made = []
-    for cuts in data.collections:
-        if not cuts:
-            continue
+    for cuts in result.collections:
         collection_id = cuts[0].collection_id
         instances: dict[str, list[Verdict]] = {}
         channels: dict[tuple[str, str], list[Verdict]] = {}
@@ -155,13 +71,11 @@ def summaries(data: ReportData) -> list[CollectionSummary]:
     return made
 
 
-def _blamed(data: ReportData) -> dict[str, list[Finding]]:
+def _blamed(result: RunResult) -> dict[str, list[Finding]]:
     """Findings by collection; one of the journal itself counts to the collection that follows."""
-    ends = [
-        (max(cut.ts for cut in cuts), cuts[0].collection_id) for cuts in data.collections if cuts
-    ]
+    ends = [(max(cut.ts for cut in cuts), cuts[0].collection_id) for cuts in result.collections]
     blamed: dict[str, list[Finding]] = {}
-    for finding in data.findings:
+    for finding in result.found:
         collection_id = finding.collection_id
         if collection_id is None:
             later = [name for ts, name in ends if ts >= finding.ts]
@@ -170,8 +84,8 @@ def _blamed(data: ReportData) -> dict[str, list[Finding]]:
     return blamed
 
 
-def broken_invariants(findings: Sequence[Finding]) -> list[BrokenRule]:
-    """Group findings by invariant, the gravest first, then in the order of the registry."""
+def broken_rules(findings: Sequence[Finding]) -> list[BrokenRule]:
+    """Group findings by rule, the gravest first, then in the order of the registry."""
     grouped: dict[str, list[Finding]] = {}
     for finding in findings:
         grouped.setdefault(finding.rule, []).append(finding)
@@ -190,97 +104,50 @@ def broken_invariants(findings: Sequence[Finding]) -> list[BrokenRule]:
     )
 
 
-def report_json(data: ReportData) -> dict[str, Any]:
-    """Give the report as JSON values: the same contents, nothing cut short."""
-    since = data.since
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "title": data.title,
-        "generated_at": data.generated_at.isoformat(),
-        "verdict": data.verdict.value,
-        "since": None if since is None else moment(since),
-        "totals": {**counts(data), **data.totals},
-        "collections": [
-            {
-                "collection_id": summary.collection_id,
-                "at": moment(summary.ts),
-                "verdict": summary.verdict.value,
-                "rows": summary.rows,
-            }
-            for summary in summaries(data)
-        ],
-        "findings": [_finding_json(finding) for finding in data.findings],
-        "observations": [observation_document(seen) for seen in data.observations],
-        "topology": [asdict(edge) for edge in data.topology],
-        "newest_cuts": [asdict(cut) for cut in newest_cuts(data)],
-        "validation": None if data.validation is None else data.validation.to_dict(),
-        "data_docs": data.data_docs,
-        "demonstrated": None if data.demonstrated is None else data.demonstrated.to_dict(),
-    }
+def undecided_rules(result: RunResult) -> list[tuple[str, dict[str, set[str]]]]:
+    """Rules that were left undecided, with the instances, by reason: the most common first."""
+    reasons: dict[str, dict[str, set[str]]] = {}
+    for name, results in result.rule_results.items():
+        for one in results:
+            if one.verdict is Verdict.UNDECIDED:
+                found = reasons.setdefault(one.reason, {})
+                found.setdefault(one.rule, set()).add(name)
+    return sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0]))
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
-    """A finding with where it is written that healthy servers keep the invariant."""
-    invariant = RULES.get(finding.rule)
-    sources = [] if invariant is None else list(written_in(invariant))
-    return {**finding_document(finding), "written_in": sources}
+def doubts(result: RunResult) -> Iterator[str]:
+    """Why the verdict is undecided, one line each; nothing when it is not."""
+    if result.verdict is not Verdict.UNDECIDED:
+        return
+    alike: dict[tuple[object, ...], list[Observation]] = {}
+    for seen in result.observations:
+        if seen.is_undecided:
+            # One that came with each collection is shown once.
+            kind = seen.code, seen.instance_id, seen.reason, seen.rules, repr(seen.data)
+            alike.setdefault(kind, []).append(seen)
+    for first, *rest in alike.values():
+        more = f" (and {len(rest)} more of the kind)" if rest else ""
+        of_instance = f"{first.instance_id}: " if first.instance_id else ""
+        yield f"{of_instance}{observation_text(first)}{more}"
+    explained = {(o.instance_id, o.collection_id) for o in result.observations if o.is_undecided}
+    # A row stays consistent without what only some servers or accounts can show.
+    for cut in result.newest_cuts:
+        is_explained = cut.answer != "row" and (cut.instance_id, cut.collection_id) in explained
+        if cut.verdict == Verdict.UNDECIDED.value and not is_explained:
+            yield f"{row_name(cut)}: {reasons_of(cut)}"
+    if not result.collections:
+        yield "nothing was collected: there is no log_status record"
 
 
-def report_text(data: ReportData) -> str:
-    """Sum the report up for a terminal; no character in it can move the cursor."""
-    numbers = counts(data)
-    since = "" if data.since is None else f" since {moment(data.since)}"
-    lines = [
-        f"{data.verdict.value}{since}: {data.title}",
-        ", ".join(f"{number:,} {words}" for words, number in {**numbers, **data.totals}.items()),
+def repeated(result: RunResult, finding: Finding) -> str:
+    """Where else a finding was found, empty when nowhere."""
+    repeats = result.deduplicated.of(finding)
+    places = [
+        one.at if one.instance_id == finding.instance_id else f"{one.at} on {one.instance_id}"
+        for one in repeats[:3]
     ]
-    shown = 0
-    for group in broken_invariants(data.findings):
-        if shown >= _TEXT_FINDINGS_MAX:
-            break
-        lines += ["", f"{group.severity.value.upper()} {group.name} ({len(group.findings)})"]
-        for finding in group.findings[: _TEXT_FINDINGS_MAX - shown]:
-            shown += 1
-            texts = explain(finding)
-            channel = (
-                "" if finding.channel is None else f", channel {channel_name(finding.channel)},"
-            )
-            lines += [
-                f"  {finding.instance_id}{channel} at {finding.at}: {texts.sentence}",
-                f"    observed, {texts.observed_in}: {texts.observed}",
-                f"    expected, {texts.expected_in}: {texts.expected}",
-            ]
-        if group.rule is not None:
-            lines.append(f"  Written in: {'; '.join(written_in(group.rule))}")
-            lines.append(f"  What to do: {group.rule.remedy}")
-    if shown < len(data.findings):
-        lines.append(f"  and {len(data.findings) - shown} more findings")
-    told = Counter(observation.code.value for observation in data.observations)
-    if told:
-        lines += ["", "Observed: " + ", ".join(f"{n} {code}" for code, n in told.items())]
-    open_rows = [cut for cut in newest_cuts(data) if cut.undecided or cut.reason]
-    if open_rows:
-        lines += ["", "Undecided in the newest collection:"]
-        lines += [f"  {row_name(cut)}: {reasons_of(cut)}" for cut in open_rows]
-    return "\n".join(_line(line) for line in lines) + "\n"
-
-
-def counts(data: ReportData) -> dict[str, int]:
-    """Count what the report shows, by the words to show it with."""
-    cuts = [cut for collection in data.collections for cut in collection]
-    return {
-        "instances": len({cut.instance_id for cut in cuts}),
-        "channels": len({(c.instance_id, c.channel) for c in cuts if c.channel is not None}),
-        "collections": sum(1 for collection in data.collections if collection),
-        "checks": sum(cut.evaluated for cut in cuts),
-        "findings": len(data.findings),
-        "observations": len(data.observations),
-    }
-
-
-def newest_cuts(data: ReportData) -> Sequence[Cut]:
-    """Give the cuts of the newest collection that has any."""
-    return next((cuts for cuts in reversed(data.collections) if cuts), ())
+    more = [f"{len(repeats) - 3} more"] if len(repeats) > 3 else []
+    return ", ".join(places + more)
 
 
 def row_name(cut: Cut) -> str:
@@ -295,6 +162,11 @@ def channel_name(channel: str) -> str:
     return channel or "(default)"
 
 
+def singular(words: str, number: int) -> str:
+    """The words for a number of things."""
+    return words.removesuffix("s") if number == 1 else words
+
+
 def moment(ts: int) -> str:
     """Write microseconds since 1970 in UTC; as a number where a calendar ends."""
     try:
@@ -302,8 +174,3 @@ def moment(ts: int) -> str:
     except OverflowError:
         return f"{ts} µs"
     return at.strftime("%Y-%m-%d %H:%M:%S") + " UTC"
-
-
-def _line(text: str) -> str:
-    cut = text if len(text) <= _TEXT_LINE_MAX else text[:_TEXT_LINE_MAX] + "…"
-    return printable(cut)

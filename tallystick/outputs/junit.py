@@ -1,90 +1,98 @@
-"""An audit's answers as JUnit XML, for whoever runs it: a suite a server, a case an rule.
+"""The result as JUnit XML, for whoever runs it in CI: a suite an instance, a case a rule.
 
-A broken invariant is a failure, an undecided one is skipped with its reason, a server that gave no
-row is an error. XML cannot hold control characters, not even escaped: they are made visible.
+A broken rule is a failure. What leaves the verdict undecided is an error with its reasons, so a
+run passes only where it is CONSISTENT. XML cannot hold control characters, not even escaped: they
+are made visible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
 from tallystick.coordinates.results import Finding, Verdict
-from tallystick.coordinates.rules.explanation import explain
+from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.expectations.neutral import printable
-from tallystick.runs.rule_results import Answer
+from tallystick.outputs import document
+from tallystick.outputs._view import channel_name, doubts
+from tallystick.runs.result import RunResult
+from tallystick.runs.rule_results import RuleResult
 
-COLLECTION_CASE = "collection"
-"""The case of each server that says whether it answered."""
 _NOT_IN_XML = {ord("\ufffe"): "\\ufffe", ord("\uffff"): "\\uffff"}
 
 
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """What is told of one server.
-
-    Attributes:
-        name: Our key of the server.
-        answers: What each invariant answered on it.
-        error: Why it gave no row, empty when it gave one.
-        notes: What else was seen, a line each.
-    """
-
-    name: str
-    answers: Sequence[Answer]
-    error: str = ""
-    notes: Sequence[str] = ()
-
-
-def junit_xml(suites: Sequence[Suite], *, at: datetime, elapsed_s: float) -> str:
-    """Write a report of test cases.
-
-    Args:
-        suites: One for each server.
-        at: When the check began.
-        elapsed_s: How long it took, seconds.
-    """
-    root = ET.Element("testsuites", name="tallystick check", time=f"{elapsed_s:.3f}")
-    for suite in suites:
-        root.append(_suite(suite, at, elapsed_s))
+def _render(result: RunResult) -> str:
+    root = ET.Element("testsuites", name=f"tallystick {result.command}")
+    root.append(_suite(result, "run", [_run_case(result)], []))
+    for instance in sorted({*result.rule_results, *result.servers}):
+        cases = [_collection_case(result, instance)]
+        cases += [_rule_case(instance, one) for one in result.rule_results.get(instance, ())]
+        seen = [o for o in result.observations if o.instance_id == instance]
+        notes = [f"{o.code.value} at {o.at}: {observation_text(o)}" for o in seen]
+        root.append(_suite(result, instance, cases, notes))
     for key in ("tests", "failures", "errors", "skipped"):
-        root.set(key, str(sum(int(each.get(key, "0")) for each in root)))
+        root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
+    root.set("time", f"{result.elapsed_s:.3f}")
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, "unicode") + "\n"
 
 
-def _suite(suite: Suite, at: datetime, elapsed_s: float) -> ET.Element:
-    cases = [_case(suite.name, COLLECTION_CASE)]
-    if suite.error:
-        _tell(cases[0], "error", "log_status", suite.error, [])
-    cases += [_answered(suite.name, answer) for answer in suite.answers]
-    element = ET.Element(
+write = document(_render)
+
+
+def _suite(
+    result: RunResult, name: str, cases: Sequence[ET.Element], notes: Sequence[str]
+) -> ET.Element:
+    suite = ET.Element(
         "testsuite",
-        name=_safe(suite.name),
-        timestamp=at.isoformat(timespec="seconds"),
-        time=f"{elapsed_s:.3f}",
+        name=_safe(name),
+        timestamp=result.begun_at.isoformat(timespec="seconds"),
+        time=f"{result.elapsed_s:.3f}",
         tests=str(len(cases)),
         failures=str(_count(cases, "failure")),
         errors=str(_count(cases, "error")),
         skipped=str(_count(cases, "skipped")),
     )
-    element.extend(cases)
-    if suite.notes:
-        ET.SubElement(element, "system-out").text = "\n".join(map(_safe, suite.notes))
-    return element
+    suite.extend(cases)
+    if notes:
+        ET.SubElement(suite, "system-out").text = "\n".join(map(_safe, notes))
+    return suite
 
 
-def _answered(suite: str, answer: Answer) -> ET.Element:
-    channel = "" if answer.channel is None else f"[{answer.channel or '(default)'}]"
-    case = _case(suite, f"{answer.rule}{channel}")
-    if answer.verdict is Verdict.INCONSISTENT:
-        first = answer.findings[0]
-        lines = [line for finding in answer.findings for line in _lines(finding)]
-        _tell(case, "failure", first.severity.value, explain(first).sentence, lines)
-    elif answer.verdict is Verdict.UNDECIDED:
-        _tell(case, "skipped", "", f"undecided: {answer.reason}", [])
+def _run_case(result: RunResult) -> ET.Element:
+    """Whether the run could decide: an error with the reasons when it is undecided."""
+    case = _case("run", "decided")
+    if result.verdict is Verdict.UNDECIDED:
+        reasons = list(doubts(result)) or ["evidence is missing"]
+        _add(case, "error", "UNDECIDED", f"undecided: {reasons[0]}", reasons)
+    return case
+
+
+def _collection_case(result: RunResult, instance: str) -> ET.Element:
+    """Whether the instance gave a row each time it was asked."""
+    case = _case(instance, "collection")
+    rows = [cut for cut in result.cuts if cut.instance_id == instance and cut.channel is None]
+    missing = [f"{c.collection_id}: {c.error_text or c.answer}" for c in rows if c.answer != "row"]
+    server = result.servers.get(instance)
+    if not rows:
+        missing = [server.problem or "no row" if server is not None else "no row"]
+    if missing:
+        _add(case, "error", "UNDECIDED", missing[0], missing)
+    unread = [] if server is None else [f"not read: {p}: {w}" for p, w in server.unread.items()]
+    if unread:
+        ET.SubElement(case, "system-out").text = "\n".join(map(_safe, unread))
+    return case
+
+
+def _rule_case(instance: str, one: RuleResult) -> ET.Element:
+    channel = "" if one.channel is None else f"[{channel_name(one.channel)}]"
+    case = _case(instance, f"{one.rule}{channel}")
+    if one.verdict is Verdict.INCONSISTENT:
+        first = one.findings[0]
+        text = [line for finding in one.findings for line in _lines(finding)]
+        _add(case, "failure", first.severity.value, explain(first).sentence, text)
+    elif one.verdict is Verdict.UNDECIDED:
+        _add(case, "skipped", "", f"undecided: {one.reason}", [])
     return case
 
 
@@ -93,24 +101,22 @@ def _case(suite: str, name: str) -> ET.Element:
     return ET.Element("testcase", classname=_safe(f"tallystick.{suite}"), name=_safe(name))
 
 
-def _tell(case: ET.Element, tag: str, kind: str, message: str, lines: Sequence[str]) -> None:
-    told = ET.SubElement(case, tag)
-    told.set("message", _safe(message))
+def _add(case: ET.Element, tag: str, kind: str, message: str, lines: Sequence[str]) -> None:
+    element = ET.SubElement(case, tag, message=_safe(message))
     if kind:
-        told.set("type", _safe(kind))
+        element.set("type", _safe(kind))
     if lines:
-        told.text = "\n".join(map(_safe, lines))
+        element.text = "\n".join(map(_safe, lines))
 
 
-def _lines(finding: Finding) -> list[str]:
-    channel = "" if finding.channel is None else f", channel {finding.channel or '(default)'}"
-    return [
-        f"{finding.instance_id}{channel}, at {finding.at}",
-        explain(finding).sentence,
-        f"observed, {explain(finding).observed_in}: {explain(finding).observed}",
-        f"expected, {explain(finding).expected_in}: {explain(finding).expected}",
-        f"witness: {finding.witness}",
-    ]
+def _lines(finding: Finding) -> Iterator[str]:
+    channel = "" if finding.channel is None else f", channel {channel_name(finding.channel)}"
+    said = explain(finding)
+    yield f"{finding.instance_id}{channel}, at {finding.at}"
+    yield said.sentence
+    yield f"observed, {said.observed_in}: {said.observed}"
+    yield f"expected, {said.expected_in}: {said.expected}"
+    yield f"witness: {finding.witness}"
 
 
 def _safe(text: str) -> str:

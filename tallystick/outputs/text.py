@@ -1,28 +1,27 @@
-"""A run in a few lines for a terminal: verdict, counts, findings with their witness."""
+"""The result in a few lines for a person: verdict, counts, findings with their witness."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
-from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
+from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import explain, observation_text, reasons_of
+from tallystick.coordinates.rules.explanation import explain, observation_text
+from tallystick.outputs import document
 from tallystick.outputs._view import (
-    Edge,
-    broken_invariants,
+    broken_rules,
     channel_name,
-    counts,
-    newest_cuts,
-    row_name,
+    doubts,
+    repeated,
+    singular,
+    undecided_rules,
 )
-from tallystick.runs.result import Outcome
-from tallystick.runs.scenario import lines as demonstrated_lines
-
-Line = str | tuple[str, str]
+from tallystick.runs.result import RunResult
+from tallystick.runs.scenario import ScenarioResult, times
+from tallystick.terminal import STANDARD_STREAM, Line, escaped, show
 
 STYLES = {
     Verdict.CONSISTENT: "bold green",
@@ -31,63 +30,145 @@ STYLES = {
 }
 FINDINGS_MAX = 12
 _VALUE_MAX = 160
-_UNDECIDED_MAX = 8
+_REASONS_MAX = 8
+_NAMES_MAX = 6
 
 
-def summary(
-    outcome: Outcome, report: Path | None = None, data_docs: Path | None = None
-) -> list[Line]:
-    """Sum up an outcome; the lines are not escaped yet."""
-    return list(_lines(outcome, report, data_docs))
+def write(result: RunResult, target: str) -> None:
+    """Write the lines, with colours where they go to a terminal."""
+    if target == STANDARD_STREAM:
+        show(*lines(result))
+    else:
+        _write_plain(result, target)
 
 
-def _lines(outcome: Outcome, report: Path | None, data_docs: Path | None) -> Iterator[Line]:
-    data = outcome.data
-    if data.demonstrated is not None:
-        yield from demonstrated_lines(data.demonstrated)
-    yield outcome.verdict.value, STYLES[outcome.verdict]
-    yield "  " + ", ".join(
-        f"{number:,} {_word(words, number)}"
-        for words, number in {**data.totals, **counts(data)}.items()
+def _plain(result: RunResult) -> str:
+    return "".join(
+        f"{escaped(line if isinstance(line, str) else line[0])}\n" for line in lines(result)
     )
+
+
+_write_plain = document(_plain)
+
+
+def lines(result: RunResult) -> Iterator[Line]:
+    """The lines, not escaped yet."""
+    yield from _servers(result)
+    if result.scenario is not None:
+        yield from _scenario(result.scenario)
+    yield result.verdict.value, STYLES[result.verdict]
+    counts = result.counts.items()
+    yield "  " + ", ".join(f"{number:,} {singular(words, number)}" for words, number in counts)
+    yield from _findings(result)
+    observed = Counter(observation.code.value for observation in result.observations)
+    if observed:
+        yield ""
+        yield "observed: " + ", ".join(f"{number} {code}" for code, number in observed.items())
+    yield from _tears(result)
+    yield from _unread(result)
+    yield from _section("undecided because:", list(doubts(result)))
+    reasons = [
+        f"{reason}: {_some(sorted(rules))} ({_some(sorted(set().union(*rules.values())))})"
+        for reason, rules in undecided_rules(result)
+    ]
+    yield from _section("undecided: no contradiction found (--output json has all):", reasons)
+    if result.paths:
+        yield ""
+    width = max(map(len, result.paths), default=0)
+    for name, path in result.paths.items():
+        yield f"{name.replace('_', ' ') + ':':<{width + 1}} {path}"
+
+
+def _servers(result: RunResult) -> Iterator[Line]:
+    if not result.servers:
+        return
+    rows = [("server", "version", "address", "rows", "events", "verdict")]
+    for name, server in result.servers.items():
+        events = f"{server.binlog_events + server.relay_events:,}"
+        verdict = _verdict_of(result, name, is_answered=bool(server.rows))
+        rows.append(
+            (name, server.version or "?", server.address, str(server.rows), events, verdict)
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for index, row in enumerate(rows):
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip(), "" if index else "bold"
+    yield ""
+
+
+def _verdict_of(result: RunResult, name: str, *, is_answered: bool) -> str:
+    found = result.rule_results.get(name, [])
+    broken = [one.rule for one in found if one.verdict is Verdict.INCONSISTENT]
+    if broken:
+        return "inconsistent: " + ", ".join(dict.fromkeys(broken))
+    if not is_answered:
+        return "undecided: no row of log_status"
+    held = sum(one.verdict is Verdict.CONSISTENT for one in found)
+    left = sum(one.verdict is Verdict.UNDECIDED for one in found)
+    return f"{held} hold" + (f", {left} undecided" if left else "")
+
+
+def _scenario(scenario: ScenarioResult) -> Iterator[Line]:
+    word, style = ("SHOWN", "bold green") if scenario.is_shown else ("NOT SHOWN", "bold red")
+    yield f"{word}  {scenario.design}: {scenario.title}", style
+    yield f"  {scenario.counted}"
+    for claim in scenario.claims:
+        yield ""
+        yield f"{claim.requirement}  {claim.text}", "bold"
+        for seen in claim.seen:
+            yield f"  {seen.after_us / 1_000_000:.3f} s, {seen.instance}: {seen.sentence}"
+        if not claim.seen:
+            yield "  was not seen", "bold red"
+        yield f"  audited: {'; '.join(map(str, claim.rules))}"
+    for expected in scenario.expected:
+        yield ""
+        yield f"expected  {expected.rule} at {expected.instance}", "bold"
+        yield f"  {expected.why}"
+        yield f"  found {times(expected.found)}" if expected.found else ("  not found", "bold red")
+    if scenario.others:
+        yield ""
+        yield "found and not expected:", "bold red"
+        for (instance, rule), number in Counter(scenario.others).items():
+            yield f"  {rule} at {instance}" + (f" ({number})" if number > 1 else "")
+    yield ""
+
+
+def _findings(result: RunResult) -> Iterator[Line]:
     shown = 0
-    for group in broken_invariants(data.findings):
+    for group in broken_rules(result.findings):
         if shown >= FINDINGS_MAX:
             break
         yield ""
         yield f"{group.name} ({group.severity.value})", "bold"
         for finding in group.findings[: FINDINGS_MAX - shown]:
             shown += 1
-            yield from _finding(finding, data.topology)
+            yield from _finding(result, finding)
         if group.rule is not None:
             yield f"  written in: {'; '.join(written_in(group.rule))}"
             yield f"  to do: {group.rule.remedy}"
-    if shown < len(data.findings):
-        yield f"  … and {len(data.findings) - shown} more in the report"
-    yield from _doubts(outcome)
-    if report is not None or data_docs is not None:
-        yield ""
-    if report is not None:
-        yield f"report:    {report}"
-    if data_docs is not None:
-        yield f"Data Docs: {data_docs}"
+    if shown < len(result.findings):
+        yield f"  … and {len(result.findings) - shown} more in the report"
 
 
-def _finding(finding: Finding, topology: Sequence[Edge]) -> Iterator[Line]:
-    yield f"  {finding.instance_id}{_channels(finding, topology)}, at {finding.at}"
-    yield f"    {explain(finding).sentence}"
-    yield f"    observed, {explain(finding).observed_in}: {_short(explain(finding).observed)}"
-    yield f"    expected, {explain(finding).expected_in}: {_short(explain(finding).expected)}"
+def _finding(result: RunResult, finding: Finding) -> Iterator[Line]:
+    said = explain(finding)
+    yield f"  {finding.instance_id}{_channels(result, finding)}, at {finding.at}"
+    yield f"    {said.sentence}"
+    yield f"    observed, {said.observed_in}: {_short(said.observed)}"
+    yield f"    expected, {said.expected_in}: {_short(said.expected)}"
     yield f"    witness: {_short(finding.witness)}"
+    places = repeated(result, finding)
+    if places:
+        yield f"    found again at {places}"
 
 
-def _channels(finding: Finding, topology: Sequence[Edge]) -> str:
+def _channels(result: RunResult, finding: Finding) -> str:
     """The finding's channel; of one about a replica as a whole, all of its channels."""
     rule = RULES.get(finding.rule)
     is_about_all = finding.channel is None and rule is not None and rule.scope == "X"
     edges = [
         edge
-        for edge in topology
+        for edge in result.topology
         if edge.replica == finding.instance_id and (is_about_all or edge.channel == finding.channel)
     ]
     if edges:
@@ -95,55 +176,51 @@ def _channels(finding: Finding, topology: Sequence[Edge]) -> str:
     return "" if finding.channel is None else f", channel {channel_name(finding.channel)}"
 
 
-def _doubts(outcome: Outcome) -> Iterator[Line]:
-    told = Counter(observation.code.value for observation in outcome.data.observations)
-    if told:
+def _tears(result: RunResult) -> Iterator[Line]:
+    """What the server's own row does, and which bugs of the server that is."""
+    seen = [o for o in result.observations if o.code is ObservationCode.LOG_STATUS_TEAR]
+    if seen:
         yield ""
-        yield "observed: " + ", ".join(f"{number} {code}" for code, number in told.items())
-    if outcome.verdict is not Verdict.UNDECIDED:
-        return
-    reasons = list(_reasons(seen for seen in outcome.data.observations if seen.is_undecided))
-    # A row stays consistent without what only some servers or accounts can tell.
-    rowless = {
-        (seen.instance_id, seen.collection_id)
-        for seen in outcome.data.observations
-        if seen.code is ObservationCode.LOG_STATUS_MISSING
-    }
-    reasons += [
-        f"  {row_name(cut)}: {reasons_of(cut)}"
-        for cut in newest_cuts(outcome.data)
-        if cut.verdict == Verdict.UNDECIDED.value
-        and (cut.instance_id, cut.collection_id) not in rowless
-    ]
-    if not outcome.data.collections:
-        reasons.append("  nothing was collected: there is no log_status record")
+        yield (
+            f"{len(seen)} of the rows were no single instant: binary_log_position led"
+            " gtid_executed, as MySQL 8.0 does under load"
+        )
+        yield "  (server bugs 102175 and 112331; no inconsistency of the logs), the last one:"
+        yield f"  {seen[-1].instance_id}, {seen[-1].at}: {observation_text(seen[-1])}"
+
+
+def _unread(result: RunResult) -> Iterator[Line]:
+    """What could not be read of real servers, and the statements that would change it."""
+    refused: dict[str, list[str]] = {}
+    grants: dict[str, list[str]] = {}
+    for name, server in result.servers.items():
+        for part, words in server.unread.items():
+            refused.setdefault(f"{part}: {words}", []).append(name)
+        for grant in server.grants:
+            grants.setdefault(grant, []).append(name)
+    if refused:
+        yield ""
+        yield "not read:"
+        yield from (f"  {text} ({_some(names)})" for text, names in refused.items())
+    if grants:
+        yield "  it takes:"
+        yield from (f"    {text} -- on {_some(names)}" for text, names in grants.items())
+
+
+def _section(title: str, reasons: Sequence[str]) -> Iterator[Line]:
     if reasons:
         yield ""
-        yield "undecided because:"
-        yield from reasons[:_UNDECIDED_MAX]
-    if len(reasons) > _UNDECIDED_MAX:
-        yield f"  … and {len(reasons) - _UNDECIDED_MAX} more in the report"
+        yield title
+        yield from (f"  {reason}" for reason in islice(reasons, _REASONS_MAX))
+    if len(reasons) > _REASONS_MAX:
+        yield f"  … and {len(reasons) - _REASONS_MAX} more in the report"
 
 
-def _reasons(observations: Iterable[Observation]) -> Iterator[str]:
-    """What left something undecided; one that came with each collection is shown once."""
-    alike: dict[Observation, list[Observation]] = {}
-    for seen in observations:
-        alike.setdefault(_without_collection(seen), []).append(seen)
-    for found in alike.values():
-        more = f" (and {len(found) - 1} more of the kind)" if len(found) > 1 else ""
-        of_instance = f"{found[0].instance_id}: " if found[0].instance_id else ""
-        yield f"  {of_instance}{observation_text(found[0])}{more}"
-
-
-def _without_collection(seen: Observation) -> Observation:
-    return replace(seen, channel=None, at="", collection_id=None, epoch=0, sequence=0, ts=0)
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_MAX
+    return ", ".join(names[:_NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _short(text: str) -> str:
     text = " ".join(text.split()) or "(empty)"
     return text if len(text) <= _VALUE_MAX else f"{text[:_VALUE_MAX]}… ({len(text)} characters)"
-
-
-def _word(words: str, number: int) -> str:
-    return words.removesuffix("s") if number == 1 else words

@@ -10,7 +10,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any, final
@@ -21,6 +20,8 @@ from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.runs.replay import result_of_audit
+from tallystick.runs.result import RunResult, ServerFacts
 from tallystick.servers.discovery import DiscoveredServer, asking_order, first_files
 
 CATCH_UP_DEADLINE_S = 900.0
@@ -28,23 +29,6 @@ CATCH_UP_DEADLINE_S = 900.0
 ANSWER_DEADLINE_S = 20.0
 """How long a server may take to answer, and its log to come to the row."""
 _POLL_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What a check brought.
-
-    Attributes:
-        result: What the audit says.
-        servers: The servers, in the order of the settings.
-        begun_at: When it began.
-        elapsed_s: How long it took, seconds.
-    """
-
-    result: AuditResult
-    servers: tuple[DiscoveredServer, ...]
-    begun_at: datetime
-    elapsed_s: float
 
 
 @final
@@ -93,15 +77,15 @@ class FleetCheck:
         collections: int,
         interval_s: float,
         interrupted: threading.Event,
-        say: Callable[[str], None],
-    ) -> Checked | None:
+        progress: Callable[[str], None],
+    ) -> RunResult | None:
         """Collect, and judge everything.
 
         Args:
             collections: How many times each server is asked.
             interval_s: From the begin of one collection to that of the next, seconds.
             interrupted: Ends the check early.
-            say: Takes a line of progress.
+            progress: Takes a line of it.
 
         Returns:
             None if it was interrupted.
@@ -109,7 +93,7 @@ class FleetCheck:
         Raises:
             AuditError: A tail ended by an error.
         """
-        begun_at, begun = datetime.now(timezone.utc), time.monotonic()
+        begun_at = datetime.now(timezone.utc)
         threads = [
             threading.Thread(target=self._follow, args=(tail,), name=f"tail {name}", daemon=True)
             for name, tail in self._tails.items()
@@ -118,16 +102,16 @@ class FleetCheck:
         for thread in (judge, *threads):
             thread.start()
         try:
-            self._catch_up(interrupted, say)
+            self._catch_up(interrupted, progress)
             for number in range(1, collections + 1):
                 next_at = time.monotonic() + interval_s
-                say(f"collection {number} of {collections}")
+                progress(f"collection {number} of {collections}")
                 self._collect(f"check-{number:03d}", interrupted)
                 if number < collections:
                     interrupted.wait(max(0.0, next_at - time.monotonic()))
                 if interrupted.is_set() or self._failures:
                     break
-            say("reading the logs behind the last row")
+            progress("reading the logs behind the last row")
         finally:
             # One stop for all: each tail reads on until its log is known behind every row.
             self._stop.set()
@@ -140,7 +124,13 @@ class FleetCheck:
             raise failures[0]
         if interrupted.is_set() or judge.result is None:
             return None
-        return Checked(judge.result, self._servers, begun_at, time.monotonic() - begun)
+        return result_of_audit(
+            judge.result,
+            command="check",
+            title=", ".join(server.name for server in self._servers),
+            begun_at=begun_at,
+            servers={server.name: _facts(server) for server in self._servers},
+        )
 
     # Following
 
@@ -178,11 +168,11 @@ class FleetCheck:
     def _have_answered(self, names: set[str], collection_id: str) -> bool:
         return names <= self._answered.get(collection_id, set())
 
-    def _catch_up(self, interrupted: threading.Event, say: Callable[[str], None]) -> None:
+    def _catch_up(self, interrupted: threading.Event, progress: Callable[[str], None]) -> None:
         """Wait until each log is known up to now: a row is found in it only then."""
         now = steady_clock_us()
         behind = [self._tails[server.name] for server in self._servers if not server.problem]
-        say("reading the binary logs")
+        progress("reading the binary logs")
         self._await(
             lambda: all(tail.journal.place.ts > now for tail in behind),
             CATCH_UP_DEADLINE_S,
@@ -263,6 +253,20 @@ class _Judge(threading.Thread):
             self.result = audit_history(self._blocks, disabled=self._disabled)
         except Exception as error:  # noqa: BLE001  told by the thread that waits
             self.failures.append(error)
+
+
+def _facts(server: DiscoveredServer) -> ServerFacts:
+    return ServerFacts(
+        version=server.version,
+        address=server.settings.address,
+        account=server.account,
+        problem=server.problem,
+        rows=server.rows,
+        binlog_events=server.binlog_events,
+        relay_events=server.relay_events,
+        unread=server.unread,
+        grants=[held.right.grant(server.account) for held in server.missing_rights],
+    )
 
 
 def _in_words(part: Mapping[str, Any]) -> str:

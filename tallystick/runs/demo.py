@@ -8,12 +8,13 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from tallystick.coordinates.rules.observations import JOURNAL_NOT_READ
 from tallystick.deploy.broker import LocalBroker
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
@@ -26,21 +27,23 @@ from tallystick.producers.simulator.assemble import SETTLE_MS, Fleet
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.scenarios.catalogue import DESIGN_SCENARIOS
-from tallystick.runs import result as results
 from tallystick.runs.live_fleet import LiveFleet, Pace
-from tallystick.runs.scenario import demonstration_scenario, put_beside
+from tallystick.runs.result import TABLES, RunResult, doubt
+from tallystick.runs.scenario import demonstration_scenario, scenario_result
+from tallystick.runs.stream import StreamRun
 from tallystick.settings import suggestion
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.expectations.validate import CollectionValidator
     from tallystick.expectations.validation import CollectionValidation
+    from tallystick.streaming.runner import JobSettings
+    from tallystick.streaming.session import SessionSettings
     from tallystick.terminal import Progress
 
 DURATION_MS = 6_000
 COLLECTION_INTERVAL_MS = 1_000
-"""Of virtual time, as in ``producers.simulator.assemble.simulate``: during the load, and twice
-after it, when everything has settled."""
+"""Of virtual time, as in ``producers.simulator.engine.simulate``: during the load, and twice after
+it, when everything has settled."""
 SPEED = 5.0
 COLLECT_EVERY_S = 1.5
 PARTITIONS = 2
@@ -49,26 +52,6 @@ AUDIT_DEADLINE_S = 90.0
 DEADLINE_US = 5_000_000
 """A collection waits so long, in virtual time, for an instance that does not answer."""
 FLEET_STOP_S = 70.0
-LOOK_EVERY_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class DemoResult:
-    """What a demonstration showed.
-
-    Attributes:
-        outcome: Verdict and report.
-        report: The page.
-        data_docs: Great Expectations' own pages.
-        injected: What the fault did, empty without one.
-        is_complete: Whether the audit read all that the fleet published.
-    """
-
-    outcome: results.Outcome
-    report: Path
-    data_docs: Path | None
-    injected: tuple[Mapping[str, Any], ...]
-    is_complete: bool
 
 
 def demo_scenario(
@@ -145,7 +128,11 @@ class Demo:
         directory: The run's own directory, new.
         port: The broker's port; 0: a free one.
         stop: Set it to end early.
-        progress: Where to say what happens.
+        progress: Where to report what happens.
+
+    Attributes:
+        injected: What the fault did, empty without one.
+        is_complete: Whether the audit read all that the fleet published.
     """
 
     def __init__(
@@ -157,6 +144,8 @@ class Demo:
         stop: threading.Event,
         progress: Progress,
     ) -> None:
+        name = "" if scenario.design_scenario is None else f", scenario {scenario.design_scenario}"
+        fault = "" if scenario.fault is None else f", fault {scenario.fault}"
         self._scenario = scenario
         self._directory = directory
         self._port = port
@@ -164,183 +153,132 @@ class Demo:
         self._progress = progress
         self._fleet, self._pace = demo_fleet(scenario, int(time.time()) * 1_000_000)
         self._planned = len(self._pace.moments or ())
-        self._metrics: Mapping[str, float] = {}
+        self._stream = StreamRun(
+            "demo",
+            directory,
+            title=f"a simulated fleet, seed {scenario.seed}{name}{fault}",
+            progress=progress,
+            validated=self._validated,
+        )
         self._live: LiveFleet | None = None
         self._fleet_stop = threading.Event()
         self._fleet_ended = threading.Event()
         self._fleet_error: Exception | None = None
-        self._job_stop = threading.Event()
-        self._job_error: Exception | None = None
-        self._validator: CollectionValidator | None = None
-        self._telling: CollectionValidation | None = None
+        self._deadline: float | None = None
         self._rounds = 0
-        self._is_complete = False
+        self.is_complete = False
 
-    def run(self) -> DemoResult | None:
-        """Run it from the broker's start to the report; None when it was told to stop."""
-        say = self._progress
+    @property
+    def injected(self) -> tuple[Mapping[str, Any], ...]:
+        """What the fault did, empty without one."""
+        return tuple(self._fleet.injected)
+
+    def run(self) -> RunResult | None:
+        """Run it from the broker's start to the result; None when it was stopped."""
+        progress = self._progress
         self._directory.mkdir(parents=True)
-        jars = spark_kafka_jars(say.done)
+        jars = spark_kafka_jars(progress.done)
         with LocalBroker(
-            self._directory / "broker", port=self._port, is_fresh=True, say=say.now
+            self._directory / "broker", port=self._port, is_fresh=True, say=progress.now
         ) as broker:
             servers = broker.bootstrap_servers
             ensure_topics(servers, tallystick_topics(PARTITIONS))
-            say.done(f"broker: {servers}, for this run only")
-            requests = CollectRequests(servers, clock_us=_now_us, age_max_s=60.0, notice=say.done)
-            sink = kafka_client().open_sink(KafkaSettings(bootstrap_servers=servers))
-            self._live = LiveFleet(
-                self._fleet,
-                sink,
-                requests,
-                pace=self._pace,
+            progress.done(f"broker: {servers}, for this run only")
+            requests = CollectRequests(
+                servers, clock_us=_now_us, age_max_s=60.0, notice=progress.done
             )
+            sink = kafka_client().open_sink(KafkaSettings(bootstrap_servers=servers))
+            self._live = LiveFleet(self._fleet, sink, requests, pace=self._pace)
             fleet = threading.Thread(target=self._live_on, name="fleet", daemon=True)
             fleet.start()
             try:
-                self._audit(servers, jars)
+                self._stream.run(
+                    lambda: self._job(servers, jars),
+                    stop=self._stop,
+                    started="Spark: collector and auditor run",
+                    watch=self._watch,
+                )
             finally:
                 self._fleet_stop.set()
                 fleet.join(FLEET_STOP_S)
                 requests.close()
         if self._fleet_error is not None:
             raise self._fleet_error
-        if self._stop.is_set():
-            return None
-        result = self._result()
-        # What only a run in progress needs.
-        for part in ("broker/data", "checkpoint"):
-            shutil.rmtree(self._directory / part, ignore_errors=True)
-        return result
+        return None if self._stop.is_set() else self._result()
 
     def _live_on(self) -> None:
         assert self._live is not None
         try:
             self._live.run(self._fleet_stop)
-        except Exception as error:  # noqa: BLE001  told by the main thread, whatever it is
+        except Exception as error:  # noqa: BLE001  raised by the main thread
             self._fleet_error = error
         self._fleet_ended.set()
 
-    def _audit(self, servers: str, jars: Sequence[Path]) -> None:
-        """Run the job in a thread of its own; this one stays free for signals."""
-        self._progress.now("starting Spark")
-        job = threading.Thread(
-            target=self._run_job, args=(servers, jars), name="audit", daemon=True
-        )
-        job.start()
-        deadline: float | None = None
-        while job.is_alive() and not self._stop.wait(LOOK_EVERY_S):
-            self._show()
-            if not self._fleet_ended.is_set():
-                continue
-            if self._fleet_error is not None:
-                break
-            if deadline is None:
-                deadline = time.monotonic() + AUDIT_DEADLINE_S
-            self._is_complete = self._has_read_everything()
-            if self._is_complete or time.monotonic() > deadline:
-                break
-        self._progress.now("stopping Spark")
-        self._job_stop.set()
-        while job.is_alive():  # in small pieces, so that a second Ctrl-C is heard
-            job.join(LOOK_EVERY_S)
-        if self._job_error is not None:
-            raise self._job_error
-
-    def _run_job(self, servers: str, jars: Sequence[Path]) -> None:
-        from tallystick.expectations.validate import CollectionValidator
+    def _job(self, servers: str, jars: list[Path]) -> tuple[JobSettings, SessionSettings]:
         from tallystick.streaming.rounds import Deadline
-        from tallystick.streaming.runner import JobSettings, run_job
+        from tallystick.streaming.runner import JobSettings
         from tallystick.streaming.session import SessionSettings
 
-        try:
-            self._validator = CollectionValidator(self._directory / results.DATA_DOCS)
-            run_job(
-                JobSettings(
-                    bootstrap_servers=servers,
-                    checkpoint=self._directory / "checkpoint",
-                    output=self._directory / results.TABLES,
-                    instances=tuple(self._fleet.instances),
-                    collect_interval_s=COLLECT_EVERY_S,
-                    deadline=Deadline(after_us=DEADLINE_US),
-                ),
-                SessionSettings(
-                    jars=jars,
-                    log_file=self._directory / "spark.log",
-                    shuffle_partitions=PARTITIONS,
-                    memory="1g",
-                ),
-                stop=self._job_stop,
-                validate=self._validate,
-                report=self._take_metrics,
-                started=lambda: self._progress.done("Spark: collector and auditor run"),
-            )
-        except Exception as error:  # noqa: BLE001  told by the main thread, whatever it is
-            self._job_error = error
+        job = JobSettings(
+            bootstrap_servers=servers,
+            checkpoint=self._directory / "checkpoint",
+            output=self._directory / TABLES,
+            instances=tuple(self._fleet.instances),
+            collect_interval_s=COLLECT_EVERY_S,
+            deadline=Deadline(after_us=DEADLINE_US),
+        )
+        session = SessionSettings(
+            jars=jars,
+            log_file=self._directory / "spark.log",
+            shuffle_partitions=PARTITIONS,
+            memory="1g",
+        )
+        return job, session
 
-    def _validate(self, cuts: list[Cut]) -> CollectionValidation:
-        assert self._validator is not None
-        validation = self._validator.validate(cuts)
-        self._telling = results.most_telling(self._telling, validation)
+    def _watch(self, metrics: Mapping[str, float]) -> bool:
+        """Show how far it is; True when the audit has read everything, or cannot any more."""
+        assert self._live is not None
+        if metrics:
+            self._progress.count(
+                f"{int(metrics['records']):,} of {self._live.records:,} events audited, "
+                f"{int(metrics['collections_closed'])} of {self._planned} collections, "
+                f"{int(metrics['findings'])} found"
+            )
+        if not self._fleet_ended.is_set():
+            return False
+        if self._deadline is None:
+            self._deadline = time.monotonic() + AUDIT_DEADLINE_S
+        self.is_complete = metrics.get("records", 0) >= self._live.records
+        is_late = time.monotonic() > self._deadline
+        return self._fleet_error is not None or self.is_complete or is_late
+
+    def _validated(self, cuts: list[Cut], validation: CollectionValidation) -> str:
         self._rounds += 1
         counts = validation.statistics
-        self._progress.done(
+        return (
             f"collection {self._rounds} of {self._planned}: {len(cuts)} rows, "
             f"{counts['held']} expectations held, {counts['broken']} broken"
         )
-        return validation
 
-    def _take_metrics(self, metrics: Mapping[str, float]) -> None:
-        new = int(metrics["findings"] - self._metrics.get("findings", 0))
-        self._metrics = metrics
-        if new:
-            self._progress.done(f"{new} new {'finding' if new == 1 else 'findings'}")
-
-    def _has_read_everything(self) -> bool:
-        assert self._live is not None
-        return self._metrics.get("records", 0) >= self._live.records
-
-    def _show(self) -> None:
-        if self._live is None or not self._metrics:
-            return
-        self._progress.count(
-            f"{int(self._metrics['records']):,} of {self._live.records:,} events audited, "
-            f"{int(self._metrics['collections_closed'])} of {self._planned} collections, "
-            f"{int(self._metrics['findings'])} found"
-        )
-
-    def _result(self) -> DemoResult:
-        self._progress.now("writing Data Docs and the report")
-        assert self._validator is not None
-        docs = self._validator.build_data_docs()
-        scenario = self._scenario
-        name = "" if scenario.design_scenario is None else f", scenario {scenario.design_scenario}"
-        fault = "" if scenario.fault is None else f", fault {scenario.fault}"
-        outcome = results.outcome_of_tables(
-            self._directory / results.TABLES,
-            title=f"a simulated fleet, seed {scenario.seed}{name}{fault}",
-            totals={"events": int(self._metrics.get("records", 0))},
-            validation=self._telling,
-            data_docs=None if docs is None else str(docs.relative_to(self._directory.resolve())),
-        )
-        if not self._is_complete:
-            outcome = results.doubted(outcome)
-        if scenario.design_scenario is not None:
-            demonstrated = put_beside(
-                DESIGN_SCENARIOS[scenario.design_scenario],
+    def _result(self) -> RunResult:
+        unread = doubt(JOURNAL_NOT_READ)
+        result = self._stream.result([] if self.is_complete else [unread])
+        name = self._scenario.design_scenario
+        if name is not None:
+            scenario = scenario_result(
+                DESIGN_SCENARIOS[name],
                 self._fleet.shown,
-                outcome.data,
-                is_complete=self._is_complete,
+                findings=result.findings,
+                cuts=result.cuts,
+                observations=result.observations,
+                is_complete=self.is_complete,
             )
-            results.write_demonstrated(demonstrated, self._directory)
-            outcome = outcome.with_demonstrated(demonstrated)
-        return DemoResult(
-            outcome=outcome,
-            report=results.write_report(outcome, self._directory),
-            data_docs=docs,
-            injected=tuple(self._fleet.injected),
-            is_complete=self._is_complete,
-        )
+            scenario.save(self._directory)
+            result = replace(result, scenario=scenario)
+        # What only a run in progress needs.
+        for part in ("broker/data", "checkpoint"):
+            shutil.rmtree(self._directory / part, ignore_errors=True)
+        return result
 
 
 def new_run(directory: Path) -> Path:

@@ -1,243 +1,214 @@
-"""What a run has written, read back: tables, verdict, report."""
+"""What a run has to say, whatever kind of run it was: the one value that every output takes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.results import Observation, ObservationCode, Verdict
-from tallystick.coordinates.rules.observations import (
-    JOURNAL_NOT_READ,
-    VALIDATION_FAILED,
-    VALIDATION_UNDECIDED,
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import (
+    Finding,
+    Observation,
+    ObservationCode,
+    Verdict,
+    verdict_of_run,
 )
-from tallystick.errors import MisuseError
-from tallystick.outputs._view import Edge, ReportData, report_json
-from tallystick.runs.deduplicate import tell_once, tell_states_once
-from tallystick.runs.scenario_result import Demonstrated
+from tallystick.errors import ExitCode
+from tallystick.runs.deduplicate import Deduplicated, deduplicate
+from tallystick.runs.rule_results import RuleResult, rule_results
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.audit.replay import AuditResult
     from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.expectations.validation import CollectionValidation
+    from tallystick.runs.scenario import ScenarioResult
 
 TABLES = "tables"
 DATA_DOCS = "data_docs"
-REPORT = "report.html"
-REPORT_JSON = "report.json"
-DEMONSTRATED = "demonstrated.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Edge:
+    """A replication channel: who sends to whom.
+
+    Attributes:
+        source: The sending instance, or its server_uuid when the audit does not observe it.
+        replica: The receiving instance.
+        channel: The channel's name on the replica, ``""`` is the default channel.
+    """
+
+    source: str
+    replica: str
+    channel: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What was learned of a real server beside its logs.
+
+    Attributes:
+        version: What it is; empty when it could not be asked.
+        address: Where it listens.
+        account: As whom it was asked.
+        problem: Why it could not be asked, empty when it could.
+        rows: How many rows of log_status it gave.
+        binlog_events: How many events of its binary log were read.
+        relay_events: How many of its relay logs.
+        unread: What could not be read, by part, with the server's words.
+        grants: Statements that would give the rights that its account lacks.
+    """
+
+    version: str
+    address: str
+    account: str
+    problem: str
+    rows: int
+    binlog_events: int
+    relay_events: int
+    unread: Mapping[str, str]
+    grants: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
     """What a run has to say.
 
     Attributes:
-        data: Everything that the report shows.
-        verdict: Findings, cuts, observations and every collection's validation taken together.
-        named: Of findings that are about several instances, by ``finding_id``, those instances.
-    """
-
-    data: ReportData
-    verdict: Verdict
-    named: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values, under the verdict of everything."""
-        return {**report_json(self.data), "verdict": self.verdict.value}
-
-    def with_demonstrated(self, demonstrated: Demonstrated) -> Outcome:
-        """The outcome with what its run was to show."""
-        return replace(self, data=replace(self.data, demonstrated=demonstrated))
-
-
-def require_tables(tables: Path) -> None:
-    """Refuse what is no run.
-
-    Raises:
-        MisuseError: There are no tables.
-    """
-    if not tables.is_dir():
-        raise MisuseError(f"{str(tables)!r}: expected the tables of a run, there is no directory")
-
-
-def outcome_of_tables(
-    tables: Path,
-    *,
-    title: str,
-    totals: Mapping[str, int] | None = None,
-    validation: CollectionValidation | None = None,
-    data_docs: str | None = None,
-) -> Outcome:
-    """Read the Parquet tables of a run.
-
-    Args:
-        tables: Where the run's sinks wrote them.
+        command: Which kind of run: ``demo``, ``audit``, ``check``, ``replay`` or ``report``.
         title: What was audited.
-        totals: Further counts worth telling.
-        validation: Great Expectations' answer for the newest collection.
-        data_docs: Where the Data Docs lie, relative to the report.
+        begun_at: When it began.
+        elapsed_s: How long it took, seconds.
+        events: How many journal records were audited.
+        found: Each finding as the audit reported it, in the order of its evidence.
+        observations: What else was seen, in the order of its evidence.
+        cuts: The cut table.
+        validations: The validator's answer for each collection, as in the table of that name.
+        validation: Its whole answer for the collection that shows most, None when not asked.
+        servers: Of real servers, by name.
+        scenario: What a scenario was to show, and what it did; None when there was none.
+        paths: What the run wrote, by what it is.
     """
-    from tallystick.streaming import sinks
 
-    cuts = sinks.read_cuts(tables)
-    validations = sinks.read_validations(tables)
-    doubts = [
-        _doubt(
-            VALIDATION_FAILED if row["reason"] else VALIDATION_UNDECIDED,
-            row["collection_id"],
-            row["ts"],
-            error=row["reason"],
-        )
-        for row in validations
-        if row["verdict"] == Verdict.UNDECIDED.value
-    ]
-    once = tell_once(tell_states_once(sinks.read_findings(tables), cuts), owners(cuts))
-    data = ReportData(
-        generated_at=datetime.now(timezone.utc),
-        title=title,
-        collections=by_collection(cuts),
-        findings=once.findings,
-        observations=[*sinks.read_observations(tables), *doubts],
-        topology=edges(cuts),
-        totals=totals or {},
-        validation=validation,
-        data_docs=data_docs,
-    )
-    said = (Verdict(row["verdict"]) for row in validations)
-    return Outcome(data, Verdict.merge([data.verdict, *said]), once.instances)
+    command: str
+    title: str
+    begun_at: datetime
+    elapsed_s: float
+    events: int
+    found: Sequence[Finding]
+    observations: Sequence[Observation]
+    cuts: Sequence[Cut]
+    validations: Sequence[Mapping[str, Any]] = ()
+    validation: CollectionValidation | None = None
+    servers: Mapping[str, ServerFacts] = field(default_factory=dict)
+    scenario: ScenarioResult | None = None
+    paths: Mapping[str, Path] = field(default_factory=dict)
 
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Of findings, observations, rows and validations taken together."""
+        validations = [Verdict(row["verdict"]) for row in self.validations]
+        if self.validation is not None:
+            validations.append(self.validation.verdict)
+        rows = (Verdict(cut.verdict) for cut in self.cuts)
+        return verdict_of_run(self.found, self.observations, rows, validations)
 
-def outcome_of_replay(result: AuditResult, title: str) -> Outcome:
-    """Put the result of an audit in memory into the form of a report."""
-    once = tell_once(tell_states_once(result.findings, result.cuts), owners(result.cuts))
-    data = ReportData(
-        generated_at=datetime.now(timezone.utc),
-        title=title,
-        collections=by_collection(result.cuts),
-        findings=once.findings,
-        observations=result.observations,
-        topology=edges(result.cuts),
-        # The heartbeat at the end of each journal is ours, not the file's.
-        totals={"events": result.events - len(result.instances)},
-    )
-    return Outcome(data, result.verdict, once.instances)
+    @property
+    def exit_code(self) -> ExitCode:
+        """Of the verdict; of a scenario, whether it showed what it was to show."""
+        if self.scenario is not None:
+            return ExitCode.CONSISTENT if self.scenario.is_shown else ExitCode.INCONSISTENT
+        return ExitCode.of(self.verdict)
 
+    @property
+    def ended_at(self) -> datetime:
+        """When it ended."""
+        return self.begun_at + timedelta(seconds=self.elapsed_s)
 
-def by_collection(cuts: Iterable[Cut]) -> list[list[Cut]]:
-    """The cuts of each collection, oldest collection first."""
-    grouped: dict[str, list[Cut]] = {}
-    for cut in cuts:
-        grouped.setdefault(cut.collection_id, []).append(cut)
-    return sorted(grouped.values(), key=lambda rows: min(cut.ts for cut in rows))
+    @cached_property
+    def deduplicated(self) -> Deduplicated:
+        """The findings, each contradiction once, and where else each was found."""
+        return deduplicate(self.found, self.cuts)
 
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings, each contradiction once."""
+        return self.deduplicated.findings
 
-def owners(cuts: Iterable[Cut]) -> dict[str, str]:
-    """The instance of each ``server_uuid`` that rows tell; of two the first by name."""
-    told = {(cut.server_uuid, cut.instance_id) for cut in cuts if cut.server_uuid is not None}
-    return dict(sorted(told, reverse=True))
+    @cached_property
+    def collections(self) -> list[list[Cut]]:
+        """The cuts of each collection, oldest collection first."""
+        grouped: dict[str, list[Cut]] = {}
+        for cut in self.cuts:
+            grouped.setdefault(cut.collection_id, []).append(cut)
+        return sorted(grouped.values(), key=lambda rows: min(cut.ts for cut in rows))
 
+    @property
+    def newest_cuts(self) -> Sequence[Cut]:
+        """The cuts of the newest collection."""
+        return self.collections[-1] if self.collections else ()
 
-def edges(cuts: Sequence[Cut]) -> list[Edge]:
-    """The fleet's channels, as the newest row of each tells them."""
-    instances: dict[str, str] = {}
-    channels: dict[tuple[str, str], Cut] = {}
-    for cut in sorted(cuts, key=lambda cut: cut.ts):
-        if cut.channel is not None and cut.source_uuid is not None:
-            channels[cut.instance_id, cut.channel] = cut
-        elif cut.server_uuid is not None:
-            # Of two with one server_uuid, which is a finding of its own, the first stands.
-            instances.setdefault(cut.server_uuid, cut.instance_id)
-    return [
-        Edge(instances.get(cut.source_uuid or "", cut.source_uuid or ""), replica, channel)
-        for (replica, channel), cut in sorted(channels.items())
-    ]
+    @cached_property
+    def topology(self) -> list[Edge]:
+        """The fleet's channels, as the newest row of each has them."""
+        instances: dict[str, str] = {}
+        channels: dict[tuple[str, str], Cut] = {}
+        for cut in sorted(self.cuts, key=lambda cut: cut.ts):
+            if cut.channel is not None and cut.source_uuid is not None:
+                channels[cut.instance_id, cut.channel] = cut
+            elif cut.server_uuid is not None:
+                # Of two with one server_uuid, which is a finding of its own, the first counts.
+                instances.setdefault(cut.server_uuid, cut.instance_id)
+        return [
+            Edge(instances.get(cut.source_uuid or "", cut.source_uuid or ""), replica, channel)
+            for (replica, channel), cut in sorted(channels.items())
+        ]
 
+    @cached_property
+    def rule_results(self) -> dict[str, list[RuleResult]]:
+        """What each rule says of each instance, in the order of the registry."""
+        sources: dict[str, list[str]] = {}
+        for edge in self.topology:
+            sources.setdefault(edge.replica, []).append(edge.source)
+        broken = [
+            (instance, finding)
+            for finding in self.findings
+            for instance in self.deduplicated.instances(finding)
+        ]
+        cuts = [cut for rows in self.collections for cut in rows]
+        return rule_results(cuts, broken, self.observations, sources)
 
-def write_report(outcome: Outcome, directory: Path) -> Path:
-    """Write the page and its JSON twin; give the page.
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was audited and found, by the words to show it with."""
+        return {
+            "events": self.events,
+            "instances": len({cut.instance_id for cut in self.cuts}),
+            "channels": len(
+                {(c.instance_id, c.channel) for c in self.cuts if c.channel is not None}
+            ),
+            "collections": len(self.collections),
+            "checks": sum(cut.evaluated for cut in self.cuts),
+            "findings": len(self.findings),
+            "observations": len(self.observations),
+        }
 
-    Raises:
-        MisuseError: The directory cannot be written.
-    """
-    from tallystick.outputs.html import render_report
-
-    page = directory / REPORT
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        # What UTF-8 cannot spell (half a surrogate pair, which JSON can) is shown as an escape.
-        page.write_text(render_report(outcome.data), "utf-8", "backslashreplace")
-        (directory / REPORT_JSON).write_text(json.dumps(outcome.to_json(), indent=1), "utf-8")
-    except OSError as error:
-        raise MisuseError(f"{str(page)!r} cannot be written: {error.strerror}") from error
-    return page
-
-
-def write_demonstrated(demonstrated: Demonstrated, directory: Path) -> None:
-    """Keep what a run showed beside its tables, for reports that are rendered later.
-
-    Raises:
-        MisuseError: The directory cannot be written.
-    """
-    path = directory / DEMONSTRATED
-    try:
-        path.write_text(json.dumps(demonstrated.to_dict(), indent=1), "utf-8")
-    except OSError as error:
-        raise MisuseError(f"{str(path)!r} cannot be written: {error.strerror}") from error
-
-
-def read_demonstrated(directory: Path) -> Demonstrated | None:
-    """What a run showed; None when it was no demonstration.
-
-    Raises:
-        MisuseError: The file is not one that ``write_demonstrated`` wrote.
-    """
-    path = directory / DEMONSTRATED
-    try:
-        return Demonstrated.from_dict(json.loads(path.read_text("utf-8")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise MisuseError(f"{str(path)!r} cannot be read: {error}") from error
+    @property
+    def since(self) -> int | None:
+        """Since when the verdict holds, in microseconds; None when nothing was collected."""
+        times = [cut.ts for cut in self.cuts if cut.verdict == self.verdict.value]
+        times += [finding.ts for finding in self.found]
+        if self.verdict is Verdict.UNDECIDED:
+            times += [seen.ts for seen in self.observations if seen.is_undecided]
+        return min(times, default=None)
 
 
-def doubted(outcome: Outcome) -> Outcome:
-    """The outcome of a run that did not read all there was: it cannot be CONSISTENT."""
-    seen = outcome.data.observations
-    doubt = _doubt(JOURNAL_NOT_READ, None, 0)
-    data = replace(outcome.data, observations=[*seen, doubt])
-    verdict = Verdict.merge([outcome.verdict, Verdict.UNDECIDED])
-    return replace(outcome, data=data, verdict=verdict)
-
-
-def most_telling(
-    known: CollectionValidation | None, new: CollectionValidation
-) -> CollectionValidation:
-    """The validation that a report shows: the gravest, the newest of equals."""
-    if known is None or Verdict.merge([known.verdict, new.verdict]) is new.verdict:
-        return new
-    return known
-
-
-def collection_to_show(tables: Path) -> str | None:
-    """The collection whose validation a report shows, by the verdicts of the run."""
-    from tallystick.streaming import sinks
-
-    telling: dict[str, Any] | None = None
-    for row in sinks.read_validations(tables):
-        if telling is None or Verdict.merge(
-            Verdict(each["verdict"]) for each in (telling, row)
-        ) is Verdict(row["verdict"]):
-            telling = row
-    return None if telling is None else str(telling["collection_id"])
-
-
-def _doubt(reason: Reason, collection_id: str | None, ts: int, **data: str) -> Observation:
+def doubt(
+    reason: Reason, *, collection_id: str | None = None, ts: int = 0, **data: str
+) -> Observation:
+    """What leaves the verdict of a run undecided without being about one instance."""
     return Observation(
         code=ObservationCode.COMPARISON_UNDECIDED,
         instance_id="",

@@ -1,7 +1,7 @@
-"""What an audit answered on each instance, rule by rule: held, broken or undecided.
+"""What a run found of each rule on each instance: held, broken or undecided.
 
-Rows say what they keep, break and leave undecided. Rules of single events and of pairs of servers
-say only what is broken; they held where what they judge was read and compared to its end.
+Rows name what they keep, break and leave undecided. Rules of single events and of pairs of servers
+only show when they are broken; they held where what they judge was read and compared to its end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from tallystick.coordinates.rules.fleet import (
     SOURCE_COORDINATE_VALID,
 )
 from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
-from tallystick.outputs._view import ReportData
 
 _OF_CHANNELS = (
     RECEIVED_WITHIN_SOURCE_LOGGED,
@@ -34,12 +33,15 @@ _OF_CHANNELS = (
 """Judged on a replica whose source is audited too."""
 _UNREAD_SOURCE = "its source is not among the servers"
 _UNREAD_RELAY = "its relay logs were not read"
-_NOTHING_LOGGED = "its binary log was not read"
+_UNREAD_BINLOG = "its binary log was not read"
+
+
+_Key = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of one rule on one instance, or on one of its channels.
+class RuleResult:
+    """What was found of one rule on one instance, or on one of its channels.
 
     Attributes:
         rule: Its name.
@@ -58,83 +60,87 @@ class Answer:
 
 @dataclass(slots=True)
 class _Instance:
-    held: set[tuple[str, str | None]] = field(default_factory=set)
-    undecided: dict[tuple[str, str | None], str] = field(default_factory=dict)
-    broken: dict[tuple[str, str | None], list[Finding]] = field(default_factory=dict)
+    held: set[_Key] = field(default_factory=set)
+    undecided: dict[_Key, str] = field(default_factory=dict)
+    broken: dict[_Key, list[Finding]] = field(default_factory=dict)
+    is_binlog_read: bool = False
+    is_relay_read: bool = False
 
 
-def answers_of(
-    data: ReportData,
-    *,
-    binlogs: Iterable[str],
-    relay_logs: Iterable[str],
-    named: Mapping[str, Sequence[str]] | None = None,
-) -> dict[str, list[Answer]]:
-    """Put an audit's answers together.
+def rule_results(
+    cuts: Iterable[Cut],
+    broken: Iterable[tuple[str, Finding]],
+    observations: Sequence[Observation],
+    sources: Mapping[str, Sequence[str]],
+) -> dict[str, list[RuleResult]]:
+    """Put together what a run found.
 
     Args:
-        data: What the audit said.
-        binlogs: Instances whose binary log was read.
-        relay_logs: Instances whose relay logs were read.
-        named: Of findings that are about several instances, by ``finding_id``, those instances.
+        cuts: The rows, oldest first.
+        broken: Findings, each with an instance that it is about.
+        observations: What else was seen.
+        sources: Of each replica, the instances that it replicates from.
 
     Returns:
-        For each instance its answers, in the order of the registry.
+        For each instance its results, in the order of the registry.
     """
     instances: dict[str, _Instance] = {}
-    for cuts in data.collections:
-        for cut in cuts:
-            _take_row(instances.setdefault(cut.instance_id, _Instance()), cut)
-    for finding in data.findings:
+    for cut in cuts:
+        _take_row(instances.setdefault(cut.instance_id, _Instance()), cut)
+    for name, finding in broken:
         # A comparison held on the whole instance or broke there: one case, whatever its channel.
-        channel = None if RULES[finding.rule].scope == "X" else finding.channel
-        for name in (named or {}).get(finding.finding_id, (finding.instance_id,)):
-            instance = instances.setdefault(name, _Instance())
-            instance.broken.setdefault((finding.rule, channel), []).append(finding)
+        rule = RULES.get(finding.rule)
+        channel = None if rule is not None and rule.scope == "X" else finding.channel
+        instance = instances.setdefault(name, _Instance())
+        instance.broken.setdefault((finding.rule, channel), []).append(finding)
     for name, instance in instances.items():
-        _take_events(instance, name in set(binlogs), name in set(relay_logs))
-        _take_comparisons(instance, name, data, set(instances), name in set(relay_logs))
-    return {name: _answers(instance) for name, instance in sorted(instances.items())}
+        _take_events(instance)
+        doubts = [
+            seen
+            for seen in observations
+            if seen.code is ObservationCode.COMPARISON_UNDECIDED
+            and seen.is_undecided
+            and seen.instance_id in {name, ""}
+        ]
+        _take_comparisons(instance, set(instances), sources.get(name, ()), doubts)
+    return {name: _results(instance) for name, instance in sorted(instances.items())}
 
 
 def _take_row(instance: _Instance, cut: Cut) -> None:
+    instance.is_binlog_read |= cut.journal_gtid_set is not None
+    instance.is_relay_read |= cut.journal_retrieved_gtid_set is not None
     instance.held.update((name, cut.channel) for name in cut.names(Outcome.HOLDS))
     for check in cut.undecided:
         # The newest row's reason is the one that still holds.
         instance.undecided[check.rule, cut.channel] = reason_text(check)
 
 
-def _take_events(instance: _Instance, is_binlog_read: bool, is_relay_read: bool) -> None:
+def _take_events(instance: _Instance) -> None:
     for name, rule in RULES.items():
         if rule.scope != "E":
             continue
         is_of_relay = rule is RELAY_SOURCE_POS_MONOTONE
-        if is_relay_read if is_of_relay else is_binlog_read:
+        if instance.is_relay_read if is_of_relay else instance.is_binlog_read:
             instance.held.add((name, None))
         elif not is_of_relay:
-            instance.undecided.setdefault((name, None), _NOTHING_LOGGED)
+            instance.undecided.setdefault((name, None), _UNREAD_BINLOG)
 
 
 def _take_comparisons(
-    instance: _Instance, name: str, data: ReportData, audited: set[str], is_relay_read: bool
+    instance: _Instance,
+    audited: set[str],
+    sources: Sequence[str],
+    doubts: Sequence[Observation],
 ) -> None:
-    doubts = [
-        seen
-        for seen in data.observations
-        if seen.code is ObservationCode.COMPARISON_UNDECIDED
-        and seen.is_undecided
-        and seen.instance_id in {name, ""}
-    ]
     if len(audited) > 1:
         for rule in (SERVER_UUID_UNIQUE, GTID_ORIGIN_AGREEMENT):
             _decide(instance, rule.name, doubts)
-    sources = [edge.source for edge in data.topology if edge.replica == name]
     if not sources:
         return
     for rule in (*_OF_CHANNELS, RELAY_MIRRORS_SOURCE):
         if not audited.issuperset(sources):
             instance.undecided[rule.name, None] = _UNREAD_SOURCE
-        elif rule is RELAY_MIRRORS_SOURCE and not is_relay_read:
+        elif rule is RELAY_MIRRORS_SOURCE and not instance.is_relay_read:
             instance.undecided[rule.name, None] = _UNREAD_RELAY
         else:
             _decide(instance, rule.name, doubts)
@@ -148,16 +154,17 @@ def _decide(instance: _Instance, rule: str, doubts: Sequence[Observation]) -> No
         instance.undecided[rule, None] = observation_text(doubt)
 
 
-def _answers(instance: _Instance) -> list[Answer]:
-    found: dict[tuple[str, str | None], Answer] = {}
+def _results(instance: _Instance) -> list[RuleResult]:
+    found: dict[_Key, RuleResult] = {}
     for key, reason in instance.undecided.items():
-        found[key] = Answer(*key, Verdict.UNDECIDED, reason)
+        found[key] = RuleResult(*key, Verdict.UNDECIDED, reason)
     for key in instance.held:
-        found[key] = Answer(*key, Verdict.CONSISTENT)
+        found[key] = RuleResult(*key, Verdict.CONSISTENT)
     for key, findings in instance.broken.items():
-        found[key] = Answer(*key, Verdict.INCONSISTENT, findings=tuple(findings))
+        found[key] = RuleResult(*key, Verdict.INCONSISTENT, findings=tuple(findings))
     return sorted(found.values(), key=_order)
 
 
-def _order(answer: Answer) -> tuple[int, str, str]:
-    return RULES[answer.rule].number, answer.rule, answer.channel or ""
+def _order(result: RuleResult) -> tuple[int, str, str]:
+    rule = RULES.get(result.rule)
+    return 0 if rule is None else rule.number, result.rule, result.channel or ""

@@ -1,30 +1,220 @@
-"""A demonstration put beside what its run's tables say: claims, verdicts, foretold findings."""
+"""A design's scenario beside what its run found: each claim with what was seen and audited of it.
+
+What was seen comes from the simulated fleet, the counts from the run's own result.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Outcome
 from tallystick.errors import MisuseError
-from tallystick.runs.scenario_result import (
-    ClaimShown,
-    Demonstrated,
-    Foretold,
-    Judged,
-    Seen,
-    seconds,
-    times,
-    verdict_on,
-)
 from tallystick.settings import suggestion
 
 if TYPE_CHECKING:
-    from tallystick.outputs._view import ReportData
-    from tallystick.outputs.text import Line
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.results import Finding, Observation
     from tallystick.producers.simulator.kernel.scenario import Scenario
     from tallystick.producers.simulator.scenarios.design_scenario import DesignScenario, Showing
+
+FILE = "scenario.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of a requirement.
+
+    Attributes:
+        instance: Where.
+        after_us: Virtual time since the fleet's first moment, microseconds.
+        sentence: What, with its values.
+    """
+
+    instance: str
+    after_us: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCount:
+    """How often a rule was judged in the run, and how.
+
+    Attributes:
+        rule: Its name.
+        held: On so many rows; 0 for one that is judged on events alone.
+        broken: Findings.
+        undecided: So often the evidence did not suffice.
+        expected: How many of the findings the document expects.
+    """
+
+    rule: str
+    held: int
+    broken: int
+    undecided: int
+    expected: int = 0
+
+    def __str__(self) -> str:
+        """What the audit says of the rule, in words."""
+        parts = []
+        if self.broken > self.expected:
+            parts.append(f"broken {times(self.broken - self.expected)}")
+        if self.held:
+            parts.append(f"held {times(self.held)}")
+        if self.expected:
+            otherwise = "" if parts else ", else never"
+            parts.append(f"broken {times(self.expected)} as expected{otherwise}")
+        if self.undecided:
+            parts.append(f"undecided {times(self.undecided)}")
+        return f"{self.rule} {', '.join(parts) or 'never broken'}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """A claim of the document; it is shown when something was seen of it.
+
+    Attributes:
+        requirement: As docs/designs.md labels it.
+        text: The claim.
+        seen: What was seen, in order of time; empty when it was not shown.
+        rules: The rules that audit it.
+    """
+
+    requirement: str
+    text: str
+    seen: tuple[Seen, ...]
+    rules: tuple[RuleCount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedFinding:
+    """A finding that the document expects of the unsafe way.
+
+    Attributes:
+        instance: Where it is to be found.
+        rule: What is broken there.
+        why: Why the document warns of it.
+        found: How many findings there are.
+    """
+
+    instance: str
+    rule: str
+    why: str
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioResult:
+    """What a scenario showed.
+
+    Attributes:
+        name: Of the scenario.
+        design: The document.
+        title: The document's title.
+        claims: In the order of the document.
+        expected: The findings that must be there.
+        others: Every other finding: instance and rule.
+        is_complete: Whether the audit read the whole journal.
+    """
+
+    name: str
+    design: str
+    title: str
+    claims: tuple[ClaimResult, ...]
+    expected: tuple[ExpectedFinding, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
+    is_complete: bool = True
+
+    @property
+    def is_shown(self) -> bool:
+        """Every claim was seen, every expected finding is there, and no other."""
+        return (
+            self.is_complete
+            and all(claim.seen for claim in self.claims)
+            and all(finding.found for finding in self.expected)
+            and not self.others
+        )
+
+    @property
+    def counted(self) -> str:
+        """How much of it was shown, in words."""
+        return ", ".join(self._counts())
+
+    def _counts(self) -> Iterator[str]:
+        shown = sum(1 for claim in self.claims if claim.seen)
+        yield f"{shown} of {len(self.claims)} claims shown"
+        if self.expected:
+            found = sum(1 for finding in self.expected if finding.found)
+            yield f"{found} of {len(self.expected)} expected findings found"
+        others = len(self.others)
+        yield (
+            f"{others} other {'finding' if others == 1 else 'findings'}"
+            if others
+            else "nothing else found"
+        )
+        if not self.is_complete:
+            yield "the journal was not read to its end"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {**asdict(self), "is_shown": self.is_shown}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ScenarioResult:
+        """Inverse of ``to_dict``.
+
+        Raises:
+            KeyError: A key is missing.
+            TypeError: A value has another type than expected.
+        """
+        return cls(
+            name=str(values["name"]),
+            design=str(values["design"]),
+            title=str(values["title"]),
+            claims=tuple(
+                ClaimResult(
+                    requirement=str(claim["requirement"]),
+                    text=str(claim["text"]),
+                    seen=tuple(Seen(**seen) for seen in claim["seen"]),
+                    rules=tuple(RuleCount(**rule) for rule in claim["rules"]),
+                )
+                for claim in values["claims"]
+            ),
+            expected=tuple(ExpectedFinding(**expected) for expected in values["expected"]),
+            others=tuple((str(other[0]), str(other[1])) for other in values["others"]),
+            is_complete=bool(values["is_complete"]),
+        )
+
+    def save(self, directory: Path) -> None:
+        """Keep it beside the run's tables, for reports that are rendered later.
+
+        Raises:
+            MisuseError: The directory cannot be written.
+        """
+        path = directory / FILE
+        try:
+            path.write_text(json.dumps(self.to_dict(), indent=1), "utf-8")
+        except OSError as error:
+            raise MisuseError(f"{str(path)!r} cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, directory: Path) -> ScenarioResult | None:
+        """What a run showed; None when it had no scenario.
+
+        Raises:
+            MisuseError: The file is not one that ``save`` wrote.
+        """
+        path = directory / FILE
+        try:
+            return cls.from_dict(json.loads(path.read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise MisuseError(f"{str(path)!r} cannot be read: {error}") from error
 
 
 def demonstration_scenario(scenario: Scenario) -> Scenario:
@@ -46,32 +236,36 @@ def demonstration_scenario(scenario: Scenario) -> Scenario:
     return with_options(scenario)
 
 
-def put_beside(
-    demonstration: DesignScenario,
+def scenario_result(
+    design: DesignScenario,
     shown: Sequence[Showing],
-    data: ReportData,
     *,
+    findings: Sequence[Finding],
+    cuts: Sequence[Cut],
+    observations: Sequence[Observation],
     is_complete: bool = True,
-) -> Demonstrated:
-    """What a demonstration showed.
+) -> ScenarioResult:
+    """What a scenario showed.
 
     Args:
-        demonstration: What was to be shown.
+        design: What was to be shown.
         shown: What its scenario saw.
-        data: What the audit said.
+        findings: What was found, each contradiction once.
+        cuts: The rows that were judged.
+        observations: What else was seen.
         is_complete: Whether the audit read the whole journal.
     """
-    held, undecided = _judged_on_rows(data)
-    found = Counter((finding.instance_id, finding.rule) for finding in data.findings)
-    broken = Counter(finding.rule for finding in data.findings)
-    warned = {(one.instance, one.rule) for one in demonstration.expected}
-    expected = Counter(f.rule for f in data.findings if (f.instance_id, f.rule) in warned)
-    foretold = [
-        Foretold(one.instance, one.rule, one.why, found.pop((one.instance, one.rule), 0))
-        for one in demonstration.expected
+    held, undecided = _counted(cuts, observations)
+    found = Counter((finding.instance_id, finding.rule) for finding in findings)
+    broken = Counter(finding.rule for finding in findings)
+    warned = {(one.instance, one.rule) for one in design.expected}
+    as_warned = Counter(f.rule for f in findings if (f.instance_id, f.rule) in warned)
+    expected = [
+        ExpectedFinding(one.instance, one.rule, one.why, found.pop((one.instance, one.rule), 0))
+        for one in design.expected
     ]
     claims = [
-        ClaimShown(
+        ClaimResult(
             requirement=claim.requirement,
             text=claim.text,
             seen=tuple(
@@ -79,59 +273,34 @@ def put_beside(
                 for one in shown
                 if one.requirement == claim.requirement
             ),
-            judged=tuple(
-                Judged(name, held[name], broken[name], undecided[name], expected[name])
+            rules=tuple(
+                RuleCount(name, held[name], broken[name], undecided[name], as_warned[name])
                 for name in claim.invariants
             ),
         )
-        for claim in demonstration.claims
+        for claim in design.claims
     ]
-    return Demonstrated(
-        name=demonstration.name,
-        design=demonstration.design,
-        title=demonstration.title,
+    return ScenarioResult(
+        name=design.name,
+        design=design.design,
+        title=design.title,
         claims=tuple(claims),
-        foretold=tuple(foretold),
+        expected=tuple(expected),
         others=tuple(sorted(found.elements())),
         is_complete=is_complete,
     )
 
 
-def _judged_on_rows(data: ReportData) -> tuple[Counter[str], Counter[str]]:
+def _counted(
+    cuts: Sequence[Cut], observations: Sequence[Observation]
+) -> tuple[Counter[str], Counter[str]]:
     """How often each rule held, and how often it was left undecided."""
-    held: Counter[str] = Counter()
-    undecided: Counter[str] = Counter()
-    for cuts in data.collections:
-        for cut in cuts:
-            held.update(cut.names(Outcome.HOLDS))
-            undecided.update(cut.names(Outcome.UNDECIDED))
-    for seen in data.observations:
-        if seen.is_undecided:
-            undecided.update(seen.rules)
+    held = Counter(rule for cut in cuts for rule in cut.names(Outcome.HOLDS))
+    undecided = Counter(check.rule for cut in cuts for check in cut.undecided)
+    undecided.update(rule for seen in observations if seen.is_undecided for rule in seen.rules)
     return held, undecided
 
 
-def lines(demonstrated: Demonstrated) -> Iterator[Line]:
-    """What was shown, for a terminal."""
-    word, style = ("SHOWN", "bold green") if demonstrated.is_shown else ("NOT SHOWN", "bold red")
-    yield f"{word}  {demonstrated.design}: {demonstrated.title}", style
-    yield f"  {demonstrated.counted}"
-    for claim in demonstrated.claims:
-        yield ""
-        yield f"{claim.requirement}  {claim.text}", "bold"
-        for seen in claim.seen:
-            yield f"  {seconds(seen.after_us)}, {seen.instance}: {seen.sentence}"
-        if not claim.seen:
-            yield "  was not seen", "bold red"
-        yield f"  audited: {'; '.join(map(verdict_on, claim.judged))}"
-    for foretold in demonstrated.foretold:
-        yield ""
-        yield f"foretold  {foretold.rule} at {foretold.instance}", "bold"
-        yield f"  {foretold.why}"
-        yield f"  found {times(foretold.found)}" if foretold.found else ("  not found", "bold red")
-    if demonstrated.others:
-        yield ""
-        yield "found and not foretold:", "bold red"
-        for (instance, rule), number in Counter(demonstrated.others).items():
-            yield f"  {rule} at {instance}" + (f" ({number})" if number > 1 else "")
-    yield ""
+def times(number: int) -> str:
+    """How often, in words."""
+    return "once" if number == 1 else f"{number:,} times"

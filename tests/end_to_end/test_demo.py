@@ -71,19 +71,20 @@ def test_a_healthy_fleet_is_consistent(tmp_path):
     (leftovers / "broker.json").write_text('{"port": 1, "pid": 1, "boot_id": "", "started_')
     code, report, err = demo(tmp_path)
     assert (0, "CONSISTENT", []) == (code, report["verdict"], report["findings"]), err
-    totals = report["totals"]
+    totals = report["counts"]
     assert (7, 5, 4) == (totals["collections"], totals["instances"], totals["channels"])
     assert totals["events"] > 1_000
     assert totals["checks"] > 500
     assert "CONSISTENT" == report["validation"]["verdict"]
     assert report["validation"]["statistics"]["held"] > 10
     assert 4 == len(report["topology"])
-    page = Path(report["report"])
+    page = Path(report["paths"]["html"])
     text = Page(page.read_text("utf-8")).text
     assert "CONSISTENT" in text
     assert "replica-a1" in text
-    assert (page.parent / report["data_docs"]).is_file()
+    assert Path(report["paths"]["data_docs"]).is_file()
     assert "Traceback" not in err
+    assert [".tallystick"] == [path.name for path in tmp_path.iterdir()]
     assert [] == processes_in(tmp_path)
 
 
@@ -92,11 +93,14 @@ def test_a_fault_is_named_with_instance_channel_and_witness(tmp_path):
     code, report, err = demo(tmp_path, "--fault", "retrieved_inflated", "--seed", "2")
     assert (1, "INCONSISTENT") == (code, report["verdict"]), err
     assert {"retrieved_matches_relay"} == {f["rule"] for f in report["findings"]}
+    assert err.splitlines()[-1].startswith(
+        "tallystick: exit status 1, INCONSISTENT, is the expected"
+    )
     finding = report["findings"][0]
     assert finding["instance_id"]
     assert finding["channel"] is not None
     assert re.fullmatch(r"[0-9a-f-]{36}:\d+.*", finding["witness"])
-    text = Page(Path(report["report"]).read_text("utf-8")).text
+    text = Page(Path(report["paths"]["html"]).read_text("utf-8")).text
     assert "retrieved_matches_relay" in text
     assert finding["witness"] in text
     assert [] == processes_in(tmp_path)
@@ -105,22 +109,22 @@ def test_a_fault_is_named_with_instance_channel_and_witness(tmp_path):
 def test_a_design_is_shown_claim_by_claim(tmp_path):
     """Exit 0: every claim seen, judged from the run's tables, in JSON, on the page, and kept."""
     code, report, err = demo(tmp_path, "--scenario", "log_status")
-    shown = report["demonstrated"]
+    shown = report["scenario"]
     assert (0, True, []) == (code, shown["is_shown"], report["findings"]), err
-    assert ("WL#9452", 9) == (shown["design"], report["totals"]["collections"])
+    assert ("WL#9452", 9) == (shown["design"], report["counts"]["collections"])
     claims = {claim["requirement"]: claim for claim in shown["claims"]}
     assert all(claim["seen"] for claim in claims.values())
-    (judged,) = claims["F-2.4"]["judged"]
+    (judged,) = claims["F-2.4"]["rules"]
     assert ("no_progress_while_locked", 0) == (judged["rule"], judged["broken"])
-    held = {one["rule"]: one["held"] for one in claims["F-1.2.4"]["judged"]}
+    held = {one["rule"]: one["held"] for one in claims["F-1.2.4"]["rules"]}
     assert 20 < held["lsn_monotone"] <= 27
     (seen,) = claims["I-2"]["seen"]
     assert seen["sentence"].startswith("error 1227")
-    directory = Path(report["report"]).parent
+    directory = Path(report["paths"]["html"]).parent
     text = Page((directory / "report.html").read_text("utf-8")).text
     assert "WL#9452: Log Position Lock" in text
     assert seen["sentence"] in text
-    assert shown == json.loads((directory / "demonstrated.json").read_text("utf-8"))
+    assert shown == json.loads((directory / "scenario.json").read_text("utf-8"))
     assert [] == processes_in(tmp_path)
 
 

@@ -33,7 +33,7 @@ def begin_check(lab: Lab, collections: int) -> subprocess.Popen[bytes]:
     """Starts `tallystick check` as a user does."""
     words = ["--config", str(lab.config_file), "--collections", str(collections)]
     return subprocess.Popen(
-        [sys.executable, "-m", "tallystick.cli", "check", *words, "--interval", "1", "--json", "-"],
+        [sys.executable, "-m", "tallystick.cli", "check", *words, "--interval", "1", "--json"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -17,7 +17,7 @@ from streaming_journals import history, make_topics, produce, read_topic
 
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.deploy.jars import spark_kafka_jars
-from tallystick.streaming import sinks
+from tallystick.streaming import tables
 
 # Each of these starts a Spark of its own, whatever fixtures it asks for.
 pytestmark = pytest.mark.spark
@@ -109,20 +109,20 @@ def test_killed_and_restarted_nothing_is_lost_and_nothing_is_said_twice(broker, 
             job.wait_for(after)
             # The next micro-batch is under way: Spark commits this one and goes on at once.
             job.kill_all()
-    partly = sinks.read_findings(tmp_path / "out")
+    partly = tables.read_findings(tmp_path / "out")
     assert 0 < len(partly) < len(expected)
     with Job(tmp_path, **settings) as job:
         _, errors = job.process.communicate(timeout=DEADLINE_S)
         assert (0, "") == (job.process.returncode, errors)
-    assert expected == sinks.read_findings(tmp_path / "out")
-    rows = list(sinks._rows(tmp_path / "out", "findings"))
+    assert expected == tables.read_findings(tmp_path / "out")
+    rows = list(tables._rows(tmp_path / "out", "findings"))
     assert len(expected) == len(rows), "a finding is in two micro-batches"
     sent = read_topic(servers, topics["findings_topic"])
     assert {f.finding_id for f in expected} == {message.key().decode() for message in sent}
     assert [f"c-{n:03d}" for n in range(40)] == [
-        row["collection_id"] for row in sinks.read_validations(tmp_path / "out")
+        row["collection_id"] for row in tables.read_validations(tmp_path / "out")
     ]
-    assert not [o for o in sinks.read_observations(tmp_path / "out") if "JOURNAL" in o.code]
+    assert not [o for o in tables.read_observations(tmp_path / "out") if "JOURNAL" in o.code]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -139,7 +139,7 @@ def test_a_signal_drains_and_ends_with_0(broker, tmp_path, number):
         assert (0, "") == (job.process.returncode, errors)
         with pytest.raises(ProcessLookupError):
             os.killpg(job.process.pid, 0)
-    assert sinks.read_findings(tmp_path / "out")
+    assert tables.read_findings(tmp_path / "out")
 
 
 def test_a_broker_that_does_not_answer_is_one_sentence(tmp_path):

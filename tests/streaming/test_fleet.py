@@ -13,7 +13,7 @@ from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.coordinates.state_codec import encode
-from tallystick.streaming import sinks
+from tallystick.streaming import tables
 from tallystick.streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.fleet import FleetStep
@@ -84,7 +84,7 @@ def step(directory, recorder: Recorder, **settings) -> FleetStep:
     checkpoint = CheckpointLocation(directory / "checkpoint", Layout(2, "t"))
     return FleetStep(
         checkpoint=checkpoint,
-        parquet=sinks.ParquetSink(directory / "out", "run"),
+        parquet=tables.ParquetSink(directory / "out", "run"),
         kafka=recorder,
         validate=recorder.validate,
         metrics=Metrics(),
@@ -111,16 +111,16 @@ def undisturbed(tmp_path_factory):
 
 def test_each_collection_is_validated_once(undisturbed):
     """Six collections of two instances are six validations; the broken ones are findings."""
-    validations = sinks.read_validations(undisturbed / "out")
+    validations = tables.read_validations(undisturbed / "out")
     assert [f"c-{n:03d}" for n in range(6)] == [each["collection_id"] for each in validations]
     assert {"CONSISTENT"} == {each["verdict"] for each in validations}
     found = [
         (finding.instance_id, finding.collection_id)
-        for finding in sinks.read_findings(undisturbed / "out")
+        for finding in tables.read_findings(undisturbed / "out")
         if finding.rule == "executed_within_logged"
     ]
     assert [("a", "c-002"), ("b", "c-002"), ("a", "c-005"), ("b", "c-005")] == found
-    assert len(sinks.read_cuts(undisturbed / "out")) == 12
+    assert len(tables.read_cuts(undisturbed / "out")) == 12
 
 
 @pytest.mark.parametrize("at", range(len(BATCHES)))
@@ -135,7 +135,7 @@ def test_a_micro_batch_that_comes_again_writes_the_same(
         fleet.absorb(BATCHES[number], number)
     with monkeypatch.context() as patched:
         recorder.fails_at = fails_at
-        broken = {"parquet": (sinks.ParquetSink, "write"), "state": (FleetStep, "_save")}
+        broken = {"parquet": (tables.ParquetSink, "write"), "state": (FleetStep, "_save")}
         if fails_at in broken:
             patched.setattr(*broken[fails_at], lambda *_, **__: 1 / 0)
         if fails_at:
@@ -148,7 +148,7 @@ def test_a_micro_batch_that_comes_again_writes_the_same(
     for number in range(at, len(BATCHES)):
         again.absorb(BATCHES[number], number)
     assert outputs(undisturbed) == outputs(tmp_path)
-    assert {f.finding_id for f in sinks.read_findings(undisturbed / "out")} == {
+    assert {f.finding_id for f in tables.read_findings(undisturbed / "out")} == {
         f.finding_id for f in recorder.findings
     }
 
@@ -160,7 +160,7 @@ def test_a_validator_that_fails_is_undecided(tmp_path):
     fleet = step(tmp_path, recorder)
     for number, table in enumerate(BATCHES):
         fleet.absorb(table, number)
-    validations = sinks.read_validations(tmp_path / "out")
+    validations = tables.read_validations(tmp_path / "out")
     assert len(validations) == 6
     assert {("UNDECIDED", "the validator failed: RuntimeError('boom')")} == {
         (each["verdict"], each["reason"]) for each in validations
@@ -175,14 +175,14 @@ def test_the_end_of_a_history_closes_open_rounds(tmp_path):
 
     fleet = step(tmp_path, Recorder())
     fleet.absorb(only("a"), 0)
-    assert sinks.read_validations(tmp_path / "out") == []
+    assert tables.read_validations(tmp_path / "out") == []
     fleet.finish()
-    assert {1} == {each["missing"] for each in sinks.read_validations(tmp_path / "out")}
-    missing = [cut for cut in sinks.read_cuts(tmp_path / "out") if cut.answer == "missing"]
+    assert {1} == {each["missing"] for each in tables.read_validations(tmp_path / "out")}
+    missing = [cut for cut in tables.read_cuts(tmp_path / "out") if cut.answer == "missing"]
     assert {"b"} == {cut.instance_id for cut in missing}
     step(tmp_path, Recorder()).absorb(only("b"), 1)
-    assert {0} == {each["missing"] for each in sinks.read_validations(tmp_path / "out")}
-    assert {"row"} == {cut.answer for cut in sinks.read_cuts(tmp_path / "out")}
+    assert {0} == {each["missing"] for each in tables.read_validations(tmp_path / "out")}
+    assert {"row"} == {cut.answer for cut in tables.read_cuts(tmp_path / "out")}
 
 
 def test_a_message_without_a_key_is_told(tmp_path):
@@ -196,7 +196,7 @@ def test_a_message_without_a_key_is_told(tmp_path):
     assert (b"x", [("h", b"v")], 3, 14) == (
         letter.value, letter.headers, letter.partition, letter.offset,
     )  # fmt: skip
-    [observation] = sinks.read_observations(tmp_path / "out")
+    [observation] = tables.read_observations(tmp_path / "out")
     assert ("partition 3, offset 14", True) == (observation.at, observation.is_undecided)
 
 
@@ -209,7 +209,7 @@ def test_a_full_micro_batch_lets_no_deadline_pass(tmp_path):
         fleet = step(directory, Recorder(), backlog_blocks=blocks, deadline=deadline)
         for number, table in enumerate(ahead):
             fleet.absorb(table, number)
-        assert closed == len(sinks.read_validations(directory / "out"))
+        assert closed == len(tables.read_validations(directory / "out"))
 
 
 @pytest.mark.parametrize("change", [lambda state: state[:-1], lambda _: encode(int, 1)])
@@ -223,7 +223,7 @@ def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
         fleet.absorb(table, number)
     [told] = [
         o
-        for o in sinks.read_observations(tmp_path / "out")
+        for o in tables.read_observations(tmp_path / "out")
         if o.code is ObservationCode.STATE_UNREADABLE
     ]
     assert ("", "micro-batch 1", True) == (told.instance_id, told.at, told.is_undecided)

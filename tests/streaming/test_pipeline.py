@@ -18,7 +18,7 @@ from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import Finding, ObservationCode, Verdict
-from tallystick.streaming import sinks
+from tallystick.streaming import tables
 from tallystick.streaming.auditor import BlockAuditor, audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import start_collector
@@ -91,7 +91,7 @@ def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, siz
         max_blocks_per_trigger=40, **topics,
     )  # fmt: skip
     metrics = run(spark, settings, validate=validate)
-    assert EXPECTED == sinks.read_findings(tmp_path / "out")
+    assert EXPECTED == tables.read_findings(tmp_path / "out")
     sent = {
         m.key().decode(): json.loads(m.value())
         for m in read_topic(servers, topics["findings_topic"])
@@ -143,7 +143,7 @@ def run_on_files(spark, directory: Path, tmp_path: Path, audit=audit_blocks) -> 
     with CheckpointLocation(tmp_path / "cp", Layout(SHUFFLE_PARTITIONS, "")) as checkpoint:
         step = FleetStep(
             checkpoint=checkpoint,
-            parquet=sinks.ParquetSink(tmp_path / "out", checkpoint.run_id),
+            parquet=tables.ParquetSink(tmp_path / "out", checkpoint.run_id),
             kafka=None,
             validate=None,
             metrics=Metrics(),
@@ -164,7 +164,7 @@ def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
     """The same operator and step on rows from a directory, one file a micro-batch."""
     write_blocks(tmp_path / "blocks", size, range(-(-max(map(len, BLOCKS)) // size)))
     run_on_files(spark, tmp_path / "blocks", tmp_path)
-    assert EXPECTED == sinks.read_findings(tmp_path / "out")
+    assert EXPECTED == tables.read_findings(tmp_path / "out")
 
 
 def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
@@ -185,21 +185,21 @@ def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
     count = -(-max(map(len, BLOCKS)) // 61)
     write_blocks(tmp_path / "blocks", 61, range(1))
     run_on_files(spark, tmp_path / "blocks", tmp_path, audit_and_damage)
-    before = sinks.read_findings(tmp_path / "out")
+    before = tables.read_findings(tmp_path / "out")
     [path] = (tmp_path / "cp" / "fleet").glob("*.state")
     path.write_bytes(path.read_bytes()[:-1])
     write_blocks(tmp_path / "blocks", 61, range(1, count))
     step = run_on_files(spark, tmp_path / "blocks", tmp_path)
     told = [
         o
-        for o in sinks.read_observations(tmp_path / "out")
+        for o in tables.read_observations(tmp_path / "out")
         if o.code is ObservationCode.STATE_UNREADABLE
     ]
     assert ["", *INSTANCES] == sorted(o.instance_id for o in told)
     assert all(o.is_undecided for o in told)
     assert len(told) == step._metrics.snapshot()["states_unreadable"]
-    assert before == sinks.read_findings(tmp_path / "out")
-    cuts = sinks.read_cuts(tmp_path / "out")
+    assert before == tables.read_findings(tmp_path / "out")
+    cuts = tables.read_cuts(tmp_path / "out")
     assert Verdict.UNDECIDED in {cut.verdict for cut in cuts}
 
 
@@ -219,11 +219,11 @@ def test_the_end_of_a_history_decides_what_waits(spark, broker, tmp_path):
         history_ends=True, **topics,
     )  # fmt: skip
     run(spark, settings)
-    cuts = sinks.read_cuts(tmp_path / "out")
+    cuts = tables.read_cuts(tmp_path / "out")
     assert [*before.cuts, *end.cuts] == [cut for cut in cuts if cut.instance_id == "a"]
     assert ["missing", "missing"] == [cut.answer for cut in cuts if cut.instance_id == "z"]
     told = [
-        (row["collection_id"], row["missing"]) for row in sinks.read_validations(tmp_path / "out")
+        (row["collection_id"], row["missing"]) for row in tables.read_validations(tmp_path / "out")
     ]
     assert [("c-000", 1), ("c-001", 1)] == told
 
@@ -258,7 +258,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letter_topic(spark, broker, tmp_pa
     assert all(dict(letter.headers())["tallystick.reason"] for letter in letters)
     assert (4, len(BLOCKS[2])) == (metrics["dead_letters"], metrics["records"])
     expected = [finding for finding in EXPECTED if finding.instance_id == "c"]
-    assert expected == [f for f in sinks.read_findings(tmp_path / "out") if f.instance_id == "c"]
+    assert expected == [f for f in tables.read_findings(tmp_path / "out") if f.instance_id == "c"]
 
 
 def test_the_collector_asks_every_interval_and_goes_on_after_a_restart(spark, broker, tmp_path):
@@ -302,7 +302,7 @@ def test_a_run_ends_when_it_is_told_to(spark, broker, tmp_path):
     stop = threading.Event()
 
     def stop_when_done() -> None:
-        wait_until(lambda: sinks.read_findings(tmp_path / "out") == EXPECTED, "findings")
+        wait_until(lambda: tables.read_findings(tmp_path / "out") == EXPECTED, "findings")
         wait_until(lambda: len(read_topic(servers, topics["collect_topic"])) >= 2, "requests")
         stop.set()
 

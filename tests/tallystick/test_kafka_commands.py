@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.producers.kafka_clients.choice import kafka_client
+from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tests.support.bare import EXTRAS
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +146,22 @@ def test_a_missing_topic_is_said_in_one_sentence(connected):
     assert "does not exist" in ran.err
 
 
+def test_findings_go_to_a_topic(connected, broker):
+    """One message a finding, under its id, as the job writes them."""
+    Path("j").write_text(EXAMPLE.replace('"binary_log_position":457', '"binary_log_position":426'))
+    topics = tallystick_topics(1, "some")
+    ensure_topics(broker.bootstrap_servers, topics)
+    ran = connected("replay", "j", "--json", "--output", "kafka=some.findings")
+    found = json.loads(ran.out)["findings"]
+    reader = kafka_client().open_reader(broker.bootstrap_servers, "some.findings", since_ms=0)
+    messages = []
+    while not reader.is_past_start:
+        messages += reader.read(1.0)
+    reader.close()
+    assert [f["finding_id"].encode() for f in found] == [message.key for message in messages]
+    assert found[0]["sentence"] == json.loads(messages[0].value)["sentence"]
+
+
 def test_the_job_gives_the_verdict_of_the_replay(connected, command_without):
     """`audit --available-now` of a written journal: same findings, exit code, report."""
     lines = EXAMPLE.replace('"binary_log_position":457', '"binary_log_position":426')
@@ -159,7 +177,7 @@ def test_the_job_gives_the_verdict_of_the_replay(connected, command_without):
     ]
     assert "INCONSISTENT" == report["validation"]["verdict"]
     assert "Traceback" not in err
-    assert "INCONSISTENT" in Path(report["report"]).read_text("utf-8")
+    assert "INCONSISTENT" in Path(report["paths"]["html"]).read_text("utf-8")
     # The report of a run that has ended is rendered again from its tables.
     again = connected("report", ".tallystick/audit", "--json")
     assert (1, report["findings"]) == (again.code, json.loads(again.out)["findings"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,8 @@ from tallystick import campaign as campaigns
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.producers.simulator.faults import FAULTS
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "journal.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "journal.md").read_text("utf-8")
 EXAMPLE = DOCUMENT.split("```json\n")[1].split("```")[0]
 AHEAD = '"gtid_executed":"aaaaaaaa-0000-0000-0000-000000000001:1'
 
@@ -95,7 +97,9 @@ def test_a_finding_names_the_design_behind_it(tallystick, tmp_path):
     flags = ("--seed", "3", "--topology", "pair", "--fault", "lsn_regressed", "--output", "j")
     assert 0 == tallystick("simulate", *flags).code
     design = "WL#9452 (Log Position Lock), F-1.2.4"
-    assert f"written in: {design}" in tallystick("replay", "j", "--report", "r").out
+    assert (
+        f"written in: {design}" in tallystick("replay", "j", "--output", "html=r/report.html").out
+    )
     (found,) = json.loads(tallystick("replay", "j", "--json").out)["findings"]
     assert design in found["written_in"]
     assert design in Path("r/report.html").read_text()
@@ -108,9 +112,9 @@ def test_a_finding_names_instance_channel_and_witness(tallystick):
         "--output", "j",
     )  # fmt: skip
     assert (0, "") == (simulated.code, simulated.out)
-    ran = tallystick("replay", "j", "--report", "r")
+    ran = tallystick("replay", "j", "--output", "html=r/report.html")
     assert 1 == ran.code
-    found = json.loads(Path("r/report.json").read_text())["findings"][0]
+    found = json.loads(tallystick("replay", "j", "--json").out)["findings"][0]
     where = f"  {found['instance_id']}, channel {found['channel'] or '(default)'} from source-"
     assert any(
         line.startswith(where) and line.endswith(f", at {found['at']}")
@@ -189,7 +193,7 @@ def test_our_own_mistake_is_no_verdict(tallystick, monkeypatch):
     def broken(*_arguments: object, **_options: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("tallystick.coordinates.audit.replay.audit_history", broken)
+    monkeypatch.setattr("tallystick.runs.replay.audit_history", broken)
     ran = tallystick("replay", "-")
     assert (70, "") == (ran.code, ran.out)
     assert "unexpected ZeroDivisionError: oops" in ran.err
@@ -283,7 +287,40 @@ def test_replay_starts_without_kafka_and_spark():
     assert "0 []" == done.stdout.splitlines()[-1]
 
 
-def test_a_closed_pipe_is_no_error():
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_full_disk_is_one_sentence(tmp_path, output):
+    """Status 2: neither a verdict nor an internal error."""
+    (tmp_path / "j").write_text(EXAMPLE)
+    command = [sys.executable, "-m", "tallystick.cli", "replay", "j", "--output", output]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    assert (2, "tallystick: standard output cannot be written: No space left on device\n") == (
+        done.returncode,
+        done.stderr,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [("simulate", "--topology", "demo", "--output", "-"), ("replay", "-")]
+)
+def test_a_closed_pipe_is_no_verdict(tmp_path, arguments):
+    """Status 141, as of cat and grep, and no complaint: nobody reads any more."""
+    (tmp_path / "j").write_text(EXAMPLE)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with (tmp_path / "j").open() as journal, os.fdopen(writing, "w") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "tallystick.cli", *arguments], stdin=journal, stdout=pipe,
+            stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    assert (141, "") == (done.returncode, done.stderr)
+
+
+def test_a_reader_that_goes_away_ends_it_quietly():
     """`tallystick simulate --output - | head -1` ends without a complaint."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tallystick.cli", "simulate", "--topology", "demo", "--output", "-"],
@@ -298,4 +335,4 @@ def test_a_closed_pipe_is_no_error():
     process.stdout.close()
     assert "" == process.stderr.read()
     process.stderr.close()
-    assert 143 == process.wait(60)
+    assert 141 == process.wait(60)

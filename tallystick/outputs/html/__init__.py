@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,39 +19,52 @@ from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.describe import written_in
 from tallystick.coordinates.rules.explanation import explain, observation_text, reasons
 from tallystick.expectations.neutral import reveal
+from tallystick.outputs import document
 from tallystick.outputs._view import (
-    ReportData,
-    broken_invariants,
+    broken_rules,
     channel_name,
-    counts,
     moment,
-    newest_cuts,
+    repeated,
     row_name,
+    singular,
     summaries,
 )
 from tallystick.outputs.html import drawing
-from tallystick.runs.scenario_result import seconds, verdict_on
+from tallystick.runs.result import DATA_DOCS, RunResult
+from tallystick.runs.scenario import times
 
 _FOLDED_FROM = 160
 _CASES_MAX = 25
 _ROWS_MAX = 200
 
 
-def render_report(data: ReportData) -> str:
-    """Write the page."""
-    collections = summaries(data)
+def write(result: RunResult, target: str) -> None:
+    """Write the page; its link to the Data Docs is relative, so that both can be moved together."""
+    docs = result.paths.get(DATA_DOCS)
+    link = None if docs is None else os.path.relpath(docs, Path(target).parent)
+    document(lambda of: render(of, link))(result, target)
+
+
+def render(result: RunResult, data_docs: str | None = None) -> str:
+    """The page.
+
+    Args:
+        result: What it shows.
+        data_docs: Where the Data Docs are, from the page.
+    """
+    collections = summaries(result)
     newest = collections[-1] if collections else None
-    cuts = newest_cuts(data)
-    # A finding is told once and then stands: its place stays marked in later collections.
+    cuts = result.newest_cuts
+    # A finding is reported once and then stays: its place stays marked in later collections.
     instances = dict(newest.by_instance) if newest else {}
     channels = dict(newest.by_channel) if newest else {}
-    for finding in data.findings:
+    for finding in result.findings:
         instances[finding.instance_id] = Verdict.INCONSISTENT
         if finding.channel is not None:
             channels[finding.instance_id, finding.channel] = Verdict.INCONSISTENT
     topology = drawing.draw_topology(
         instances,
-        data.topology,
+        result.topology,
         channels,
         {cut.instance_id: _place(cut) for cut in cuts if cut.scope == "instance"},
     )
@@ -57,17 +72,18 @@ def render_report(data: ReportData) -> str:
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     page = _environment().get_template("report.html.j2")
     return page.render(
-        data=data,
+        result=result,
+        repeated=lambda finding: repeated(result, finding),
         style=Markup(style),  # noqa: S704  # our own file
         style_hash=digest,
         Verdict=Verdict,
-        verdict=data.verdict,
-        since=None if data.since is None else moment(data.since),
-        generated_at=data.generated_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
-        counts={**counts(data), **data.totals},
+        verdict=result.verdict,
+        since=None if result.since is None else moment(result.since),
+        generated_at=result.ended_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
+        data_docs=data_docs,
         newest=newest,
-        healthy_since_last=_healthy_since_last(data),
-        groups=broken_invariants(data.findings),
+        healthy_since_last=_healthy_since_last(result),
+        groups=broken_rules(result.findings),
         cases_max=_CASES_MAX,
         rows_max=_ROWS_MAX,
         topology=topology,
@@ -91,10 +107,11 @@ def _environment() -> Environment:
     )
     environment.filters["moment"] = moment
     environment.filters["written_in"] = written_in
+    environment.filters["seconds"] = lambda after_us: f"{after_us / 1_000_000:.3f} s"
+    environment.filters["times"] = times
+    environment.filters["singular"] = singular
     environment.filters["explain"] = explain
     environment.filters["observation_text"] = observation_text
-    environment.filters["seconds"] = seconds
-    environment.filters["verdict_on"] = verdict_on
     environment.filters["channel_name"] = channel_name
     environment.filters["grouped"] = lambda number: f"{number:,}".replace(",", "\u202f")
     environment.tests["long"] = lambda text: len(text) > _FOLDED_FROM
@@ -134,13 +151,13 @@ def _fleet(cuts: Sequence[Cut], order: Sequence[str]) -> list[dict[str, Any]]:
     return [made[name] for name in order if name in made]
 
 
-def _healthy_since_last(data: ReportData) -> int:
+def _healthy_since_last(result: RunResult) -> int:
     """Count the consistent collections since the newest finding."""
-    if not data.findings:
+    if not result.found:
         return 0
-    last = max(finding.ts for finding in data.findings)
+    last = max(finding.ts for finding in result.found)
     healthy = 0
-    for summary in reversed(summaries(data)):
+    for summary in reversed(summaries(result)):
         if summary.ts <= last or summary.verdict is not Verdict.CONSISTENT:
             break
         healthy += 1

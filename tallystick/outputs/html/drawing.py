@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from tallystick.coordinates.results import Verdict
 from tallystick.expectations.neutral import reveal
-from tallystick.outputs._view import CollectionSummary, Edge, channel_name
+from tallystick.outputs._view import CollectionSummary, channel_name
+from tallystick.runs.result import Edge
 
 WIDTH = 340
 _ROW = 46

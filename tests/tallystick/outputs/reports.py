@@ -1,17 +1,19 @@
-"""Builders of reports: a healthy fleet, a broken one, a hostile one."""
+"""Builders of results: a healthy fleet, a broken one, a hostile one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
+from pathlib import Path
 
 from cuts import REPLICA_UUID, SOURCE_UUID, START, channel_cut, collection_cuts, instance_cut
 
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Severity
 from tallystick.coordinates.rules.observations import RECORDS_MISSING, ROW_TORN
-from tallystick.outputs._view import Edge, ReportData
+from tallystick.runs.result import DATA_DOCS, RunResult
 from tests.support import results
 
+STRANGER = "cccccccc-0000-0000-0000-000000000003"
 NOW = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc)
 
 
@@ -57,28 +59,26 @@ def observation(**changes) -> Observation:
     return replace(made, **changes)
 
 
-def edges(replicas: int) -> tuple[Edge, ...]:
-    return tuple(Edge("source-1", f"replica-{n}", "") for n in range(1, replicas + 1))
+def result(cuts=(), **more) -> RunResult:
+    values = {
+        "command": "audit", "title": "Production fleet, Frankfurt", "begun_at": NOW,
+        "elapsed_s": 0.0, "events": 1_284_310, "found": (), "observations": (),
+    }  # fmt: skip
+    return RunResult(**{**values, "cuts": tuple(cuts), **more})
 
 
-def healthy(collections: int = 30, replicas: int = 3) -> ReportData:
-    return ReportData(
-        generated_at=NOW,
-        title="Production fleet, Frankfurt",
-        collections=[collection_cuts(n, replicas) for n in range(1, collections + 1)],
-        observations=(observation(),),
-        topology=edges(replicas),
-        totals={"events audited": 1_284_310},
-    )
+def healthy(collections: int = 30, replicas: int = 3) -> RunResult:
+    cuts = [cut for n in range(1, collections + 1) for cut in collection_cuts(n, replicas)]
+    return result(cuts, observations=(observation(),))
 
 
-def broken() -> ReportData:
-    collections = []
+def broken() -> RunResult:
+    table = []
     for number in range(1, 31):
         cuts = collection_cuts(number, 3)
         cuts.append(instance_cut(number, "replica-4", server_uuid=REPLICA_UUID))
-        cuts.append(channel_cut(number, "replica-4", "from_replica_1"))
-        cuts.append(channel_cut(number, "replica-4", "from_source_b"))
+        cuts.append(channel_cut(number, "replica-4", "from_replica_1", source_uuid=REPLICA_UUID))
+        cuts.append(channel_cut(number, "replica-4", "from_source_b", source_uuid=STRANGER))
         if number in (11, 12):
             cuts[1] = replace(cuts[1], verdict="UNDECIDED")
         if number in (27, 28):
@@ -109,12 +109,11 @@ def broken() -> ReportData:
                 for n in range(1, 60)
             )
             cuts[0] = replace(cuts[0], gtid_executed=sids, commit_lag=3, journal_gtid_set=sids)
-        collections.append(cuts)
-    return ReportData(
-        generated_at=NOW,
+        table += cuts
+    return result(
+        table,
         title="Staging fleet under load",
-        collections=collections,
-        findings=(
+        found=(
             finding(),
             finding(at="c-000028", collection_id="c-000028", ts=START + 280_000_000),
             finding(
@@ -156,13 +155,7 @@ def broken() -> ReportData:
                 at="sequence 11000",
             ),
         ),
-        topology=(
-            *edges(3),
-            Edge("replica-1", "replica-4", "from_replica_1"),
-            Edge("cccccccc-0000-0000-0000-000000000003", "replica-4", "from_source_b"),
-        ),
-        totals={"events audited": 1_284_310, "blocks": 5_211},
-        data_docs="data-docs/index.html",
+        paths={DATA_DOCS: Path("data-docs/index.html")},
     )
 
 
@@ -176,7 +169,7 @@ HOSTILE = (
 )
 
 
-def hostile() -> ReportData:
+def hostile() -> RunResult:
     cuts = []
     for text in HOSTILE:
         changes = {
@@ -199,11 +192,10 @@ def hostile() -> ReportData:
                 retrieved_gtid_set=text * 30,
             )
         )
-    return ReportData(
-        generated_at=NOW,
+    return result(
+        cuts,
         title=HOSTILE[0],
-        collections=[cuts],
-        findings=tuple(
+        found=tuple(
             finding(
                 rule=text,
                 instance_id=text,
@@ -222,7 +214,5 @@ def hostile() -> ReportData:
         observations=tuple(
             observation(instance_id=text, channel=text, at=text, reason=text) for text in HOSTILE
         ),
-        topology=tuple(Edge(HOSTILE[0], text, text) for text in HOSTILE[1:]),
-        totals={HOSTILE[1]: 1},
-        data_docs="data-docs/index.html",
+        paths={DATA_DOCS: Path("data-docs/index.html")},
     )

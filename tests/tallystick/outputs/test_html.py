@@ -9,16 +9,16 @@ from html.parser import HTMLParser
 import chromium
 import pytest
 from cuts import collection_cuts
-from reports import HOSTILE, NOW, broken, finding, healthy, hostile
+from reports import HOSTILE, broken, finding, healthy, hostile, result
 
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.expectations.validate import CollectionValidator
-from tallystick.outputs._view import ReportData
-from tallystick.outputs.html import render_report
-from tallystick.runs.scenario_result import ClaimShown, Demonstrated, Foretold, Judged, Seen
+from tallystick.outputs import html
+from tallystick.outputs.html import render
+from tallystick.runs.scenario import ClaimResult, ExpectedFinding, RuleCount, ScenarioResult, Seen
 
-EMPTY = ReportData(generated_at=NOW, title="Nothing yet", collections=[])
+EMPTY = result(title="Nothing yet")
 PAGES = {"healthy": healthy, "broken": broken, "hostile": hostile, "empty": lambda: EMPTY}
 
 
@@ -36,7 +36,7 @@ def browser(tmp_path_factory):
 def page(tmp_path):
     def write(data):
         path = tmp_path / "report.html"
-        path.write_text(render_report(data), "utf-8")
+        html.write(data, str(path))
         return path
 
     return write
@@ -44,18 +44,18 @@ def page(tmp_path):
 
 def test_the_same_data_give_the_same_page():
     """No clock, no chance."""
-    assert render_report(broken()) == render_report(broken())
+    assert render(broken()) == render(broken())
 
 
 def test_one_is_counted_in_the_singular():
     """A single finding is not "1 findings"."""
-    html = render_report(replace(healthy(), findings=(finding(),)))
-    assert re.search(r"<b>1</b><span>finding</span>", html)
+    page = render(replace(healthy(), found=(finding(),)))
+    assert re.search(r"<b>1</b><span>finding</span>", page)
 
 
 def test_both_halves_are_shown_with_where_each_comes_from():
     """Observed and expected side by side, the witness, the claim, and what to do."""
-    html = render_report(broken())
+    page = render(broken())
     for text in (
         "log_status, gtid_executed",
         "GTIDs of the binary log up to binlog.000003:235000, and gtid_purged",
@@ -63,74 +63,81 @@ def test_both_halves_are_shown_with_where_each_comes_from():
         "What to do",
         "server bugs 102175, 112331",
         "Access denied; you need (at least one of) the BACKUP_ADMIN",
-        'href="data-docs/index.html"',
     ):
-        assert text in html
+        assert text in page
     rule = RULES["relay_position_on_written_boundary"]
-    assert rule.remedy.split(":")[0] in html
+    assert rule.remedy.split(":")[0] in page
 
 
-def test_an_unknown_invariant_is_shown_without_its_prose():
+def test_the_link_to_the_data_docs_is_relative(tmp_path):
+    """The page and the Data Docs can be moved together; without Data Docs there is no link."""
+    docs = tmp_path / "run" / "data_docs" / "index.html"
+    html.write(replace(broken(), paths={"data_docs": docs}), str(tmp_path / "run" / "r.html"))
+    assert 'href="data_docs/index.html"' in (tmp_path / "run" / "r.html").read_text("utf-8")
+    assert "Data Docs" not in render(healthy())
+
+
+def test_an_unknown_rule_is_shown_without_its_prose():
     """A finding of a newer audit is not lost."""
-    html = render_report(replace(healthy(), findings=(finding(rule="unheard_of_rule"),)))
-    assert "unheard_of_rule" in html
+    page = render(replace(healthy(), found=(finding(rule="unheard_of_rule"),)))
+    assert "unheard_of_rule" in page
 
 
-def test_a_demonstration_is_told_claim_by_claim():
-    """What was seen and judged, what is missing, what was foretold; nothing of it is markup."""
+def test_a_scenario_is_shown_claim_by_claim():
+    """What was seen and judged, what is missing, what was expected; nothing of it is markup."""
     seen = Seen("<b>hub</b>", 1_500_000, "waited 38 µs & went on")
-    shown = Demonstrated(
+    shown = ScenarioResult(
         name="log_status",
         design="WL#9452",
         title="Log Position Lock",
         claims=(
-            ClaimShown("F-2.1", "No commit.", (seen,), (Judged("lsn_monotone", 3, 1, 0),)),
-            ClaimShown("F-2.2", "No GTID.", (), (Judged("lsn_order", 0, 2, 0, 2),)),
+            ClaimResult("F-2.1", "No commit.", (seen,), (RuleCount("lsn_monotone", 3, 1, 0),)),
+            ClaimResult("F-2.2", "No GTID.", (), (RuleCount("lsn_order", 0, 2, 0, 2),)),
         ),
-        foretold=(Foretold("hub", "lsn_monotone", "It warns.", 0),),
+        expected=(ExpectedFinding("hub", "lsn_monotone", "It warns.", 0),),
         others=(("hub", "lsn_order"),),
     )
-    html = render_report(replace(healthy(), demonstrated=shown))
-    assert "1.500 s, <bdi>&lt;b&gt;hub&lt;/b&gt;</bdi></span> waited 38 µs &amp; went on" in html
-    assert "Audited: lsn_monotone broken once, held 3 times." in html
-    assert "Audited: lsn_order broken 2 times as foretold, else never." in html
-    assert "1 of 2 claims shown, 0 of 1 foretold findings there, 1 other finding" in html
-    for said in ("not shown", "not seen", "not found", "Not foretold"):
-        assert said in html
-    assert "WL#9452" not in render_report(healthy())
+    page = render(replace(healthy(), scenario=shown))
+    assert "1.500 s, <bdi>&lt;b&gt;hub&lt;/b&gt;</bdi></span> waited 38 µs &amp; went on" in page
+    assert "Audited: lsn_monotone broken once, held 3 times." in page
+    assert "Audited: lsn_order broken 2 times as expected, else never." in page
+    assert "1 of 2 claims shown, 0 of 1 expected findings found, 1 other finding" in page
+    for text in ("not shown", "not seen", "not found", "Not expected"):
+        assert text in page
+    assert "WL#9452" not in render(healthy())
 
 
 def test_failed_expectations_are_listed_with_their_rows():
     """What Great Expectations said, by expectation and row."""
     cuts = [replace(cut, lsn=1) for cut in collection_cuts(2)]
-    html = render_report(replace(healthy(), validation=CollectionValidator().validate(cuts)))
-    assert "expect_lsns_to_be_in_order" in html
-    assert "is beyond the LSN 1" in html
+    page = render(replace(healthy(), validation=CollectionValidator().validate(cuts)))
+    assert "expect_lsns_to_be_in_order" in page
+    assert "is beyond the LSN 1" in page
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_from_outside_is_markup(name):
     """No script, no handler, no style or address but ours; nothing invisible."""
-    html = render_report(PAGES[name]())
-    tags, attributes = _Markup.of(html)
+    page = render(PAGES[name]())
+    tags, attributes = _Markup.of(page)
     assert not tags & {"script", "img", "iframe", "object", "embed", "base", "form", "input"}
     assert not {a for a in attributes if a.startswith("on") or a in ("style", "src", "action")}
     assert not re.search(
-        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]", html
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]", page
     )
-    assert set(re.findall(r'href="([^"]*)"', html)) <= {
-        *("data:,", "data-docs/index.html"),
+    assert set(re.findall(r'href="([^"]*)"', page)) <= {
+        "data:,",
         *(f"#{n}" for n in ("good", "open", "bad", "unknown", "dot-good", "dot-open", "dot-bad")),
     }
-    html.encode("utf-8")
+    page.encode("utf-8")
 
 
 def test_a_long_report_stays_bounded():
     """Hundreds of findings of one kind do not make a page that nobody can open."""
     many = tuple(finding(at=f"c-{n}") for n in range(3000))
-    html = render_report(replace(healthy(60, 100), findings=many))
-    assert len(html) < 1_500_000
-    assert "and 2\u202f975 more, in the JSON report" in html
+    page = render(replace(healthy(60, 100), found=many))
+    assert len(page) < 1_500_000
+    assert "and 2\u202f975 more, in the JSON report" in page
 
 
 @pytest.mark.chromium

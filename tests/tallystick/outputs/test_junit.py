@@ -1,101 +1,130 @@
-"""JUnit XML: what each server answered, in a form that CI reads and nothing breaks."""
+"""JUnit XML: what each rule says of each instance, in a form that CI reads and nothing breaks."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
+from cuts import collection_cuts, instance_cut
+from reports import broken, finding, healthy, observation, result
 
-from tallystick.coordinates.results import Finding, Severity, Verdict
-from tallystick.outputs.junit import Suite, junit_xml
-from tallystick.runs.rule_results import Answer
-from tests.support import results
+from tallystick.coordinates.results import ObservationCode
+from tallystick.outputs.junit import _render
+from tallystick.runs.result import RunResult, ServerFacts
+from tests.support.results import checks
 
-AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 HOSTILE = "a<b>&\"'\x00\x1b[31m\n\r\t\x85\ud800\ufffe\uffff\u2028\u202e\U0001f600]]>"
+COUNTS = ("tests", "failures", "errors", "skipped")
 
 
-def finding(**more) -> Finding:
-    values = {
-        "rule": "no_errant_gtids", "severity": Severity.ERROR, "instance_id": "r",
-        "channel": None, "at": "here", "sentence": "One thing.", "observed": "x",
-        "observed_in": "the row", "expected": "y", "expected_in": "the log", "witness": "w",
-        "collection_id": "c", "epoch": 0, "sequence": 0, "ts": 1,
-    }  # fmt: skip
-    return results.finding(**{**values, **more})
+def parsed(made: RunResult) -> ET.Element:
+    return ET.fromstring(_render(made).encode())  # noqa: S314  a document of our own
 
 
-def parsed(*suites: Suite) -> ET.Element:
-    return read(junit_xml(suites, at=AT, elapsed_s=1.5))
+def suites(root: ET.Element) -> dict[str, ET.Element]:
+    return {suite.get("name"): suite for suite in root}
 
 
-def read(text: str) -> ET.Element:
-    return ET.fromstring(text.encode())  # noqa: S314  a document of our own
+def cases(suite: ET.Element) -> dict[str, ET.Element]:
+    return {case.get("name"): case for case in suite.iter("testcase")}
 
 
-def test_each_answer_is_a_case_of_its_server():
-    """Held passes, broken fails with both halves, undecided is skipped with its reason."""
-    root = parsed(
-        Suite(
-            "r",
-            [
-                Answer("lsn_order", None, Verdict.CONSISTENT),
-                Answer("no_errant_gtids", None, Verdict.INCONSISTENT, findings=(finding(),)),
-                Answer("relay_mirrors_source", "c1", Verdict.UNDECIDED, "not read"),
-                Answer("retrieved_matches_relay", "", Verdict.CONSISTENT),
-            ],
-            notes=["LOG_STATUS_TEAR at c: lag"],
-        ),
-        Suite("s", [Answer("lsn_order", None, Verdict.CONSISTENT)]),
-    )
-    assert {"tests": "7", "failures": "1", "errors": "0", "skipped": "1"} == {
-        key: root.get(key) for key in ("tests", "failures", "errors", "skipped")
-    }
-    first, second = root
-    assert ("r", "5", "1", "1") == tuple(
-        first.get(key) for key in ("name", "tests", "failures", "skipped")
-    )
-    assert ("s", "2", "0", "2026-01-02T03:04:05+00:00") == tuple(
-        second.get(key) for key in ("name", "tests", "failures", "timestamp")
-    )
-    cases = {case.get("name"): case for case in first.iter("testcase")}
-    assert ["collection", "lsn_order", "no_errant_gtids", "relay_mirrors_source[c1]",
-            "retrieved_matches_relay[(default)]"] == list(cases)  # fmt: skip
-    failure = cases["no_errant_gtids"].find("failure")
-    assert ("One thing.", "error") == (failure.get("message"), failure.get("type"))
-    assert {"observed, the row: x", "expected, the log: y", "witness: w"} <= set(
-        failure.text.split("\n")
-    )
-    skipped = cases["relay_mirrors_source[c1]"].find("skipped")
+def rows(**more) -> list:
+    """A collection of a source and its replica; the replica's row with other checks."""
+    source, replica, channel = collection_cuts(1)
+    return [source, replace(replica, **more), channel]
+
+
+def test_each_rule_is_a_case_of_its_instance():
+    """Held passes, broken fails with both sides, undecided is skipped with its reason."""
+    found = finding(instance_id="replica-1", rule="lsn_order", at="here", witness="w")
+    kept = checks(held="executed_monotone", undecided="lsn_monotone: not read")
+    root = parsed(result(rows(checks=kept), found=[found]))
+    assert ["run", "replica-1", "source-1"] == list(suites(root))
+    replica = suites(root)["replica-1"]
+    assert ("1", "0") == (replica.get("failures"), replica.get("errors"))
+    assert "2026-01-01T00:10:00+00:00" == replica.get("timestamp")
+    for key in COUNTS:
+        assert int(root.get(key)) == sum(int(suite.get(key)) for suite in root)
+    assert len(cases(replica)["executed_monotone"]) == 0
+    failure = cases(replica)["lsn_order"].find("failure")
+    assert "gtid_executed holds 2 GTIDs" in failure.get("message")
+    assert "critical" == failure.get("type")
+    assert "witness: w" in failure.text.split("\n")
+    skipped = cases(replica)["lsn_monotone"].find("skipped")
     assert "undecided: not read" == skipped.get("message")
-    assert "LOG_STATUS_TEAR at c: lag" == first.findtext("system-out")
 
 
-def test_a_server_without_a_row_is_an_error():
-    """CI must not take a server that was never asked for one that is well."""
-    root = parsed(Suite("a", [], error="server 'a' (db:3306): refused"))
-    (suite,) = root
-    assert "1" == suite.get("errors") == root.get("errors")
-    error = suite.find("testcase").find("error")
-    assert "server 'a' (db:3306): refused" == error.get("message")
+def test_a_consistent_run_has_no_error():
+    """A rule that cannot be decided on every fleet leaves the verdict, and the document, alone."""
+    root = parsed(result(rows(checks=checks(undecided="lsn_monotone: not read"))))
+    assert ("0", "0") == (root.get("failures"), root.get("errors"))
+    assert int(root.get("skipped")) >= 1
+
+
+@pytest.mark.parametrize(
+    ("undecided", "reason"),
+    [
+        (result(), "nothing was collected"),
+        (
+            replace(healthy(), observations=(observation(is_undecided=True, reason="4 lost."),)),
+            "source-1: 4 lost.",
+        ),
+        (
+            replace(
+                healthy(),
+                observations=(
+                    observation(
+                        code=ObservationCode.COMPARISON_UNDECIDED,
+                        instance_id="",
+                        is_undecided=True,
+                        reason="not read to its end",
+                    ),
+                ),
+            ),
+            "not read to its end",
+        ),
+        (result([instance_cut(1, verdict="UNDECIDED")]), "source-1"),
+    ],
+)
+def test_an_undecided_run_is_an_error_with_its_reason(undecided, reason):
+    """Whatever made it undecided: CI must not take it for one that is well."""
+    root = parsed(undecided)
+    assert int(root.get("errors")) > 0
+    error = cases(suites(root)["run"])["decided"].find("error")
+    assert reason in error.get("message")
+
+
+def test_an_instance_without_a_row_is_an_error():
+    """Also where other instances are broken; a server that gave none has its own words."""
+    cuts = [*broken().cuts, instance_cut(31, "r", answer="refused", error_text="denied")]
+    away = ServerFacts(
+        version="", address="db:3306", account="", problem="server 'a' (db:3306): refused",
+        rows=0, binlog_events=0, relay_events=0, unread={}, grants=(),
+    )  # fmt: skip
+    root = parsed(replace(broken(), cuts=cuts, servers={"a": away}))
+    for name, message in (("r", "c-000031: denied"), ("a", "server 'a' (db:3306): refused")):
+        error = cases(suites(root)[name])["collection"].find("error")
+        assert message == error.get("message")
 
 
 @pytest.mark.parametrize("place", ["name", "reason", "finding", "error", "note"])
 def test_nothing_from_a_server_breaks_the_document(place):
-    """Markup is escaped, and what XML cannot hold is made visible, wherever it stands."""
-    hostile = finding(sentence=HOSTILE, observed=HOSTILE, witness=HOSTILE, channel=HOSTILE)
-    suite = {
-        "name": Suite(HOSTILE, []),
-        "reason": Suite("a", [Answer("lsn_order", HOSTILE, Verdict.UNDECIDED, HOSTILE)]),
-        "finding": Suite(
-            "a", [Answer("no_errant_gtids", None, Verdict.INCONSISTENT, findings=(hostile,))]
-        ),
-        "error": Suite("a", [], error=HOSTILE),
-        "note": Suite("a", [], notes=[HOSTILE]),
+    """Markup is escaped, and what XML cannot hold is made visible, wherever it is."""
+    hostile = finding(
+        instance_id="replica-1", sentence=HOSTILE, observed=HOSTILE, witness=HOSTILE,
+        channel=HOSTILE,
+    )  # fmt: skip
+    made = {
+        "name": result([instance_cut(1, HOSTILE)]),
+        "reason": result(rows(checks=checks(undecided=f"lsn_order: {HOSTILE}"))),
+        "finding": result(rows(), found=[hostile]),
+        "error": result([instance_cut(1, answer="failed", error_text=HOSTILE)]),
+        "note": result(rows(), observations=[observation(reason=HOSTILE)]),
     }[place]
-    text = junit_xml([suite], at=AT, elapsed_s=0)
-    root = read(text)
+    text = _render(made)
+    root = ET.fromstring(text.encode())  # noqa: S314  a document of our own
     shown = " ".join(
         " ".join([*element.attrib.values(), element.text or ""]) for element in root.iter()
     )

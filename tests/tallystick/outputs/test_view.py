@@ -1,73 +1,37 @@
-"""The report's data, its JSON and its text; the page is looked at in test_report_page."""
+"""What several outputs show of a result, and the report's drawings."""
 
 from __future__ import annotations
 
-import json
-import unicodedata
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
-from cuts import START, collection_cuts
-from reports import HOSTILE, NOW, broken, finding, healthy, hostile, observation
+from cuts import START
+from reports import HOSTILE, broken, finding, healthy
 
-from tallystick.coordinates.results import ObservationCode, Severity, Verdict
-from tallystick.expectations.validate import CollectionValidator
-from tallystick.outputs._view import (
-    Edge,
-    ReportData,
-    broken_invariants,
-    counts,
-    moment,
-    report_json,
-    report_text,
-    summaries,
-)
+from tallystick.coordinates.results import Severity, Verdict
+from tallystick.outputs._view import broken_rules, moment, summaries
 from tallystick.outputs.html.drawing import (
     STRIP_COLUMNS_MAX,
     draw_timeline,
     draw_topology,
     shorten,
 )
+from tallystick.runs.result import Edge
 
-GOOD, OPEN, BAD = Verdict.CONSISTENT, Verdict.UNDECIDED, Verdict.INCONSISTENT
-
-
-def test_the_verdict_is_the_worst_that_the_evidence_supports():
-    """A finding beats missing evidence, which beats agreement; nothing at all is UNDECIDED."""
-    assert healthy().verdict is GOOD
-    assert broken().verdict is BAD
-    gap = observation(code=ObservationCode.JOURNAL_GAP, is_undecided=True)
-    assert replace(healthy(), observations=(gap,)).verdict is OPEN
-    assert ReportData(generated_at=NOW, title="", collections=[]).verdict is OPEN
-    assert ReportData(generated_at=NOW, title="", collections=[[]]).verdict is OPEN
-
-
-def test_a_validation_that_could_not_tell_leaves_the_verdict_open():
-    """Great Expectations' answer counts."""
-    validation = CollectionValidator().validate([replace(collection_cuts(1)[0], lsn=None)])
-    assert replace(healthy(), validation=validation).verdict is OPEN
-
-
-def test_since_is_the_first_evidence_of_the_verdict():
-    """Since the first finding; since the first collection when all is well."""
-    assert healthy().since == START + 10_000_000
-    assert broken().since == START + 270_000_000
-    gap = observation(is_undecided=True, ts=START + 5)
-    assert replace(healthy(), observations=(gap,)).since == START + 5
+GOOD, BAD = Verdict.CONSISTENT, Verdict.INCONSISTENT
 
 
 def test_a_finding_of_the_fleet_counts_against_its_collection():
     """The cut alone does not know what another instance showed."""
-    data = replace(healthy(3), findings=(finding(collection_id="c-000002"),))
-    assert [summary.verdict for summary in summaries(data)] == [GOOD, BAD, GOOD]
-    assert summaries(data)[1].by_instance["replica-2"] is BAD
-    assert summaries(data)[1].by_instance["replica-1"] is GOOD
+    result = replace(healthy(3), found=(finding(collection_id="c-000002"),))
+    assert [summary.verdict for summary in summaries(result)] == [GOOD, BAD, GOOD]
+    assert summaries(result)[1].by_instance["replica-2"] is BAD
+    assert summaries(result)[1].by_instance["replica-1"] is GOOD
 
 
-def test_findings_are_grouped_by_invariant_gravest_first():
+def test_findings_are_grouped_by_rule_gravest_first():
     """With what the registry says; a name that it does not know is shown without."""
-    groups = broken_invariants([*reversed(broken().findings), finding(rule="unheard_of")])
+    groups = broken_rules([*reversed(broken().found), finding(rule="unheard_of")])
     assert [(group.name, len(group.findings)) for group in groups] == [
         ("unheard_of", 1),
         ("executed_within_logged", 2),
@@ -77,44 +41,6 @@ def test_findings_are_grouped_by_invariant_gravest_first():
     assert [group.severity for group in groups][-1] is Severity.WARNING
     assert groups[0].rule is None
     assert groups[1].rule is not None
-
-
-@pytest.mark.parametrize("build", [healthy, broken, hostile])
-def test_the_json_form_is_json_and_cuts_nothing(build):
-    """All findings, observations and the newest cuts, as written."""
-    data = build()
-    document = json.loads(json.dumps(report_json(data)))
-    assert document["verdict"] == data.verdict.value
-    assert len(document["findings"]) == len(data.findings)
-    assert [f["observed"] for f in document["findings"]] == [
-        f.data["observed"] for f in data.findings
-    ]
-    assert len(document["newest_cuts"]) == len(data.collections[-1])
-    assert document["totals"]["findings"] == counts(data)["findings"]
-
-
-def test_the_text_names_verdict_findings_and_remedy():
-    """What an operator reads first on a terminal."""
-    text = report_text(broken())
-    assert text.startswith("INCONSISTENT since 2026-01-01 00:04:30 UTC: Staging fleet under load\n")
-    assert "CRITICAL executed_within_logged (2)" in text
-    assert "What to do:" in text
-    assert "replica-1: the server refused the collection" in text
-
-
-def test_no_character_of_an_instance_moves_the_cursor():
-    """Control, bidi and line characters are escaped; each line stays a line, and short."""
-    text = report_text(hostile())
-    assert all(c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl") for c in text)
-    text.encode("utf-8")
-    assert max(map(len, text.splitlines())) < 500
-
-
-def test_text_of_many_findings_is_cut_and_says_so():
-    """A terminal is no archive."""
-    many = tuple(finding(at=f"c-{n}") for n in range(100))
-    text = report_text(replace(healthy(), findings=many))
-    assert "and 80 more findings" in text
 
 
 def test_moments_are_in_utc_and_never_fail():
@@ -155,8 +81,9 @@ def test_a_long_chain_stays_within_the_drawing():
 def test_the_timeline_keeps_the_newest_and_shows_trouble_first():
     """Columns and lines are bounded; what is left out is counted."""
     data = healthy(60, 40)
-    data.collections[-1][4] = replace(data.collections[-1][4], verdict="UNDECIDED")
-    timeline = draw_timeline(summaries(data))
+    cuts = list(data.cuts)
+    cuts[-77] = replace(cuts[-77], verdict="UNDECIDED")
+    timeline = draw_timeline(summaries(replace(data, cuts=cuts)))
     assert timeline.columns == STRIP_COLUMNS_MAX
     assert timeline.collections_left_out == 60 - STRIP_COLUMNS_MAX
     assert [strip.name for strip in timeline.strips[:3]] == ["Fleet", "replica-2", "replica-1"]

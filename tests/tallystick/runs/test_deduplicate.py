@@ -1,4 +1,4 @@
-"""Two transactions under one GTID are told once, and so is a state that stays."""
+"""Two transactions under one GTID are one finding, and so is a state that stays."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import pytest
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding
-from tallystick.coordinates.rules.explanation import explain
-from tallystick.runs.deduplicate import ToldOnce, tell_once, tell_states_once
-from tallystick.runs.result import owners
-from tests.support.fleet_journals import A, B, C, Journal, audit, fleet_of_two
+from tallystick.runs.deduplicate import deduplicate
+from tests.support.fleet_journals import A, C, Journal, audit, fleet_of_two
 from tests.support.results import checks, finding
 
-INVARIANT = "gtid_origin_agreement"
+RULE_OF_PAIRS = "gtid_origin_agreement"
 
 
 def disagreeing(*gnos: int, is_also_received: bool = False) -> list[Finding]:
@@ -32,72 +30,46 @@ def disagreeing(*gnos: int, is_also_received: bool = False) -> list[Finding]:
         journal.status(f"{A}:{gnos[0]}-{gnos[-1]}")
     source.status(f"{A}:1-9")
     found = audit(source, replica, third).findings
-    assert len([finding for finding in found if finding.rule == INVARIANT]) > 1
+    assert len([finding for finding in found if finding.rule == RULE_OF_PAIRS]) > 1
     return found
 
 
-def told(findings: list[Finding]) -> ToldOnce:
-    return tell_once(findings, {A: "s", B: "r", C: "t"})
-
-
 def test_pairs_about_one_transaction_are_one_finding_in_any_order():
-    """It names all servers, each side with the origin that its logs have."""
+    """The first of them, with the other pair beside it and all servers that they name."""
     found = disagreeing(2)
-    outcomes = [told(list(order)) for order in permutations(found)]
+    outcomes = [deduplicate(order, []) for order in permutations(found)]
     (one,) = outcomes[0].findings
-    assert all(outcomes[0] == other for other in outcomes)
-    assert (INVARIANT, "r", f"{A}:2") == (one.rule, one.instance_id, one.at)
-    assert explain(one).sentence == (
-        f"{A}:2 is one transaction in the logs of s, and another in the logs of r and t."
-    )
-    assert explain(one).observed == (
-        "s: server_id 1, original_commit_timestamp 1000;"
-        " r and t: server_id 2, original_commit_timestamp 5"
-    )
-    assert {one.finding_id: ("r", "s", "t")} == outcomes[0].instances
+    (other,) = outcomes[0].of(one)
+    assert all(outcomes[0] == outcome for outcome in outcomes)
+    assert (RULE_OF_PAIRS, f"{A}:2") == (one.rule, one.witness) == (other.rule, other.witness)
+    assert {"r", "s", "t"} == outcomes[0].instances(one)
 
 
 def test_a_run_of_transactions_is_one_finding():
     """With the whole run as its witness."""
-    (one,) = told(disagreeing(2, 3, 4)).findings
+    (one,) = deduplicate(disagreeing(2, 3, 4), []).findings
     assert f"{A}:2-4" == one.witness
 
 
 def test_two_transactions_stay_two():
-    """And so does what is not about origins, in its place."""
-    first, second = disagreeing(2), disagreeing(5)
-    (one, other) = told([*first, *second]).findings
-    assert (f"{A}:2", f"{A}:5") == (one.at, other.at)
-    assert one.finding_id != other.finding_id
+    """Each with its own pairs."""
+    one, other = deduplicate([*disagreeing(2), *disagreeing(5)], []).findings
+    assert (f"{A}:2", f"{A}:5") == (one.witness, other.witness)
 
 
-def test_a_pair_alone_is_told_as_it_is():
-    """Nothing is gained by other words."""
+def test_a_pair_alone_names_both_its_servers():
+    """It is one finding, about two."""
     pair, *_ = disagreeing(2)
-    assert ToldOnce([pair], {}) == told([pair])
+    once = deduplicate([pair], [])
+    assert ([pair], []) == (once.findings, list(once.of(pair)))
+    assert len(once.instances(pair)) == 2
 
 
-def test_a_server_that_holds_both_is_on_both_sides():
+def test_a_server_that_holds_both_transactions_is_named():
     """Its relay log has the source's transaction, its binary log its own."""
-    once = told(disagreeing(2, is_also_received=True))
-    (one,) = [finding for finding in once.findings if finding.rule == INVARIANT]
-    assert "in the logs of r and s, and another in the logs of r and t." in explain(one).sentence
-    assert ("r", "s", "t") == once.instances[one.finding_id]
-
-
-def test_without_a_known_owner_the_first_name_stands():
-    """Whoever gives out the GTIDs may not be among the servers."""
-    (one,) = tell_once(disagreeing(2)).findings
-    assert {"r", "s", "t"} > {one.instance_id}
-
-
-def test_owners_are_told_by_rows():
-    """Of two instances with one server_uuid the first by name."""
-    rows = [
-        Cut(collection_id="c", instance_id=name, scope="instance", server_uuid=uuid)
-        for name, uuid in (("b", "u"), ("a", "u"), ("c", "v"), ("d", None))
-    ]
-    assert {"u": "a", "v": "c"} == owners(rows)
+    once = deduplicate(disagreeing(2, is_also_received=True), [])
+    (one,) = [finding for finding in once.findings if finding.rule == RULE_OF_PAIRS]
+    assert {"r", "s", "t"} == once.instances(one)
 
 
 RULE = "relay_info_updated_with_commit"
@@ -119,36 +91,30 @@ def rule_held_at(ts: int, channel: str = "") -> Cut:
     )  # fmt: skip
 
 
-def test_a_state_that_stays_is_told_where_it_was_seen_first():
-    """With how often it was seen again, whatever order the findings came in."""
+def test_a_state_that_stays_is_one_finding_where_it_was_seen_first():
+    """With where it was seen again, whatever order the findings came in."""
     states = [seen(1), seen(2), seen(3)]
     for order in permutations(states):
-        (one,) = tell_states_once(order, [rule_held_at(15, "another channel")])
-        assert (states[0].finding_id, 10) == (one.finding_id, one.ts)
-        assert explain(one).sentence == "It is wrong. So it stayed in 2 more rows, the last of c3."
-    (one,) = tell_states_once(states[:2], [])
-    assert explain(one).sentence == "It is wrong. So it stayed in one more row, of c2."
+        once = deduplicate(order, [rule_held_at(15, "another channel")])
+        assert states[:1] == once.findings
+        assert states[1:] == once.of(states[0])
 
 
 def test_a_fault_that_comes_back_is_another():
     """The rule held in between."""
     found = [seen(1), seen(2), seen(4)]
-    first, again = tell_states_once(found, [rule_held_at(30)])
-    assert ("c1", "c4") == (first.at, again.at)
-    assert "one more row" in explain(first).sentence
-    assert again == seen(4)
+    once = deduplicate(found, [rule_held_at(30)])
+    assert [found[0], found[2]] == once.findings
+    assert [found[1]] == once.of(found[0])
 
 
-@pytest.mark.parametrize(
-    "other",
-    [seen(2, observed="o2"), seen(2, expected="e2"), seen(2, "s"), seen(2, witness="w2")],
-)
-def test_what_says_something_else_is_another(other):
-    """Another value, or another server."""
-    assert [seen(1), other] == tell_states_once([seen(1), other], [])
+@pytest.mark.parametrize("other", [seen(2, "s"), seen(2, witness="w2"), seen(2, case="another")])
+def test_another_contradiction_is_another_finding(other):
+    """Another witness, another server, or another case of the rule."""
+    assert [seen(1), other] == deduplicate([seen(1), other], []).findings
 
 
-def test_findings_of_the_journal_itself_are_left_alone():
-    """No collection is told in them."""
+def test_findings_of_the_journal_itself_stay_apart():
+    """Each is where it is in a log."""
     found = [replace(seen(n), collection_id=None) for n in (1, 2)]
-    assert found == tell_states_once(found, [])
+    assert found == deduplicate(found, []).findings

@@ -1,32 +1,32 @@
-"""What a run says in the end: every doubt counts, and the page agrees with the exit code."""
+"""What a run has to say: every doubt counts, and each contradiction is there once."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.replay import AuditResult
 from tallystick.coordinates.results import Verdict
-from tallystick.coordinates.rules.explanation import explain
+from tallystick.coordinates.rules.observations import JOURNAL_NOT_READ
 from tallystick.errors import ExitCode
-from tallystick.outputs._view import Edge
-from tallystick.runs import result as results
-from tallystick.streaming.sinks import ParquetSink
+from tallystick.expectations.validation import CollectionValidation
+from tallystick.runs.replay import result_of_audit
+from tallystick.runs.result import TABLES, Edge, RunResult, doubt
+from tallystick.runs.tables import read_run
+from tallystick.streaming.tables import ParquetSink
 from tests.support.fleet_journals import A, C, Journal, audit, fleet_of_two
+from tests.support.results import finding
 
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 CONSISTENT, UNDECIDED, INCONSISTENT = (
     Verdict.CONSISTENT,
     Verdict.UNDECIDED,
     Verdict.INCONSISTENT,
 )
-
-
-@dataclass(frozen=True)
-class Validation:
-    collection_id: str
-    verdict: Verdict
 
 
 def cut(collection: str, ts: int, instance: str = "a", **values) -> Cut:
@@ -43,6 +43,14 @@ def validation(collection: str, verdict: Verdict, ts: int) -> dict:
     }  # fmt: skip
 
 
+def result(cuts: list[Cut]) -> RunResult:
+    return result_of_audit(AuditResult(cuts=cuts), command="replay", title="t", begun_at=NOW)
+
+
+def read(directory: Path, **more) -> RunResult:
+    return read_run(directory, command="report", title="t", begun_at=NOW, **more)
+
+
 @pytest.mark.parametrize(
     ("verdicts", "expected", "shown"),
     [
@@ -54,23 +62,17 @@ def validation(collection: str, verdict: Verdict, ts: int) -> dict:
 )
 def test_every_validation_counts(tmp_path, verdicts, expected, shown):
     """The gravest answer of Great Expectations decides, and is the one that is shown."""
-    sink = ParquetSink(tmp_path, "run")
-    names = ("c2", "c1")[::-1]
+    names = ("c1", "c2")
     rows = [validation(n, v, ts) for ts, (n, v) in enumerate(zip(names, verdicts, strict=True))]
+    sink = ParquetSink(tmp_path / TABLES, "run")
     sink.write("0", cuts=[cut(n, ts) for ts, n in enumerate(names)], validations=rows)
-    outcome = results.outcome_of_tables(tmp_path, title="t")
-    assert expected is outcome.verdict
-    assert shown == results.collection_to_show(tmp_path)
-    if expected is UNDECIDED:  # the page has nothing but the data
-        assert UNDECIDED is outcome.data.verdict
-    telling = None
-    for name, verdict in zip(names, verdicts, strict=True):
-        telling = results.most_telling(telling, Validation(name, verdict))
-    assert shown == telling.collection_id
+    asked = []
+    assert expected is read(tmp_path, validate=asked.append).verdict
+    assert [shown] == [cuts[0].collection_id for cuts in asked]
 
 
-def test_the_job_and_replay_tell_a_transaction_once_and_alike(tmp_path):
-    """However the findings came into the tables; a state that stays is told once, too."""
+def test_the_job_and_replay_have_the_same_findings(tmp_path):
+    """However they came into the tables: two transactions under one GTID, a state that stays."""
     source, replica = fleet_of_two()
     third = Journal(source.clock, "t", C, 3)
     third.boot()
@@ -87,39 +89,60 @@ def test_the_job_and_replay_tell_a_transaction_once_and_alike(tmp_path):
         for ts, name in enumerate(("c1", "c2"), start=pairs[1].ts + 1)
     ]
     found = [*pairs, *states]
-    sink = ParquetSink(tmp_path, "run")
-    for number, finding in enumerate(reversed(found)):
-        sink.write(str(number), findings=[finding])
-    by_job = results.outcome_of_tables(tmp_path, title="t")
-    by_replay = results.outcome_of_replay(AuditResult(findings=found), "t")
-    told, state = by_replay.data.findings
-    assert [told, state] == by_job.data.findings
-    assert ("c1", True) == (state.at, explain(state).sentence.endswith("in one more row, of c2."))
-    assert {told.finding_id: ("r", "s", "t")} == by_replay.named == by_job.named
+    sink = ParquetSink(tmp_path / TABLES, "run")
+    for number, one in enumerate(reversed(found)):
+        sink.write(str(number), findings=[one])
+    by_job = read(tmp_path)
+    by_replay = result_of_audit(
+        AuditResult(findings=found), command="replay", title="t", begun_at=NOW
+    )
+    assert [pairs[0], states[0]] == by_replay.findings == by_job.findings
+    assert by_replay.deduplicated == by_job.deduplicated
+    broken = {
+        (name, one.rule)
+        for name, results in by_job.rule_results.items()
+        for one in results
+        if one.verdict is INCONSISTENT
+    }
+    assert {(name, "gtid_origin_agreement") for name in "rst"} <= broken
 
 
 def test_no_evidence_is_undecided(tmp_path):
     """A run without a single collection is not consistent."""
-    assert UNDECIDED is results.outcome_of_tables(tmp_path, title="t").verdict
-    assert results.collection_to_show(tmp_path) is None
+    assert UNDECIDED is read(tmp_path).verdict
 
 
 def test_a_run_that_was_cut_short_is_doubted(tmp_path):
-    """Consistent so far becomes undecided, in the page too; a finding stays a finding."""
-    ParquetSink(tmp_path, "run").write("0", cuts=[cut("c", 1)])
-    outcome = results.outcome_of_tables(tmp_path, title="t")
-    assert CONSISTENT is outcome.verdict
-    doubted = results.doubted(outcome)
-    assert (UNDECIDED, UNDECIDED) == (doubted.verdict, doubted.data.verdict)
-    broken = results.Outcome(outcome.data, INCONSISTENT)
-    assert INCONSISTENT is results.doubted(broken).verdict
+    """Consistent so far becomes undecided; a finding stays a finding."""
+    ParquetSink(tmp_path / TABLES, "run").write("0", cuts=[cut("c", 1)])
+    assert CONSISTENT is read(tmp_path).verdict
+    doubted = read(tmp_path, observations=[doubt(JOURNAL_NOT_READ)])
+    assert UNDECIDED is doubted.verdict
+    assert INCONSISTENT is replace(doubted, found=[finding()]).verdict
+
+
+def test_a_validation_that_is_undecided_leaves_the_verdict_open():
+    """Great Expectations' whole answer counts like its row."""
+    undecided = CollectionValidation("c", UNDECIDED, (), ("why",), "", "")
+    made = result([cut("c", 1)])
+    assert CONSISTENT is made.verdict
+    assert UNDECIDED is replace(made, validation=undecided).verdict
+
+
+def test_the_verdict_holds_since_its_first_evidence():
+    """Since the first finding; since the first collection when all is well."""
+    made = result([cut("c", 5), cut("d", 9)])
+    assert 5 == made.since
+    assert 3 == replace(made, found=[finding(ts=3)]).since
+    assert 7 == replace(made, observations=[doubt(JOURNAL_NOT_READ, ts=7)]).since
+    assert result([]).since is None
 
 
 def test_collections_come_in_the_order_of_time():
     """By when they were, whatever they are called."""
-    rows = [cut("z", 1), cut("a", 5), cut("z", 2, "b")]
+    made = result([cut("z", 1), cut("a", 5), cut("z", 2, "b")])
     assert [["z", "z"], ["a"]] == [
-        [c.collection_id for c in collection] for collection in results.by_collection(rows)
+        [c.collection_id for c in collection] for collection in made.collections
     ]
 
 
@@ -141,8 +164,8 @@ def test_the_topology_is_that_of_the_newest_rows():
         channel(1, "x", "uuid-x"),
         channel(1, "y", "uuid-a"),
     ]
-    assert [Edge("b", "r", ""), Edge("uuid-x", "r", "x"), Edge("a", "r", "y")] == results.edges(
-        rows
+    assert [Edge("b", "r", ""), Edge("uuid-x", "r", "x"), Edge("a", "r", "y")] == (
+        result(rows).topology
     )
 
 

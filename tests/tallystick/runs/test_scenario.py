@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -12,14 +14,20 @@ import pytest
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.errors import MisuseError
+from tallystick.outputs.text import _scenario
 from tallystick.producers.simulator.assemble import History, simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.scenarios.catalogue import DESIGN_SCENARIOS, with_options
-from tallystick.producers.simulator.scenarios.design_scenario import Expected
-from tallystick.runs import result as results
-from tallystick.runs import scenario as demonstrated
-from tallystick.runs.scenario_result import Demonstrated, verdict_on
+from tallystick.producers.simulator.scenarios.design_scenario import (
+    DesignScenario,
+    Expected,
+    Showing,
+)
+from tallystick.runs.replay import result_of_audit
+from tallystick.runs.scenario import FILE, ScenarioResult, scenario_result
 
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SEEDS = (1, 2, 3)
 DESIGNS = (Path(__file__).parents[3] / "docs" / "designs.md").read_text("utf-8")
 
@@ -30,25 +38,36 @@ def run(name: str, seed: int) -> tuple[History, AuditResult]:
     return history, audit_history(history.blocks(512))
 
 
-def shown(name: str, seed: int = 1) -> Demonstrated:
-    history, audit = run(name, seed)
-    data = results.outcome_of_replay(audit, name).data
-    return demonstrated.put_beside(DESIGN_SCENARIOS[name], history.shown, data)
-
-
-def text(said: Demonstrated) -> str:
-    return "\n".join(
-        line if isinstance(line, str) else line[0] for line in demonstrated.lines(said)
+def beside(
+    demonstration: DesignScenario, shown: Sequence[Showing], audit: AuditResult, **more: bool
+) -> ScenarioResult:
+    result = result_of_audit(audit, command="replay", title="t", begun_at=NOW)
+    return scenario_result(
+        demonstration,
+        shown,
+        findings=result.findings,
+        cuts=result.cuts,
+        observations=result.observations,
+        **more,
     )
+
+
+def shown(name: str, seed: int = 1) -> ScenarioResult:
+    history, audit = run(name, seed)
+    return beside(DESIGN_SCENARIOS[name], history.shown, audit)
+
+
+def text(shown: ScenarioResult) -> str:
+    return "\n".join(line if isinstance(line, str) else line[0] for line in _scenario(shown))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", DESIGN_SCENARIOS)
 def test_every_claim_is_shown_and_nothing_else_is_found(name: str, seed: int) -> None:
-    """Each claim is seen, what the document foretells is found, and no other invariant breaks."""
+    """Each claim is seen, what the document expects is found, and no other rule breaks."""
     said = shown(name, seed)
     assert [] == [claim.requirement for claim in said.claims if not claim.seen]
-    assert [] == [(one.instance, one.rule) for one in said.foretold if not one.found]
+    assert [] == [(one.instance, one.rule) for one in said.expected if not one.found]
     assert () == said.others
     assert said.is_shown
 
@@ -89,25 +108,24 @@ def test_what_is_not_seen_not_found_or_not_foretold_is_told() -> None:
     """A claim without a showing, a missing and a surplus finding each deny the demonstration."""
     name = "log_status"
     history, audit = run(name, 1)
-    data = results.outcome_of_replay(audit, name).data
     demonstration = DESIGN_SCENARIOS[name]
-    unseen = demonstrated.put_beside(demonstration, history.shown[1:], data)
+    unseen = beside(demonstration, history.shown[1:], audit)
     assert not unseen.is_shown
     assert "was not seen" in text(unseen)
     warned = replace(demonstration, expected=(Expected("hub", "lsn_monotone", "it says so"),))
-    missing = demonstrated.put_beside(warned, history.shown, data)
+    missing = beside(warned, history.shown, audit)
     assert not missing.is_shown
     assert "not found" in text(missing)
     faulty = simulate(Scenario(seed=1, topology="multi_source", fault="lsn_regressed"))
-    found = results.outcome_of_replay(audit_history(faulty.blocks(512)), name).data
-    surplus = demonstrated.put_beside(demonstration, history.shown, found)
+    found = audit_history(faulty.blocks(512))
+    surplus = beside(demonstration, history.shown, found)
     assert [name for _, name in surplus.others] == ["lsn_monotone"]
     assert not surplus.is_shown
-    assert "found and not foretold" in text(surplus)
+    assert "found and not expected" in text(surplus)
     at = surplus.others[0][0]
     foretold = replace(demonstration, expected=(Expected(at, "lsn_monotone", "it says so"),))
-    assert demonstrated.put_beside(foretold, history.shown, found).is_shown
-    unread = demonstrated.put_beside(foretold, history.shown, found, is_complete=False)
+    assert beside(foretold, history.shown, found).is_shown
+    unread = beside(foretold, history.shown, found, is_complete=False)
     assert not unread.is_shown
 
 
@@ -117,7 +135,7 @@ def test_the_counts_are_those_of_the_cuts() -> None:
     held = sum("lsn_monotone" in cut.names(Outcome.HOLDS) for cut in audit.cuts)
     assert 0 < held < len(audit.cuts)
     claims = {claim.requirement: claim for claim in shown("log_status").claims}
-    assert f"lsn_monotone held {held} times" == verdict_on(claims["F-1.2.4"].judged[1])
+    assert f"lsn_monotone held {held} times" == str(claims["F-1.2.4"].rules[1])
     for cut in audit.cuts:
         names = [*cut.names(Outcome.HOLDS), *cut.names(Outcome.BROKEN)]
         assert cut.evaluated == len(names)
@@ -125,13 +143,13 @@ def test_the_counts_are_those_of_the_cuts() -> None:
 
 def test_a_run_keeps_what_it_showed(tmp_path: Path) -> None:
     """A report that is rendered later from the run's directory has it."""
-    assert results.read_demonstrated(tmp_path) is None
+    assert ScenarioResult.load(tmp_path) is None
     said = shown("log_status")
-    results.write_demonstrated(said, tmp_path)
-    assert said == results.read_demonstrated(tmp_path)
-    (tmp_path / results.DEMONSTRATED).write_text('{"name": 1}')
-    with pytest.raises(results.MisuseError, match=r"demonstrated\.json"):
-        results.read_demonstrated(tmp_path)
+    said.save(tmp_path)
+    assert said == ScenarioResult.load(tmp_path)
+    (tmp_path / FILE).write_text('{"name": 1}')
+    with pytest.raises(MisuseError, match=r"scenario\.json"):
+        ScenarioResult.load(tmp_path)
 
 
 def test_a_demonstration_stands_alone() -> None:

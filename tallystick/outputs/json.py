@@ -1,0 +1,84 @@
+"""The result as one JSON document, nothing left out; docs/outputs.md has its keys."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from tallystick.coordinates.results import Finding
+from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.describe import written_in
+from tallystick.coordinates.rules.explanation import finding_document, observation_document
+from tallystick.outputs import document
+from tallystick.outputs._view import doubts, moment, summaries
+from tallystick.runs.result import RunResult
+
+SCHEMA_VERSION = 2
+
+
+def document_of(result: RunResult) -> dict[str, Any]:
+    """The result as JSON values."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": result.command,
+        "title": result.title,
+        "begun_at": result.begun_at.isoformat(),
+        "elapsed_s": round(result.elapsed_s, 3),
+        "verdict": result.verdict.value,
+        "since": None if result.since is None else moment(result.since),
+        "exit_status": result.exit_code.value,
+        "counts": result.counts,
+        "findings": [_finding(result, finding) for finding in result.findings],
+        "observations": list(map(observation_document, result.observations)),
+        "undecided": list(doubts(result)),
+        "rules": {
+            instance: [
+                {
+                    "rule": one.rule,
+                    "channel": one.channel,
+                    "verdict": one.verdict.value,
+                    "reason": one.reason,
+                    "findings": [finding.finding_id for finding in one.findings],
+                }
+                for one in results
+            ]
+            for instance, results in result.rule_results.items()
+        },
+        "collections": [
+            {
+                "collection_id": summary.collection_id,
+                "at": moment(summary.ts),
+                "verdict": summary.verdict.value,
+                "rows": summary.rows,
+            }
+            for summary in summaries(result)
+        ],
+        "newest_cuts": [cut.to_dict() for cut in result.newest_cuts],
+        "topology": [asdict(edge) for edge in result.topology],
+        "servers": {name: asdict(facts) for name, facts in result.servers.items()},
+        "validation": None if result.validation is None else result.validation.to_dict(),
+        "scenario": None if result.scenario is None else result.scenario.to_dict(),
+        "paths": {name: str(path) for name, path in result.paths.items()},
+    }
+
+
+def _finding(result: RunResult, finding: Finding) -> dict[str, Any]:
+    """A finding with where it is written that healthy servers keep the rule."""
+    rule = RULES.get(finding.rule)
+    return {
+        **finding_document(finding),
+        "written_in": [] if rule is None else list(written_in(rule)),
+        "repeats": [
+            {"finding_id": one.finding_id, "instance_id": one.instance_id, "at": one.at}
+            for one in result.deduplicated.of(finding)
+        ],
+    }
+
+
+def _render(result: RunResult) -> str:
+    # On one line; what is not ASCII is escaped.
+    return json.dumps(document_of(result), separators=(",", ":")) + "\n"
+
+
+write = document(_render)

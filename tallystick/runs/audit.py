@@ -1,0 +1,122 @@
+"""The streaming job on a journal topic of the user's own brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from tallystick.deploy.jars import spark_kafka_jars
+from tallystick.deploy.preflight import check_machine
+from tallystick.errors import MisuseError
+from tallystick.journal_topic import prepare_topics
+from tallystick.runs.metrics import JobMetrics
+from tallystick.runs.result import TABLES, RunResult
+from tallystick.runs.stream import StreamRun
+from tallystick.settings import Settings
+from tallystick.streaming.progress import COUNTERS
+
+if TYPE_CHECKING:
+    from tallystick.streaming.runner import JobSettings
+    from tallystick.streaming.session import SessionSettings
+    from tallystick.terminal import Progress
+
+
+@final
+class Audit:
+    """One run of the audit.
+
+    Args:
+        settings: Of the run.
+        available_now: End when what is in the topic now has been audited.
+        history_ends: Nothing more will come, so what waits is decided.
+
+    Attributes:
+        directory: The audit's own; the next run goes on from it.
+    """
+
+    def __init__(self, settings: Settings, *, available_now: bool, history_ends: bool) -> None:
+        self._settings = settings
+        self._available_now = available_now
+        self._history_ends = history_ends
+        self._metrics = JobMetrics(COUNTERS)
+        self.directory = settings.directory.absolute() / "audit"
+
+    def prepare(self) -> None:
+        """Check the machine and the broker before anything is started.
+
+        Raises:
+            MisuseError: Something is missing; the message says how to fix it.
+            BrokerUnreachableError: No broker listens.
+            TopicError: A topic is missing, cannot be made, or would lose records.
+        """
+        problems = check_machine(directory=self.directory)
+        if problems:
+            raise MisuseError("\n".join(map(str, problems)))
+        prepare_topics(self._settings)
+        if self._settings.metrics_port is not None:
+            self._metrics.serve(self._settings.metrics_port)
+
+    def run(self, stop: threading.Event, progress: Progress) -> RunResult | None:
+        """Run the job until it ends or is to stop; None when it was stopped before it ran."""
+        settings = self._settings
+        title = f"{settings.topic_prefix}.journal at {settings.bootstrap_servers}"
+        jars = spark_kafka_jars(progress.done)
+
+        def watch(metrics: Mapping[str, float]) -> bool:
+            self._metrics.take(metrics)
+            if metrics:
+                progress.count(
+                    f"{int(metrics['records']):,} events, "
+                    f"{int(metrics['collections_closed'])} collections, "
+                    f"{int(metrics['findings'])} found, "
+                    f"{int(metrics['blocks_behind_sum'])} blocks behind"
+                )
+            return False
+
+        stream = StreamRun(
+            "audit",
+            self.directory,
+            title=title,
+            progress=progress,
+            validated=lambda cuts, validation: (
+                f"collection {validation.collection_id}: {len(cuts)} rows,"
+                f" {validation.verdict.value}"
+            ),
+            keep_runs=settings.keep_runs,
+        )
+        has_run = stream.run(
+            lambda: self._job(jars), stop=stop, started=f"auditing {title}", watch=watch
+        )
+        return stream.result() if has_run else None
+
+    def _job(self, jars: list[Path]) -> tuple[JobSettings, SessionSettings]:
+        from tallystick.streaming.rounds import Deadline
+        from tallystick.streaming.runner import JobSettings
+        from tallystick.streaming.session import SessionSettings
+
+        settings, prefix = self._settings, self._settings.topic_prefix
+        job = JobSettings(
+            bootstrap_servers=settings.bootstrap_servers,
+            checkpoint=self.directory / "checkpoint",
+            output=self.directory / TABLES,
+            instances=settings.instances,
+            collect_interval_s=None if self._available_now else settings.collect_interval_s,
+            deadline=Deadline(after_us=int(settings.collect_deadline_s * 1_000_000)),
+            available_now=self._available_now,
+            history_ends=self._history_ends,
+            disabled=frozenset(settings.disabled),
+            journal_topic=f"{prefix}.journal",
+            collect_topic=f"{prefix}.collect",
+            findings_topic=f"{prefix}.findings",
+            dead_letter_topic=f"{prefix}.deadletter",
+        )
+        session = SessionSettings(
+            jars=jars,
+            log_file=self.directory / "spark.log",
+            master=settings.spark_master,
+            shuffle_partitions=settings.spark_partitions,
+            memory=settings.spark_memory,
+        )
+        return job, session

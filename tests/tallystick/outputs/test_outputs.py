@@ -1,0 +1,102 @@
+"""The outputs as a command finds them: by name, to a file or to standard output."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from reports import broken, healthy, hostile, observation, result
+
+from tallystick import outputs
+from tallystick.coordinates.rules.explanation import explain
+from tallystick.errors import MisuseError
+from tallystick.outputs import Request, requests_of, write_all
+from tallystick.outputs.json import document_of
+from tallystick.runs.tables import read_run
+
+STANDARD = {"text", "json", "junit", "html", "tables", "kafka"}
+LOCAL = sorted(set(outputs.NAMES) - {"kafka"})
+
+
+def test_every_module_is_an_output():
+    """A module that is added is there, and nothing else has to name it."""
+    assert set(outputs.NAMES) >= STANDARD
+    assert all(callable(outputs._output(name).write) for name in outputs.NAMES)
+
+
+@pytest.mark.parametrize("build", [healthy, broken, hostile, result])
+@pytest.mark.parametrize("name", LOCAL)
+def test_every_output_takes_every_result(tmp_path, name, build):
+    """A healthy fleet, a broken one, a hostile one, and none at all."""
+    outputs._output(name).write(build(), str(tmp_path / "out"))
+    assert (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_a_target_that_cannot_be_written_is_named(tmp_path, name):
+    """One sentence instead of a trace."""
+    (tmp_path / "file").write_text("")
+    target = tmp_path / "file" / "out"
+    with pytest.raises(MisuseError, match="cannot be written"):
+        outputs._output(name).write(broken(), str(target))
+
+
+def test_text_goes_to_standard_output_unless_something_else_does():
+    """So a file beside it costs no flag more."""
+    assert [Request("text", "-")] == requests_of([])
+    assert [Request("text", "-"), Request("junit", "x=y")] == requests_of(["junit=x=y"])
+    assert [Request("json", "-")] == requests_of(["json"])
+    assert [Request("html", "-"), Request("text", "t")] == requests_of(["html", "text=t"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["jsno"], "did you mean 'json'"),
+        (["_view"], "expected html, json"),
+        (["json", "junit=-"], "json and junit cannot both go to standard output"),
+    ],
+)
+def test_misuse_is_one_sentence(words, message):
+    """Before anything is run."""
+    with pytest.raises(MisuseError, match=message):
+        requests_of(words)
+
+
+@pytest.mark.parametrize("build", [healthy, broken, hostile])
+def test_the_json_document_leaves_nothing_out(build):
+    """All findings, observations and the newest cuts, as written."""
+    made = build()
+    document = json.loads(json.dumps(document_of(made)))
+    assert document["verdict"] == made.verdict.value
+    assert [f["observed"] for f in document["findings"]] == [
+        explain(finding).observed for finding in made.findings
+    ]
+    repeats = sum(len(finding["repeats"]) for finding in document["findings"])
+    assert len(made.found) == len(made.findings) + repeats
+    assert len(document["newest_cuts"]) == len(made.collections[-1])
+    assert document["counts"]["findings"] == len(made.findings)
+    assert document["rules"].keys() == {cut.instance_id for cut in made.cuts} | {
+        finding.instance_id for finding in made.found
+    }
+
+
+def test_an_undecided_result_has_its_reasons_in_json():
+    """A script need not guess why."""
+    gap = observation(is_undecided=True, reason="4 blocks are missing.")
+    document = document_of(replace(healthy(), observations=(gap,)))
+    assert ("UNDECIDED", 3) == (document["verdict"], document["exit_status"])
+    assert ["source-1: 4 blocks are missing."] == document["undecided"]
+
+
+def test_tables_are_read_back_as_the_same_result(tmp_path):
+    """What one run wrote, a report shows."""
+    made = broken()
+    write_all(made, [Request("tables", str(tmp_path / "tables"))])
+    again = read_run(tmp_path, command="report", title="", begun_at=made.begun_at)
+    assert (made.verdict, made.findings, len(made.cuts)) == (
+        again.verdict,
+        again.findings,
+        len(again.cuts),
+    )

@@ -1,0 +1,63 @@
+"""The text for a person: complete, bounded, and harmless to a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import replace
+
+from reports import broken, finding, healthy, hostile, observation
+
+from tallystick.outputs import text
+from tallystick.runs.result import RunResult, ServerFacts
+
+
+def written(result: RunResult) -> str:
+    return text._plain(result)
+
+
+def test_the_text_names_verdict_findings_and_remedy():
+    """What an operator reads first."""
+    lines = written(broken()).splitlines()
+    assert lines[0] == "INCONSISTENT"
+    assert "executed_within_logged (critical)" in lines
+    assert "    found again at c-000028" in lines
+    assert any(line.startswith("  to do: ") for line in lines)
+
+
+def test_no_character_of_an_instance_moves_the_cursor():
+    """Control, bidi and line characters are escaped; each line stays a line."""
+    said = written(hostile())
+    assert all(c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl") for c in said)
+    said.encode("utf-8")
+
+
+def test_text_of_many_findings_is_cut_and_says_so():
+    """A terminal is no archive."""
+    many = tuple(finding(at=f"c-{n}") for n in range(100))
+    assert "and 88 more in the report" in written(replace(healthy(), found=many))
+
+
+def test_a_real_server_has_its_line_and_what_it_lacks():
+    """What could not be read, and the statement that would change it."""
+    facts = ServerFacts(
+        version="8.0.31", address="db:3306", account="'a'@'%'", problem="", rows=2,
+        binlog_events=1_000, relay_events=5, unread={"locks": "error 1142"}, grants=["GRANT X;"],
+    )  # fmt: skip
+    away = replace(facts, version="", rows=0, unread={}, grants=[])
+    said = written(replace(healthy(), servers={"source-1": facts, "gone": away}))
+    header, line, gone, *_ = said.splitlines()
+    assert header.split() == ["server", "version", "address", "rows", "events", "verdict"]
+    assert line.split()[:5] == ["source-1", "8.0.31", "db:3306", "2", "1,005"]
+    assert gone.endswith("undecided: no row of log_status")
+    assert "  locks: error 1142 (source-1)" in said
+    assert "    GRANT X; -- on source-1" in said
+
+
+def test_what_came_with_each_collection_is_shown_once():
+    """A reason that differs by the collection alone."""
+    gaps = [
+        observation(is_undecided=True, collection_id=name, reason="not there", at=name)
+        for name in ("c-1", "c-2")
+    ]
+    said = written(replace(healthy(), observations=tuple(gaps)))
+    assert "  source-1: not there (and 1 more of the kind)" in said
