@@ -63,12 +63,18 @@ class Cut:
     """L(P): the GTIDs of the binary log up to ``binary_log_position``."""
     journal_relay_log_file: str | None = None
     journal_relay_log_position: int | None = None
-    """Last event end of the relay log at or before ``relay_log_position``."""
+    """Last event end, or start of a file, of the relay log at or before ``relay_log_position``."""
+    journal_read_source_log_file: str | None = None
+    journal_read_source_log_pos: int | None = None
+    """Highest position of the source that an event of the relay log names."""
     journal_retrieved_gtid_set: str | None = None
+    """GTIDs of the relay log, with the group that is arriving."""
     commit_lag: int | None = None
     """How many logged GTIDs the executed set does not hold yet."""
     commit_lag_max: int | None = None
     commits_are_ordered: bool | None = None
+    logs_everything: bool | None = None
+    """Whether what a replica applies is in its binary log too."""
 
     previous_binary_log_file: str | None = None
     previous_binary_log_position: int | None = None

@@ -1,165 +1,517 @@
-"""Invariants of a replication channel at one row: receiver, relay log and applier agree."""
+"""Rules on one replication channel of a row: receiver, relay log and applier agree."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules import columns as cells
+from tallystick.coordinates.rules.columns import NOT_READ, has_fallen, same_family
+from tallystick.coordinates.rules.outcomes import (
+    HOLDS,
+    NOT_APPLICABLE,
+    Broken,
+    Reason,
+    RowAnswer,
+    Undecided,
+)
+from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.gtid import GtidSet
 
-RELAY_POSITION_ON_WRITTEN_BOUNDARY = register(
-    Rule(
-        number=28,
-        name="relay_position_on_written_boundary",
-        tier=2,
-        scope="S",
-        severity=Severity.CRITICAL,
-        claim=(
-            "The relay coordinate of a channel is the end of an event that is written in a relay"
-            " log file that exists; a channel without relay logs shows an empty name and 0."
-        ),
-        why=(
-            "The receiver appends whole events and takes over the end of the relay log only after"
-            " the write, when it flushes its positions under Master_info::data_lock, which the"
-            " collection holds. It may end inside a group, but not inside an event or beyond the"
-            " file."
-        ),
-        undecided_when=(
-            "the coordinate is not readable, the relay log was not observed or has a gap there, the"
-            " events around the place are no longer remembered, or the channel shows no relay log"
-            " though no RESET REPLICA was observed"
-        ),
-        sources=(
-            "WL#9452, F-1.2.3",
-            "WL#9452, Step-1: Master_info::flushed_relay_log_info",
-        ),
-        remedy=(
-            "Do not copy the relay log up to this place: collect again, or restore without relay"
-            " logs (relay_log_recovery=ON or auto-positioning) and let the replica fetch them"
-            " anew."
-        ),
-    )
+NO_RELAY = reason("no_relay", "no event of the channel's relay log was seen")
+GTID_ONLY = reason("gtid_only", "the channel does not persist positions (GTID_ONLY)")
+NO_RESET_SEEN = reason(
+    "no_reset_seen", "the channel has no relay log, but no RESET REPLICA was seen"
+)
+RELAY_MISSED = reason("relay_missed", "part of the relay log was missed before the row")
+FLUSHED_IS_WRONG = reason("flushed_is_wrong", "the flushed coordinate is wrong itself")
+BY_GTID_SET = reason(
+    "by_gtid_set",
+    "by GTID set a new connection begins at an earlier position, and no event of the channel's"
+    " relay log was seen",
+)
+EXECUTED_NOT_ACCEPTED = reason("executed_not_accepted", "gtid_executed is missing, or not accepted")
+HEAD_LACKS_EARLIER = reason(
+    "head_lacks_earlier", "the head of the relay file lacks what the files before it hold"
 )
 
+_SHOWN = {"relay": "log_status, relay log coordinates", "executed": "Exec_Source_Log_Pos"}
 
-APPLIED_WITHIN_FLUSHED = register(
-    Rule(
-        number=29,
-        name="applied_within_flushed",
-        tier=2,
-        scope="S",
-        severity=Severity.WARNING,
-        claim=(
-            "The applier is not ahead of the receiver: the groups before the applied relay"
-            " coordinate end before the flushed one, except for one event just being queued."
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelEvidence:
+    """What a row says of one channel, and what the relay log shows. None: not known.
+
+    The fields after ``journal_retrieved`` are known to the audit alone.
+
+    Attributes:
+        relay: Relay coordinates of the last flush of the receiver's positions.
+        relay_is_empty: File "" and position 0: the channel has no relay log.
+        applied: Relay coordinates applied.
+        read, executed: Source coordinates read, and executed.
+        retrieved: Retrieved_Gtid_Set.
+        journal_relay: The last end of an event, or start of a file, of the relay log at or before
+            ``relay``.
+        journal_read: The highest source coordinates that an event of the relay log named.
+        journal_retrieved: What the relay log has received, with the group that is arriving.
+        gtid_executed: Of the row, where it was accepted.
+        is_followed: Whether the relay log was observed.
+        was_reset: Whether the relay log holds nothing of a source.
+        doubt: Why the relay log does not decide on ``relay``.
+        relay_end: Where the relay log ends.
+        events_after: How many events end after ``relay``, and at or before ``applied``.
+        passed: GTIDs of the remembered groups before ``applied`` that are not in the binary log,
+            and were not reported.
+        auto_position: Whether the channel asks by GTID set.
+        is_gtid_only: Whether it persists no positions.
+        forgotten: What the head of the relay file lacks, though nothing was reset.
+        received_before: What the relay log had received at the previous row.
+        previous: Of the last accepted row of the channel, ``relay`` and ``executed``.
+        fallen: Later ones, reported as fallen.
+    """
+
+    relay: LogCoordinates | None = None
+    relay_is_empty: bool = False
+    applied: LogCoordinates | None = None
+    read: LogCoordinates | None = None
+    executed: LogCoordinates | None = None
+    retrieved: GtidSet | None = None
+    journal_relay: LogCoordinates | None = None
+    journal_read: LogCoordinates | None = None
+    journal_retrieved: GtidSet | None = None
+    gtid_executed: GtidSet | None = None
+    is_followed: bool = False
+    was_reset: bool | None = None
+    doubt: Reason | None = None
+    relay_end: LogCoordinates | None = None
+    events_after: int | None = None
+    passed: GtidSet | None = None
+    auto_position: bool | None = None
+    is_gtid_only: bool = False
+    forgotten: GtidSet = GtidSet.EMPTY
+    received_before: GtidSet | None = None
+    previous: Mapping[str, LogCoordinates] = field(default_factory=dict)
+    fallen: Mapping[str, LogCoordinates] = field(default_factory=dict)
+
+    scope: ClassVar = "channel"
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any]) -> ChannelEvidence:
+        """The evidence that a row of the cut table holds."""
+        return cls(
+            relay=cells.coordinates(columns, "relay_log_file", "relay_log_position"),
+            relay_is_empty=columns.get("relay_log_file") == ""
+            and columns.get("relay_log_position") == 0,
+            applied=cells.coordinates(
+                columns, "applied_relay_log_file", "applied_relay_log_position"
+            ),
+            read=cells.coordinates(columns, "read_source_log_file", "read_source_log_pos"),
+            executed=cells.coordinates(columns, "exec_source_log_file", "exec_source_log_pos"),
+            retrieved=cells.gtid_set(columns, "retrieved_gtid_set"),
+            journal_relay=cells.coordinates(
+                columns, "journal_relay_log_file", "journal_relay_log_position"
+            ),
+            journal_read=cells.coordinates(
+                columns, "journal_read_source_log_file", "journal_read_source_log_pos"
+            ),
+            journal_retrieved=cells.gtid_set(columns, "journal_retrieved_gtid_set"),
+        )
+
+    def not_executed(self) -> GtidSet:
+        """What the applier has passed, and is neither executed nor logged."""
+        if self.passed is None or self.gtid_executed is None:
+            return GtidSet.EMPTY
+        return self.passed - self.gtid_executed
+
+    def monotone(self) -> dict[str, LogCoordinates]:
+        """What may be compared with an earlier row, by name."""
+        values = {"relay": self.relay, "executed": None if self.is_gtid_only else self.executed}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@rule(
+    number=28,
+    tier=2,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=(
+        "The relay coordinate of a channel is the end of an event that is written in a relay"
+        " log file that exists; a channel without relay logs shows an empty name and 0."
+    ),
+    why=(
+        "The receiver appends whole events and takes over the end of the relay log only after"
+        " the write, when it flushes its positions under Master_info::data_lock, which the"
+        " collection holds. It may end inside a group, but not inside an event or beyond the"
+        " file."
+    ),
+    undecided_when=(
+        "the coordinate is not readable, the relay log was not observed or has a gap there, the"
+        " events around the place are no longer remembered, or the channel shows no relay log"
+        " though no RESET REPLICA was observed"
+    ),
+    sources=(
+        "WL#9452, F-1.2.3",
+        "WL#9452, Step-1: Master_info::flushed_relay_log_info",
+    ),
+    remedy=(
+        "Do not copy the relay log up to this place: collect again, or restore without relay"
+        " logs (relay_log_recovery=ON or auto-positioning) and let the replica fetch them"
+        " anew."
+    ),
+    evidence=ChannelEvidence,
+    columns=(
+        "relay_log_file",
+        "relay_log_position",
+        "journal_relay_log_file",
+        "journal_relay_log_position",
+    ),
+    cases={
+        "beyond_end": Case(
+            "The flushed relay log coordinate {relay} is beyond what is written.",
+            "{relay}",
+            "log_status, relay_log_file and relay_log_position",
+            "{nearest}",
+            "last event end at or before it in the relay log",
         ),
-        why=(
-            "The applier reads only what the receiver has written, and the receiver flushes its"
-            " positions after each event that it writes. The replica status is read before the"
-            " row, so the flushed coordinate can only have grown since. A rotation of an idle"
-            " relay log puts header events between them, but no group."
+        "inside_event": Case(
+            "The flushed relay log coordinate {relay} is inside an event.",
+            "{relay}",
+            "log_status, relay_log_file and relay_log_position",
+            "{nearest}",
+            "last event end at or before it in the relay log",
         ),
-        undecided_when=(
-            "the replica status was not read, one of the coordinates is not readable or belongs to"
-            " an earlier lineage, or the relay log between the two is not known without a gap"
+        "not_an_end": Case(
+            "The flushed relay log coordinate {relay} is not the end of an event that is written.",
+            "{relay}",
+            "relay_log_file and relay_log_position",
+            "{nearest}",
+            "last event end at or before it in the relay log",
         ),
-        sources=("WL#9452, Step-1: Master_info::flushed_relay_log_info",),
-        remedy=(
-            "A backup by this row would apply groups that its relay log lacks: collect again, and"
-            " start the restored replica by auto-positioning. If it comes back, restart the"
-            " receiver."
-        ),
-    )
+    },
 )
-
-
-EXEC_SOURCE_POS_WITHIN_READ = register(
-    Rule(
-        number=30,
-        name="exec_source_pos_within_read",
-        tier=2,
-        scope="S",
-        severity=Severity.CRITICAL,
-        claim=("The executed source coordinate of a channel is not beyond the one that was read."),
-        why=(
-            "An event is read from the source, written to the relay log and only then applied; both"
-            " coordinates name places in the source's files and come from one row of SHOW REPLICA"
-            " STATUS. Beyond the read position nothing can have been applied."
-        ),
-        undecided_when=(
-            "one of the two was not read, their base names differ (after a failover, old groups are"
-            " still being applied), the channel is gtid_only and keeps no positions, or the relay"
-            " log was not observed and the channel may ask by GTID set: a new connection begins"
-            " further back than what is applied"
-        ),
-        sources=("WL#2775, Master_info and Relay_log_info",),
-        remedy=(
-            "Do not use the positions to move or restore the replica. Compare gtid_executed with"
-            " the source's and point the channel anew with SOURCE_AUTO_POSITION=1."
-        ),
+def relay_position_on_written_boundary(e: ChannelEvidence) -> RowAnswer:
+    """RESET REPLICA leaves a file of its own events, and names none."""
+    if e.relay_is_empty:
+        if e.was_reset is None:
+            return NOT_APPLICABLE
+        return HOLDS if e.was_reset else Undecided(NO_RESET_SEEN)
+    if e.relay is None:
+        return Undecided(NOT_READ)
+    if e.doubt is not None:
+        return Undecided(e.doubt)
+    if e.relay == e.journal_relay:
+        return HOLDS
+    if e.journal_relay is None and not e.is_followed:
+        return Undecided(NO_RELAY)
+    if e.relay_end is None:
+        case = "not_an_end"
+    else:
+        case = "beyond_end" if e.relay > e.relay_end else "inside_event"
+    return Broken(
+        case,
+        witness=e.relay,
+        relay=e.relay,
+        nearest="none" if e.journal_relay is None else e.journal_relay,
     )
+
+
+@rule(
+    number=29,
+    tier=2,
+    scope="S",
+    severity=Severity.WARNING,
+    claim=(
+        "The applier is not ahead of the receiver: the groups before the applied relay"
+        " coordinate end before the flushed one, except for one event just being queued."
+    ),
+    why=(
+        "The applier reads only what the receiver has written, and the receiver flushes its"
+        " positions after each event that it writes. The replica status is read before the"
+        " row, so the flushed coordinate can only have grown since. A rotation of an idle"
+        " relay log puts header events between them, but no group."
+    ),
+    undecided_when=(
+        "the replica status was not read, one of the coordinates is not readable or belongs to"
+        " an earlier lineage, or the relay log between the two is not known without a gap"
+    ),
+    sources=("WL#9452, Step-1: Master_info::flushed_relay_log_info",),
+    remedy=(
+        "A backup by this row would apply groups that its relay log lacks: collect again, and"
+        " start the restored replica by auto-positioning. If it comes back, restart the"
+        " receiver."
+    ),
+    evidence=ChannelEvidence,
+    cases={
+        "ahead": Case(
+            "The applier is at {applied}, {events:n event} after {relay}, up to which the receiver"
+            " has flushed its positions.",
+            "{applied}",
+            "SHOW REPLICA STATUS, Relay_Log_File and Relay_Log_Pos",
+            "at most one event after {relay}",
+            "log_status",
+        ),
+    },
 )
-
-
-APPLIED_RELAY_GTIDS_EXECUTED = register(
-    Rule(
-        number=31,
-        name="applied_relay_gtids_executed",
-        tier=2,
-        scope="S",
-        severity=Severity.CRITICAL,
-        claim=(
-            "Every group that the applier has passed, in the relay log or by its position in the"
-            " source's binary log, is executed."
-        ),
-        why=(
-            "The applied coordinate moves with the commit of a group, or when a group is skipped"
-            " because it was executed before; a filtered group is committed empty under its GTID."
-            " A passed group that is not executed is a change that the replica never made. The"
-            " source's log shows such groups where they were retrieved, or lie between executed"
-            " ones, as behind a channel that was begun at a wrong position."
-        ),
-        undecided_when=(
-            "the replica status was not read, gtid_executed or the applied coordinate is not"
-            " readable, or neither the relay log up to the coordinate nor the source was observed."
-            " The last groups before it may still be in commit; the next row decides on them"
-        ),
-        sources=("WL#2775, REQ-5", "MySQL manual: GTID Life Cycle"),
-        remedy=(
-            "Stop the channel and RESET REPLICA: without its relay log a channel with"
-            " auto-positioning asks again for every GTID that is not executed. If the source has"
-            " purged it, rebuild the replica."
-        ),
+def applied_within_flushed(e: ChannelEvidence) -> RowAnswer:
+    """The event that is being queued may be applied before its end is flushed."""
+    if e.applied is None or e.relay is None or not same_family(e.applied, e.relay):
+        return Undecided(NOT_READ)
+    if e.applied <= e.relay:
+        return HOLDS
+    if e.events_after is None:
+        return Undecided(NO_RELAY)
+    if isinstance(_answer_on_relay(e), Broken):
+        return Undecided(FLUSHED_IS_WRONG)
+    if e.events_after <= 1:
+        return HOLDS
+    return Broken(
+        "ahead", witness=e.applied, applied=e.applied, relay=e.relay, events=e.events_after
     )
+
+
+def _answer_on_relay(e: ChannelEvidence) -> RowAnswer:
+    assert relay_position_on_written_boundary.judge is not None
+    answer: RowAnswer = relay_position_on_written_boundary.judge(e)
+    return answer
+
+
+@rule(
+    number=30,
+    tier=2,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=("The executed source coordinate of a channel is not beyond the one that was read."),
+    why=(
+        "An event is read from the source, written to the relay log and only then applied; both"
+        " coordinates name places in the source's files and come from one row of SHOW REPLICA"
+        " STATUS. Beyond the read position nothing can have been applied."
+    ),
+    undecided_when=(
+        "one of the two was not read, their base names differ (after a failover, old groups are"
+        " still being applied), the channel is gtid_only and keeps no positions, or the relay"
+        " log was not observed and the channel may ask by GTID set: a new connection begins"
+        " further back than what is applied"
+    ),
+    sources=("WL#2775, Master_info and Relay_log_info",),
+    remedy=(
+        "Do not use the positions to move or restore the replica. Compare gtid_executed with"
+        " the source's and point the channel anew with SOURCE_AUTO_POSITION=1."
+    ),
+    evidence=ChannelEvidence,
+    columns=(
+        "read_source_log_file",
+        "read_source_log_pos",
+        "exec_source_log_file",
+        "exec_source_log_pos",
+        "journal_read_source_log_file",
+        "journal_read_source_log_pos",
+    ),
+    cases={
+        "beyond_read": Case(
+            "The applier has executed up to {executed} of the source, but the receiver has"
+            " read only up to {read}.",
+            "{executed}",
+            "Exec_Source_Log_Pos",
+            "at most {read}",
+            "Read_Source_Log_Pos",
+        ),
+    },
 )
+def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
+    """After a new connection the receiver may read earlier positions than it had read."""
+    if e.is_gtid_only:
+        return Undecided(GTID_ONLY)
+    if e.read is None or e.executed is None or not same_family(e.read, e.executed):
+        return Undecided(NOT_READ)
+    if e.executed <= e.read:
+        return HOLDS
+    if e.journal_read is not None and same_family(e.journal_read, e.executed):
+        if e.executed <= e.journal_read:
+            return HOLDS
+    elif e.is_followed or e.journal_read is not None:
+        return Undecided(NO_RELAY)
+    elif e.auto_position is not False:
+        return Undecided(BY_GTID_SET)
+    return Broken("beyond_read", witness=e.executed, executed=e.executed, read=e.read)
 
 
-RETRIEVED_MATCHES_RELAY = register(
-    Rule(
-        number=32,
-        name="retrieved_matches_relay",
-        tier=2,
-        scope="S",
-        severity=Severity.ERROR,
-        claim=(
-            "Retrieved_Gtid_Set is exactly what the relay logs show: PREVIOUS_GTIDS of the oldest"
-            " file kept and the complete groups behind it."
+@rule(
+    number=31,
+    tier=2,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=(
+        "Every group that the applier has passed, in the relay log or by its position in the"
+        " source's binary log, is executed."
+    ),
+    why=(
+        "The applied coordinate moves with the commit of a group, or when a group is skipped"
+        " because it was executed before; a filtered group is committed empty under its GTID."
+        " A passed group that is not executed is a change that the replica never made. The"
+        " source's log shows such groups where they were retrieved, or lie between executed"
+        " ones, as behind a channel that was begun at a wrong position."
+    ),
+    undecided_when=(
+        "the replica status was not read, gtid_executed or the applied coordinate is not"
+        " readable, or neither the relay log up to the coordinate nor the source was observed."
+        " The last groups before it may still be in commit; the next row decides on them"
+    ),
+    sources=("WL#2775, REQ-5", "MySQL manual: GTID Life Cycle"),
+    remedy=(
+        "Stop the channel and RESET REPLICA: without its relay log a channel with"
+        " auto-positioning asks again for every GTID that is not executed. If the source has"
+        " purged it, rebuild the replica."
+    ),
+    evidence=ChannelEvidence,
+    cases={
+        "passed": Case(
+            "The applier has passed {missing:gtids} in the relay log, but it is neither executed"
+            " nor logged.",
+            "{gtid_executed:gtids}",
+            "gtid_executed of log_status",
+            "{missing:gtids}",
+            "relay log before {applied}",
         ),
-        why=(
-            "The receiver adds a GTID when it has queued the group's last event, and at start the"
-            " set is rebuilt from these same files. A reconnecting receiver asks the source for"
-            " what is in neither this set nor gtid_executed: too large a set loses groups."
-        ),
-        undecided_when=(
-            "the replica status was not read, the relay logs were not observed from the oldest"
-            " kept file on, or a gap lies among them"
-        ),
-        sources=(
-            "WL#2775, REQ-4",
-            "MySQL manual: SHOW REPLICA STATUS Statement; The Relay Log",
-        ),
-        remedy=(
-            "Compare the set with the relay log (SHOW RELAYLOG EVENTS). Then stop the channel and"
-            " RESET REPLICA: it keeps the configuration, and with auto-positioning all that is not"
-            " executed is fetched anew."
-        ),
+    },
+)
+def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
+    """The applied coordinate moves under the same lock as gtid_executed grows."""
+    if e.passed is None:
+        return Undecided(NOT_READ if e.is_followed else NO_RELAY)
+    if e.gtid_executed is None:
+        return Undecided(EXECUTED_NOT_ACCEPTED)
+    missing = e.not_executed()
+    if not missing:
+        return HOLDS
+    return Broken(
+        "passed",
+        witness=missing,
+        at=missing.first(3),
+        missing=missing,
+        applied=e.applied,
+        gtid_executed=e.gtid_executed,
     )
+
+
+@rule(
+    number=32,
+    tier=2,
+    scope="S",
+    severity=Severity.ERROR,
+    claim=(
+        "Retrieved_Gtid_Set is exactly what the relay logs show: PREVIOUS_GTIDS of the oldest"
+        " file kept and the complete groups behind it."
+    ),
+    why=(
+        "The receiver adds a GTID when it has queued the group's last event, and at start the"
+        " set is rebuilt from these same files. A reconnecting receiver asks the source for"
+        " what is in neither this set nor gtid_executed: too large a set loses groups."
+    ),
+    undecided_when=(
+        "the replica status was not read, the relay logs were not observed from the oldest"
+        " kept file on, or a gap lies among them"
+    ),
+    sources=(
+        "WL#2775, REQ-4",
+        "MySQL manual: SHOW REPLICA STATUS Statement; The Relay Log",
+    ),
+    remedy=(
+        "Compare the set with the relay log (SHOW RELAYLOG EVENTS). Then stop the channel and"
+        " RESET REPLICA: it keeps the configuration, and with auto-positioning all that is not"
+        " executed is fetched anew."
+    ),
+    evidence=ChannelEvidence,
+    columns=("retrieved_gtid_set", "journal_retrieved_gtid_set"),
+    cases={
+        "not_received": Case(
+            "Retrieved_Gtid_Set names {wrong:gtids}, which no relay log of the channel holds.",
+            "{retrieved:gtids}",
+            "Retrieved_Gtid_Set",
+            "{received:gtids}",
+            "complete groups of the relay log",
+        ),
+        "lacks": Case(
+            "Retrieved_Gtid_Set lacks {wrong:gtids}, which the relay log holds.",
+            "{retrieved:gtids}",
+            "Retrieved_Gtid_Set",
+            "{received:gtids}",
+            "complete groups of the relay log",
+        ),
+    },
 )
+def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
+    """What came in between the reading of the status and the row may be missing from the status.
+
+    The receiver counts a group with its last event, before the journal shows where that event ends.
+    """
+    if e.retrieved is None:
+        return Undecided(NOT_READ)
+    if e.journal_retrieved is None:
+        return Undecided(NO_RELAY)
+    excess = e.retrieved - e.journal_retrieved
+    due = e.received_before
+    absent = GtidSet.EMPTY if due is None else due - e.retrieved
+    if not excess and not absent:
+        return HOLDS
+    if excess <= e.forgotten and not absent:
+        return Undecided(HEAD_LACKS_EARLIER)
+    wrong = excess or absent
+    return Broken(
+        "not_received" if excess else "lacks",
+        witness=wrong,
+        at=wrong.first(3),
+        wrong=wrong,
+        retrieved=e.retrieved,
+        received=e.journal_retrieved,
+    )
+
+
+@rule(
+    number=46,
+    tier=3,
+    scope="T",
+    severity=Severity.CRITICAL,
+    claim=(
+        "In one channel lineage neither the flushed relay coordinate nor the executed source"
+        " coordinate ever falls."
+    ),
+    why=(
+        "The relay log only grows, and the receiver flushes its end; the applier moves its"
+        " coordinate forward with each commit. Only RESET REPLICA, CHANGE REPLICATION SOURCE,"
+        " relay log recovery and a clone begin anew. The read coordinate is left out, as"
+        " auto-positioning may step back."
+    ),
+    undecided_when=(
+        "a coordinate is not readable, the channel has no relay log, no row of this channel"
+        " lineage was accepted before, or the base name changed (another source's files)"
+    ),
+    sources=("WL#9452, F-2.5", "WL#2775, REQ-3"),
+    remedy=(
+        "Check for an old row published again. If the channel itself went back, it was set up"
+        " anew behind the audit's back; without GTIDs stop it and look for groups applied"
+        " twice."
+    ),
+    evidence=ChannelEvidence,
+    cases={
+        "fell": Case(
+            "{name}: fell from {previous} to {value}.",
+            "{value}",
+            "{name}, this collection",
+            "at least {previous}",
+            "last accepted row of the channel",
+        ),
+    },
+)
+def channel_positions_monotone(e: ChannelEvidence) -> RowAnswer:
+    """Coordinates of another source's files are not compared."""
+    known = e.monotone()
+    if not known:
+        return Undecided(NOT_READ)
+    for name, value in known.items():
+        previous = e.previous.get(name)
+        if same_family(previous, value) and has_fallen(value, previous, e.fallen.get(name)):
+            return Broken("fell", witness=value, name=_SHOWN[name], value=value, previous=previous)
+    return HOLDS

@@ -1,94 +1,339 @@
-"""Invariants of the InnoDB redo log at one row."""
+"""Rules on InnoDB's log sequence numbers: at one row, and from row to row."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar
+
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
-
-LSN_ORDER = register(
-    Rule(
-        number=38,
-        name="lsn_order",
-        tier=2,
-        scope="S",
-        severity=Severity.CRITICAL,
-        claim=(
-            "Of one reading, the checkpoint LSN is at least 8192 and not above the flushed LSN,"
-            " that not above the written one, and that not above the current one."
-        ),
-        why=(
-            "Redo is first reserved, then written, then flushed, and a checkpoint passes only pages"
-            " whose redo is flushed. log_status reads current and checkpoint with the redo log"
-            " stopped. The log of a new data directory begins at 8192."
-        ),
-        undecided_when=(
-            "the row has no InnoDB part; flushed and written LSN are compared only when one"
-            " statement told them. LSNs of different statements are never compared here"
-        ),
-        sources=("WL#9452, F-1.2.4", "MySQL manual: Redo Log"),
-        remedy=(
-            "Do not stop a redo copy at this LSN. Compare with SHOW ENGINE INNODB STATUS: if it is"
-            " right there, fix the collector; if not, take a logical backup at once and look for"
-            " a damaged redo log."
-        ),
-    )
+from tallystick.coordinates.rules import columns as cells
+from tallystick.coordinates.rules.columns import has_fallen
+from tallystick.coordinates.rules.outcomes import (
+    HOLDS,
+    NOT_APPLICABLE,
+    Broken,
+    RowAnswer,
+    Undecided,
 )
+from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.values.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
 
-
-LSN_BLOCK_OFFSET = register(
-    Rule(
-        number=39,
-        name="lsn_block_offset",
-        tier=2,
-        scope="S",
-        severity=Severity.ERROR,
-        claim=(
-            "Current and checkpoint LSN lie in the data part of a redo block: their remainder by"
-            " 512 is from 12 to 507."
-        ),
-        why=(
-            "The LSN counts headers (12 bytes) and trailers (4 bytes) of the 512-byte blocks too,"
-            " but records only fill what is between; a full block moves the LSN on behind the next"
-            " header. Another remainder is a number that InnoDB never had."
-        ),
-        undecided_when="the row has no InnoDB part, or a number in it is not readable",
-        sources=(
-            "WL#9452, F-1.2.4",
-            "MySQL source documentation: InnoDB redo log, format of redo log blocks",
-        ),
-        remedy=(
-            "Find what rounded or computed the LSN on the way (a collector, a conversion to a"
-            " floating-point number) and discard backups that were cut at it."
-        ),
-    )
+NO_LSN = reason("no_lsn", "the row has no readable LSN of InnoDB")
+CAPACITY_UNKNOWN = reason(
+    "capacity_unknown", "LSN, checkpoint or innodb_redo_log_capacity is not known"
 )
+NO_ROW_BEFORE = reason("no_row_before", "there is no accepted row before")
+OTHER_ENGINES = reason("other_engines", "commits may be of another storage engine")
+COMMITS_UNKNOWN = reason("commits_unknown", "two accepted executed sets are needed")
 
 
-CHECKPOINT_AGE_WITHIN_CAPACITY = register(
-    Rule(
-        number=40,
-        name="checkpoint_age_within_capacity",
-        tier=2,
-        scope="S",
-        severity=Severity.WARNING,
-        claim="The redo between checkpoint and current LSN is less than the redo log's capacity.",
-        why=(
-            "Redo since the checkpoint is what recovery needs, and the files are reused in a"
-            " circle. Before the age reaches the capacity InnoDB flushes pages by force and makes"
-            " sessions wait, so that needed redo is never overwritten."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedoEvidence:
+    """The log sequence numbers of a row, and those before it. None: not known.
+
+    The fields after ``previous`` are known to the audit alone.
+
+    Attributes:
+        lsn, lsn_checkpoint: Of log_status, one statement.
+        previous: Of the last accepted row of this data directory: ``LSN``, ``LSN_checkpoint`` and
+            ``flushed``.
+        innodb: LSNs of the status variables by name, another statement.
+        fallen: Later values, reported as fallen.
+        capacity: innodb_redo_log_capacity.
+        has_other_engines: Whether engines beside InnoDB keep logs.
+        commits: GTIDs that InnoDB committed between the two rows; None: the executed set of one of
+            them is not known.
+    """
+
+    lsn: int | None
+    lsn_checkpoint: int | None = None
+    previous: Mapping[str, int] = field(default_factory=dict)
+    innodb: Mapping[str, int] = field(default_factory=dict)
+    fallen: Mapping[str, Any] = field(default_factory=dict)
+    capacity: int | None = None
+    has_other_engines: bool = False
+    commits: Sequence[str] | None = None
+
+    scope: ClassVar = "instance"
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any]) -> RedoEvidence:
+        """The evidence that a row of the cut table holds."""
+        previous_lsn = cells.integer(columns, "previous_lsn")
+        return cls(
+            lsn=cells.integer(columns, "lsn"),
+            lsn_checkpoint=cells.integer(columns, "lsn_checkpoint"),
+            previous={} if previous_lsn is None else {"LSN": previous_lsn},
+        )
+
+    def numbers(self) -> dict[str, int]:
+        """What may be compared with an earlier row, by name."""
+        values = {
+            "LSN": self.lsn,
+            "LSN_checkpoint": self.lsn_checkpoint,
+            "flushed": self.innodb.get("flushed"),
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@rule(
+    number=38,
+    tier=2,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=(
+        "Of one reading, the checkpoint LSN is at least 8192 and not above the flushed LSN,"
+        " that not above the written one, and that not above the current one."
+    ),
+    why=(
+        "Redo is first reserved, then written, then flushed, and a checkpoint passes only pages"
+        " whose redo is flushed. log_status reads current and checkpoint with the redo log"
+        " stopped. The log of a new data directory begins at 8192."
+    ),
+    undecided_when=(
+        "the row has no InnoDB part; flushed and written LSN are compared only when one"
+        " statement told them. LSNs of different statements are never compared here"
+    ),
+    sources=("WL#9452, F-1.2.4", "MySQL manual: Redo Log"),
+    remedy=(
+        "Do not stop a redo copy at this LSN. Compare with SHOW ENGINE INNODB STATUS: if it is"
+        " right there, fix the collector; if not, take a logical backup at once and look for"
+        " a damaged redo log."
+    ),
+    evidence=RedoEvidence,
+    columns=("lsn", "lsn_checkpoint"),
+    cases={
+        "out_of_order": Case(
+            "{low_name} {low} is beyond {high_name} {high} in {statement}.",
+            "{low_name} {low}",
+            "{statement}",
+            "at most {high_name} {high}",
+            "{statement}",
         ),
-        undecided_when=(
-            "innodb_redo_log_capacity is not known, or the row lacks a readable current or"
-            " checkpoint LSN"
-        ),
-        sources=(
-            "WL#9452, High Level Specification: LSN_checkpoint",
-            "MySQL manual: Redo Log; innodb_redo_log_capacity",
-        ),
-        remedy=(
-            "Check that the told capacity is the server's. Then enlarge innodb_redo_log_capacity"
-            " and look for slow page flushing (innodb_io_capacity, a slow disk, an error in the"
-            " log)."
-        ),
-    )
+    },
 )
+def lsn_order(e: RedoEvidence) -> RowAnswer:
+    """Each statement by itself: between two statements the log grows."""
+    if e.lsn is None:
+        return Undecided(NO_LSN)
+    row = {"LSN_checkpoint": e.lsn_checkpoint, "LSN": e.lsn}
+    status = {name: e.innodb.get(name) for name in ("checkpoint", "flushed", "written", "current")}
+    for statement, values in (("log_status", row), ("InnoDB status", status)):
+        known = [(name, value) for name, value in values.items() if value is not None]
+        for (low_name, low), (high_name, high) in pairwise([("first LSN", LSN_MIN), *known]):
+            if low > high:
+                return Broken(
+                    "out_of_order",
+                    witness=f"{low} > {high}",
+                    low_name=low_name,
+                    low=low,
+                    high_name=high_name,
+                    high=high,
+                    statement=statement,
+                )
+    return HOLDS
+
+
+@rule(
+    number=39,
+    tier=2,
+    scope="S",
+    severity=Severity.ERROR,
+    claim=(
+        "Current and checkpoint LSN lie in the data part of a redo block: their remainder by"
+        " 512 is from 12 to 507."
+    ),
+    why=(
+        "The LSN counts headers (12 bytes) and trailers (4 bytes) of the 512-byte blocks too,"
+        " but records only fill what is between; a full block moves the LSN on behind the next"
+        " header. Another remainder is a number that InnoDB never had."
+    ),
+    undecided_when="the row has no InnoDB part, or a number in it is not readable",
+    sources=(
+        "WL#9452, F-1.2.4",
+        "MySQL source documentation: InnoDB redo log, format of redo log blocks",
+    ),
+    remedy=(
+        "Find what rounded or computed the LSN on the way (a collector, a conversion to a"
+        " floating-point number) and discard backups that were cut at it."
+    ),
+    evidence=RedoEvidence,
+    columns=("lsn", "lsn_checkpoint"),
+    cases={
+        "outside_data": Case(
+            "{name} {lsn} is byte {offset} of its block, outside the data.",
+            "{lsn} mod 512 = {offset}",
+            "{name} of log_status",
+            "12 to 507",
+            "data bytes of a redo log block",
+        ),
+    },
+)
+def lsn_block_offset(e: RedoEvidence) -> RowAnswer:
+    """An LSN below the first one breaks the order, not this."""
+    if e.lsn is None:
+        return Undecided(NO_LSN)
+    for name, lsn in (("LSN", e.lsn), ("LSN_checkpoint", e.lsn_checkpoint)):
+        if lsn is not None and lsn >= LSN_MIN and not lsn_offset_is_legal(lsn):
+            return Broken(
+                "outside_data", witness=lsn, name=name, lsn=lsn, offset=lsn % BLOCK_LENGTH
+            )
+    return HOLDS
+
+
+@rule(
+    number=40,
+    tier=2,
+    scope="S",
+    severity=Severity.WARNING,
+    claim="The redo between checkpoint and current LSN is less than the redo log's capacity.",
+    why=(
+        "Redo since the checkpoint is what recovery needs, and the files are reused in a"
+        " circle. Before the age reaches the capacity InnoDB flushes pages by force and makes"
+        " sessions wait, so that needed redo is never overwritten."
+    ),
+    undecided_when=(
+        "innodb_redo_log_capacity is not known, or the row lacks a readable current or"
+        " checkpoint LSN"
+    ),
+    sources=(
+        "WL#9452, High Level Specification: LSN_checkpoint",
+        "MySQL manual: Redo Log; innodb_redo_log_capacity",
+    ),
+    remedy=(
+        "Check that the told capacity is the server's. Then enlarge innodb_redo_log_capacity"
+        " and look for slow page flushing (innodb_io_capacity, a slow disk, an error in the"
+        " log)."
+    ),
+    evidence=RedoEvidence,
+    cases={
+        "too_old": Case(
+            "The checkpoint is {age} bytes before the LSN, more than the redo log holds.",
+            "{age}",
+            "LSN - LSN_checkpoint of log_status",
+            "below {capacity}",
+            "innodb_redo_log_capacity",
+        ),
+    },
+)
+def checkpoint_age_within_capacity(e: RedoEvidence) -> RowAnswer:
+    """The age is the redo that recovery needs."""
+    if e.lsn is None or e.lsn_checkpoint is None or e.capacity is None:
+        return Undecided(CAPACITY_UNKNOWN)
+    age = e.lsn - e.lsn_checkpoint
+    if age < e.capacity:
+        return HOLDS
+    return Broken(
+        "too_old",
+        witness=f"{e.lsn} - {e.lsn_checkpoint} = {age}",
+        age=age,
+        capacity=e.capacity,
+    )
+
+
+@rule(
+    number=47,
+    tier=3,
+    scope="T",
+    severity=Severity.CRITICAL,
+    claim=(
+        "Current, checkpoint and flushed LSN never fall in one data lineage, across restarts"
+        " and crashes too."
+    ),
+    why=(
+        "The LSN counts all redo since the data directory was made; recovery goes on behind"
+        " what it found. If it falls, redo that pages already rely on is gone, or the data"
+        " directory is another one."
+    ),
+    undecided_when=(
+        "the row has no readable LSN, or no row of this data lineage was accepted before; after"
+        " a clone or a restore that the journal tells, comparison begins anew. After a crash"
+        " only what was flushed, or else the checkpoint, bounds the LSN: redo in memory is gone"
+    ),
+    sources=("WL#9452, F-1.2.4", "MySQL manual: Redo Log; InnoDB Recovery"),
+    remedy=(
+        "Check for an old row published again or two servers under one name. If it is true,"
+        " look into the error log for pages whose LSN is in the future, and rebuild the server"
+        " from a backup."
+    ),
+    evidence=RedoEvidence,
+    columns=("lsn", "previous_lsn"),
+    cases={
+        "fell": Case(
+            "{name} fell from {previous} to {value}.",
+            "{value}",
+            "{name} of this collection",
+            "at least {previous}",
+            "last accepted row",
+        ),
+    },
+)
+def lsn_monotone(e: RedoEvidence) -> RowAnswer:
+    """Of several numbers that fell the first is reported."""
+    if e.lsn is None:
+        return Undecided(NO_LSN)
+    if not e.previous:
+        return NOT_APPLICABLE
+    for name, value in e.numbers().items():
+        previous = e.previous.get(name)
+        if has_fallen(value, previous, e.fallen.get(name)):
+            return Broken(
+                "fell",
+                witness=f"{value} < {previous}",
+                name=name,
+                value=value,
+                previous=previous,
+            )
+    return HOLDS
+
+
+@rule(
+    number=48,
+    tier=3,
+    scope="T",
+    severity=Severity.ERROR,
+    claim=("If an InnoDB transaction was committed between two rows, their LSNs differ."),
+    why=(
+        "A group that ends in XID changed InnoDB pages, and its commit alone writes redo."
+        " Groups without InnoDB changes (non-transactional, empty) end otherwise and are not"
+        " counted."
+    ),
+    undecided_when=(
+        "the row has no readable LSN, there is no accepted row before it, or the LSN stands"
+        " still and the executed set of one of the two rows was not accepted or another engine"
+        " (MyRocks) keeps logs of its own"
+    ),
+    sources=("WL#9211, Design Summary: Clone GTID", "MySQL manual: Redo Log"),
+    remedy=(
+        "Look for a collector or cache that repeats an old STORAGE_ENGINES part; a physical"
+        " backup that stops at this LSN lacks committed transactions."
+    ),
+    evidence=RedoEvidence,
+    cases={
+        "stayed": Case(
+            "{gtid} was committed in InnoDB since the previous row, but the LSN stayed at {lsn}.",
+            "{lsn}",
+            "LSN of this collection",
+            "more than {lsn}",
+            "LSN of the last accepted row",
+        ),
+    },
+)
+def lsn_grows_with_commits(e: RedoEvidence) -> RowAnswer:
+    """Only groups that end in XID are commits of InnoDB for certain."""
+    if e.lsn is None:
+        return Undecided(NO_LSN)
+    previous = e.previous.get("LSN")
+    if previous is None:
+        return Undecided(NO_ROW_BEFORE)
+    if e.lsn != previous:
+        return HOLDS
+    if e.has_other_engines:
+        return Undecided(OTHER_ENGINES)
+    if e.commits is None:
+        return Undecided(COMMITS_UNKNOWN)
+    if not e.commits:
+        return HOLDS
+    return Broken("stayed", witness=e.commits[0], gtid=e.commits[0], lsn=e.lsn)

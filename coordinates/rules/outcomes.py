@@ -23,6 +23,15 @@ HOLDS: Final = Holds()
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class NotApplicable:
+    """The rule says nothing about such a subject: no check is written down."""
+
+
+NOT_APPLICABLE: Final = NotApplicable()
+
+
+@final
 @dataclass(frozen=True, slots=True, init=False)
 class Broken:
     """Two values that no healthy server gives together.
@@ -84,6 +93,9 @@ class Waiting:
 
 
 Answer = Holds | Broken | Undecided | Waiting
+
+RowAnswer = Answer | NotApplicable
+"""What a rule may answer about one row."""
 
 
 def json_values(data: Mapping[str, object]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, final
 
 from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.outcomes import Answer, Reason
+from tallystick.coordinates.rules.outcomes import Answer, NotApplicable, Reason
 
 Scope = Literal["E", "S", "T", "X"]
 """What a rule looks at: an event, a log_status row, one instance over time, several instances."""
@@ -62,6 +62,11 @@ class Rule:
         remedy: What an operator does about a breach.
         cases: The ways to break it, by their codes.
         judge: The predicate on evidence, None where a protocol or a log is followed step by step.
+        evidence: What the predicate of a rule on rows reads; None for every other rule. The class
+            says which rows it is about (``scope``, ``instance`` or ``channel``) and can be made of
+            a row of the cut table (``from_columns``).
+        columns: The columns of the cut table from which the rule can be decided; empty where only
+            the audit itself has the evidence.
     """
 
     number: int
@@ -75,7 +80,9 @@ class Rule:
     sources: tuple[str, ...]
     remedy: str
     cases: Mapping[str, Case] = field(default_factory=dict, hash=False)
-    judge: Callable[..., Answer] | None = field(default=None, compare=False)
+    judge: Callable[..., Any] | None = field(default=None, compare=False)
+    evidence: type[Any] | None = field(default=None, compare=False)
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.number < 1 or not 0 <= self.tier <= TIER_MAX or not _is_name(self.name):
@@ -141,17 +148,23 @@ def register(rule: Rule) -> Rule:
     return rule
 
 
-def rule(**attributes: Any) -> Callable[[Callable[..., Answer]], Rule]:
+def rule(**attributes: Any) -> Callable[[Callable[..., Answer | NotApplicable]], Rule]:
     """Make a rule of a predicate: it has the function's name.
 
     Args:
         attributes: Those of ``Rule``, without ``name`` and ``judge``.
     """
 
-    def decorate(judge: Callable[..., Answer]) -> Rule:
+    def decorate(judge: Callable[..., Answer | NotApplicable]) -> Rule:
         return register(Rule(name=judge.__name__, judge=judge, **attributes))
 
     return decorate
+
+
+def rules_on(evidence: type[Any]) -> tuple[Rule, ...]:
+    """The rules on rows that read this evidence, by tier, then number."""
+    found = [one for one in RULES.values() if one.evidence is evidence]
+    return tuple(sorted(found, key=lambda one: (one.tier, one.number)))
 
 
 REASONS: dict[str, Reason] = {}

@@ -69,38 +69,6 @@ SNAPSHOT_POSITION_ON_GROUP_BOUNDARY = register(
     )
 )
 
-EXECUTED_WITHIN_LOGGED = register(
-    Rule(
-        number=22,
-        name="executed_within_logged",
-        tier=2,
-        scope="S",
-        severity=Severity.CRITICAL,
-        claim=(
-            "Every executed GTID is either logged at or before the row's binary log coordinate or"
-            " counts as purged."
-        ),
-        why=(
-            "A group is written and the position moved in the flush stage; its GTID enters"
-            " gtid_executed later, in the commit stage. The collection stops both, so the set can"
-            " trail the position but never lead it. A set that leads makes a restored server skip"
-            " groups that it lacks."
-        ),
-        undecided_when=(
-            "set or coordinate is not readable, what was logged up to the coordinate is not known"
-            " (a gap, before the first PREVIOUS_GTIDS), or gtid_purged was not read and the excess"
-            " may be older than the audit. Without log_replica_updates only GTIDs of the server's"
-            " own UUID are judged"
-        ),
-        sources=("WL#9452, F-2.1 and F-2.2", "MySQL manual: gtid_executed, gtid_purged"),
-        remedy=(
-            "Do not take position and set of this row as one point. Look for the named GTID in the"
-            " binary log behind the position; if it is in no file, compare the server's data with"
-            " its replicas."
-        ),
-    )
-)
-
 COMMIT_LAG_BOUNDED = register(
     Rule(
         number=23,
@@ -217,32 +185,6 @@ PURGED_MATCHES_OLDEST_FILE = register(
             "Purge with PURGE BINARY LOGS, never with rm. If files were removed by hand, restart"
             " the server with a right index so that it computes the set anew, and check which"
             " replicas still need the lost files."
-        ),
-    )
-)
-
-OWNED_DISJOINT_FROM_EXECUTED = register(
-    Rule(
-        number=27,
-        name="owned_disjoint_from_executed",
-        tier=2,
-        scope="S",
-        severity=Severity.ERROR,
-        claim="No GTID is owned by a session and executed at the same time.",
-        why=(
-            "A commit puts the GTID into gtid_executed and takes it from gtid_owned under one lock,"
-            " and an executed GTID cannot be owned again. An owned set read after the row can"
-            " therefore hold nothing of the row's executed set."
-        ),
-        undecided_when=(
-            "gtid_owned was not read, or gtid_executed is not readable. Read before the row instead"
-            " of after it, gtid_owned overlaps on healthy servers and must be left out"
-        ),
-        sources=("MySQL manual: gtid_owned; GTID Life Cycle", "measured on MySQL 8.0.31"),
-        remedy=(
-            "Find the owning session (the number behind # is its thread) and KILL it, which rolls"
-            " it back and gives the GTID free. If no such session exists, restart the server at the"
-            " next opportunity."
         ),
     )
 )

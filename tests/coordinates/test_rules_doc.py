@@ -105,16 +105,16 @@ def test_an_entry_cites_documents_by_name(rule):
         )
 
 
-def test_each_rule_is_a_constant_of_its_name():
-    """Judges import the entry as RULE = register(...), the name in capitals."""
+def test_each_rule_has_its_name_in_the_module_of_its_family():
+    """A predicate under ``@rule`` has the rule's name, a constant the name in capitals."""
     modules = [value for value in vars(invariants).values() if isinstance(value, ModuleType)]
     held = {
-        name: value
+        name.lower(): value
         for module in modules
         for name, value in vars(module).items()
         if isinstance(value, Rule)
     }
-    assert {one.name.upper(): one for one in RULES.values()} == held
+    assert {one.name: one for one in RULES.values()} == held
 
 
 def test_a_changed_entry_changes_its_text():

@@ -11,7 +11,7 @@ import numpy as np
 
 from tallystick.coordinates.audit.comparison import Problem, Undecided, Waiting, brief
 from tallystick.coordinates.audit.timeline_file import FIRST_POSITION, PlaceKind
-from tallystick.coordinates.rules.channel import APPLIED_RELAY_GTIDS_EXECUTED
+from tallystick.coordinates.rules.channel import applied_relay_gtids_executed
 from tallystick.coordinates.rules.fleet import (
     NO_ERRANT_GTIDS,
     PURGED_NOT_NEEDED,
@@ -359,7 +359,7 @@ def _passed(said: ChannelSaid, case: Case, state: Snapshot) -> list[Problem]:
     text = f"{said.executed[0]}:{said.executed[1]}"
     return [
         Problem(
-            APPLIED_RELAY_GTIDS_EXECUTED,
+            applied_relay_gtids_executed,
             at=brief(fresh, 1),
             sentence=f"The applier has passed {brief(fresh, 3)}, which instance"
             f" {source.instance_id} logged before {text}, but the replica has not executed it.",

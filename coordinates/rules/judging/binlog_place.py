@@ -10,7 +10,7 @@ from tallystick.coordinates.logs.event_window import END, FILE, MARK, Mark
 from tallystick.coordinates.rules.history import (
     SNAPSHOT_POSITION_MONOTONE,
 )
-from tallystick.coordinates.rules.judging.row import FIRST_POSITION, UNREADABLE, falls
+from tallystick.coordinates.rules.judging.row import FIRST_POSITION, UNREADABLE, note_fall
 from tallystick.coordinates.rules.snapshot import (
     SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
     SNAPSHOT_POSITION_WITHIN_FILE,
@@ -19,7 +19,7 @@ from tallystick.coordinates.values.binlog import format_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.rules.judging.row import Row
+    from tallystick.coordinates.audit.row_evidence import Row
     from tallystick.coordinates.values.binlog import LogCoordinates
 
 NO_JOURNAL = "no event of this log was seen"
@@ -147,7 +147,7 @@ def _judge_position_monotone(row: Row, position: LogCoordinates) -> None:
     before = history.position
     if before is not None and before.base_name != position.base_name:
         before = None
-    if falls(history.fallen, "position", position, before):
+    if note_fall(history.fallen, "position", position, before):
         judgement.broken(
             SNAPSHOT_POSITION_MONOTONE,
             sentence=f"The binary log coordinate fell from {before} to {position}.",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tallystick.coordinates.rules.executed_set import (
+    executed_growth_explained,
+    executed_monotone,
+    executed_within_logged,
+    owned_disjoint_from_executed,
+    recovered_gtids_complete,
+)
 from tallystick.coordinates.rules.history import (
-    EXECUTED_GROWTH_EXPLAINED,
-    EXECUTED_MONOTONE,
     PURGED_MONOTONE,
-    RECOVERED_GTIDS_COMPLETE,
     SNAPSHOT_POSITION_MONOTONE,
 )
 from tallystick.coordinates.rules.judging.binlog_place import (
@@ -17,7 +21,7 @@ from tallystick.coordinates.rules.judging.binlog_place import (
     place_is_undecided,
 )
 from tallystick.coordinates.rules.judging.commit_lag import judge_lag
-from tallystick.coordinates.rules.judging.executed_set import judge_executed, judge_recovered
+from tallystick.coordinates.rules.judging.executed_set import judge_executed
 from tallystick.coordinates.rules.judging.purged_set import (
     judge_file_list,
     judge_gtid_table,
@@ -26,8 +30,6 @@ from tallystick.coordinates.rules.judging.purged_set import (
 from tallystick.coordinates.rules.snapshot import (
     COMMIT_LAG_BOUNDED,
     COMMIT_LAG_IS_SUFFIX,
-    EXECUTED_WITHIN_LOGGED,
-    OWNED_DISJOINT_FROM_EXECUTED,
     PURGED_MATCHES_OLDEST_FILE,
     PURGED_WITHIN_EXECUTED,
     SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
@@ -36,7 +38,7 @@ from tallystick.coordinates.rules.snapshot import (
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.rules.judging.row import Row
+    from tallystick.coordinates.audit.row_evidence import Row
 
 
 class BinlogView(NamedTuple):
@@ -56,7 +58,6 @@ def judge_binlog_row(row: Row) -> BinlogView:
     logged = judge_position(row)
     boundary = None if place_is_undecided(row) else boundary_before(row)
     missing = judge_executed(row, logged)
-    judge_recovered(row)
     judge_lag(row, logged, missing)
     judge_purged(row)
     judge_file_list(row)
@@ -73,13 +74,13 @@ _POSITION_RULES = (
     SNAPSHOT_POSITION_MONOTONE,
 )
 _EXECUTED_RULES = (
-    EXECUTED_WITHIN_LOGGED,
+    executed_within_logged,
     COMMIT_LAG_BOUNDED,
     COMMIT_LAG_IS_SUFFIX,
-    OWNED_DISJOINT_FROM_EXECUTED,
-    EXECUTED_MONOTONE,
-    EXECUTED_GROWTH_EXPLAINED,
-    RECOVERED_GTIDS_COMPLETE,
+    owned_disjoint_from_executed,
+    executed_monotone,
+    executed_growth_explained,
+    recovered_gtids_complete,
 )
 _PURGED_RULES = (PURGED_WITHIN_EXECUTED, PURGED_MATCHES_OLDEST_FILE, PURGED_MONOTONE)
 
@@ -109,7 +110,7 @@ def _accept(row: Row) -> None:
         history.executed = state.executed
     else:
         history.grown = None
-        if not judgement.is_broken(*(r for r in _EXECUTED_RULES if r is not EXECUTED_MONOTONE)):
+        if not judgement.is_broken(*(r for r in _EXECUTED_RULES if r is not executed_monotone)):
             state.fallen = state.executed
         state.executed = None
     if judgement.is_broken(*_PURGED_RULES):

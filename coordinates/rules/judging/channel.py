@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.baselines import ChannelBaselines
+    from tallystick.coordinates.audit.row_evidence import Row
     from tallystick.coordinates.events.log_status import ChannelState
     from tallystick.coordinates.logs.relay_reader import RelayReader
-    from tallystick.coordinates.rules.judging.row import Row
     from tallystick.coordinates.rules.registry import Rule
 
 NO_RELAY = "no event of the channel's relay log was seen"

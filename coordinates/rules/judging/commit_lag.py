@@ -20,7 +20,7 @@ from tallystick.coordinates.rules.snapshot import (
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.rules.judging.row import Row
+    from tallystick.coordinates.audit.row_evidence import Row
 
 
 def judge_lag(row: Row, logged: GtidSet | None, missing: GtidSet | None) -> None:

@@ -20,7 +20,7 @@ from tallystick.coordinates.values.gtid import Gtid, GtidSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.coordinates.rules.judging.row import Row
+    from tallystick.coordinates.audit.row_evidence import Row
 
 PENDING_MAX = 65536
 LATE_US = 10_000_000

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Check, Outcome
-from tallystick.coordinates.rules.outcomes import Broken, Holds, Undecided
+from tallystick.coordinates.rules.outcomes import Broken, Holds, NotApplicable, Undecided
 from tallystick.coordinates.rules.registry import UNDECIDED_PROSE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tallystick.coordinates.audit.reporter import Reporter
-    from tallystick.coordinates.rules.outcomes import Answer
+    from tallystick.coordinates.rules.outcomes import RowAnswer
     from tallystick.coordinates.rules.registry import Rule
 
 _HOLDS = Holds()
@@ -28,9 +30,9 @@ class Judgement:
         self.collection_id = collection_id
         self._checks: dict[str | None, dict[str, Check]] = {}
 
-    def take(self, rule: Rule, answer: Answer, channel: str | None = None) -> None:
+    def take(self, rule: Rule, answer: RowAnswer, channel: str | None = None) -> None:
         """Write down what a rule answers about the row."""
-        if rule.name in self.reporter.disabled:
+        if rule.name in self.reporter.disabled or isinstance(answer, NotApplicable):
             return
         checks = self._checks.setdefault(channel, {})
         known = checks.get(rule.name)
@@ -48,6 +50,12 @@ class Judgement:
             checks.setdefault(rule.name, Check(rule.name, Outcome.HOLDS))
         elif known is None or known.outcome is Outcome.HOLDS:
             checks[rule.name] = Check(rule.name, Outcome.UNDECIDED, answer.reason.code, answer.data)
+
+    def ask(self, rules: Iterable[Rule], evidence: Any, channel: str | None = None) -> None:
+        """Ask rules on rows in their order, and write down what they answer."""
+        for rule in rules:
+            assert rule.judge is not None
+            self.take(rule, rule.judge(evidence), channel)
 
     def is_broken(self, *rules: Rule, channel: str | None = None) -> bool:
         """Whether any of them was broken so far."""

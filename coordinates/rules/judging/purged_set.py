@@ -10,7 +10,7 @@ from tallystick.coordinates.rules.history import (
     BINLOG_FILES_FORM_RANGE,
     PURGED_MONOTONE,
 )
-from tallystick.coordinates.rules.judging.row import UNREADABLE, falls
+from tallystick.coordinates.rules.judging.row import UNREADABLE, note_fall
 from tallystick.coordinates.rules.logged_groups import PREVIOUS_GTIDS_CONTINUITY
 from tallystick.coordinates.rules.snapshot import (
     PURGED_MATCHES_OLDEST_FILE,
@@ -20,7 +20,7 @@ from tallystick.coordinates.values.binlog import format_log_file_name, parse_log
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.rules.judging.row import Row
+    from tallystick.coordinates.audit.row_evidence import Row
 
 _FILES_SHOWN = 5
 
@@ -55,7 +55,7 @@ def judge_purged(row: Row) -> None:
         history.purged = None
         history.log_bin_changed = False
         history.log_bin_was_off = True
-    if falls(history.fallen, "purged", purged, history.purged) and history.purged is not None:
+    if note_fall(history.fallen, "purged", purged, history.purged) and history.purged is not None:
         lost = history.purged - purged
         judgement.broken(
             PURGED_MONOTONE,

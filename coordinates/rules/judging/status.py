@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.reporter import shorten
+from tallystick.coordinates.audit.row_evidence import Row
 from tallystick.coordinates.events.log_status import ServerState
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
@@ -14,11 +15,11 @@ from tallystick.coordinates.rules.backup_coordinates import (
     TRX_SYS_COORDS_FRESH_UNDER_LOCK,
     header_is_fresh,
 )
+from tallystick.coordinates.rules.executed_set import executed_within_logged
 from tallystick.coordinates.rules.judging.binlog_row import judge_binlog_row
 from tallystick.coordinates.rules.judging.channel_row import judge_channel_rows
 from tallystick.coordinates.rules.judging.judgement import Judgement
 from tallystick.coordinates.rules.judging.redo_row import judge_redo_row
-from tallystick.coordinates.rules.judging.row import Row
 from tallystick.coordinates.rules.readable import (
     CHANNEL_ROWS_UNIQUE,
     GTID_TEXT_CANONICAL,
@@ -30,7 +31,6 @@ from tallystick.coordinates.rules.readable import (
     SNAPSHOT_NEVER_SILENTLY_EMPTY,
 )
 from tallystick.coordinates.rules.snapshot import (
-    EXECUTED_WITHIN_LOGGED,
     SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
 )
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance_state import InstanceState, WaitingRow
     from tallystick.coordinates.events.log_status import ChannelState
     from tallystick.coordinates.logs.relay_reader import RelayReader
-    from tallystick.coordinates.rules.judging.channel_row import RelayView
+    from tallystick.coordinates.rules.channel import ChannelEvidence
     from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.coordinates.values.binlog import LogCoordinates
 
@@ -55,7 +55,7 @@ TIER_0 = (
     CHANNEL_ROWS_UNIQUE,
     SNAPSHOT_NEVER_SILENTLY_EMPTY,
 )
-REQUIRED_FOR_CONSISTENT = (EXECUTED_WITHIN_LOGGED, SNAPSHOT_POSITION_ON_GROUP_BOUNDARY)
+REQUIRED_FOR_CONSISTENT = (executed_within_logged, SNAPSHOT_POSITION_ON_GROUP_BOUNDARY)
 """Without these two a row cannot be called consistent; others undecided are told beside it."""
 
 
@@ -121,13 +121,14 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         "commit_lag": view.lag,
         "commit_lag_max": audit.server.commit_lag_max,
         "commits_are_ordered": audit.server.commits_are_ordered,
+        "logs_everything": audit.server.logs_everything,
         "event_findings": audit.event_findings,
     }
     if view.boundary is not None:
         instance["journal_binary_log_file"], instance["journal_binary_log_position"] = view.boundary
     cuts = [Cut(**instance, **_checked(judgement, None))]
     cuts += [
-        Cut(**channels[name], **_journal_half(views.get(name)), **_checked(judgement, name))
+        Cut(**channels[name], **_journal_half(views[name]), **_checked(judgement, name))
         for name in sorted(channels)
     ]
     return cuts
@@ -281,14 +282,13 @@ def _channel_half(base: Mapping[str, Any], state: ServerState, name: str) -> dic
     }
 
 
-def _journal_half(view: RelayView | None) -> dict[str, Any]:
-    if view is None:
-        return {}
-    file, position = view.end if view.end is not None else (None, None)
+def _journal_half(evidence: ChannelEvidence) -> dict[str, Any]:
     return {
-        "journal_relay_log_file": file,
-        "journal_relay_log_position": position,
-        "journal_retrieved_gtid_set": _text(view.received),
+        "journal_retrieved_gtid_set": _text(evidence.journal_retrieved),
+        **_place("journal_relay_log_file", "journal_relay_log_position", evidence.journal_relay),
+        **_place(
+            "journal_read_source_log_file", "journal_read_source_log_pos", evidence.journal_read
+        ),
     }
 
 

@@ -1,0 +1,387 @@
+"""Rules on gtid_executed at a row: logged, not owned, growing, and the growth explained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules import columns as cells
+from tallystick.coordinates.rules.columns import NOT_READ, has_fallen
+from tallystick.coordinates.rules.outcomes import (
+    HOLDS,
+    NOT_APPLICABLE,
+    Broken,
+    RowAnswer,
+    Undecided,
+)
+from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.gtid import GtidSet
+
+LOGGED_UNKNOWN = reason("logged_unknown", "what was logged up to the position is not known")
+PURGED_NOT_READ = reason("purged_not_read", "gtid_purged was not read, or could not be read")
+OWNED_NOT_READ = reason("owned_not_read", "gtid_owned was not read")
+RECEIVES_ANONYMOUS = reason(
+    "receives_anonymous",
+    "a channel brings groups without a GTID, to which the replica may assign any UUID",
+)
+RELAYS_INCOMPLETE = reason(
+    "relays_incomplete", "the relay logs of all channels were not seen completely"
+)
+
+
+class Growth(NamedTuple):
+    """How GTIDs may have come into gtid_executed since the last accepted row.
+
+    Attributes:
+        brought: What was received, written here, assigned or reported before.
+        uuids: Those under which the server itself, or its replication group, writes.
+        has_anonymous: Whether a channel brings groups without a GTID.
+        is_complete: Whether the server's UUID is known and every relay log was seen completely.
+    """
+
+    brought: tuple[GtidSet, ...]
+    uuids: tuple[str, ...]
+    has_anonymous: bool
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutedEvidence:
+    """gtid_executed of a row, and what bounds it. None: not known.
+
+    The fields after ``previous_gtid_executed`` are known to the audit alone.
+
+    Attributes:
+        has_binlog: Whether the server writes a binary log.
+        journal_gtid_set: What the binary log holds up to ``position``.
+        logs_everything: Whether what a replica applies is logged too.
+        previous_gtid_executed: Of the last accepted row of this history.
+        fallen: A later one, reported as fallen.
+        assigned: Added by SET gtid_purged since the last row.
+        must_recover: What a start found in its logs and tables; None: no start since the last row.
+        growth: Where new GTIDs may come from.
+    """
+
+    gtid_executed: GtidSet | None
+    gtid_purged: GtidSet | None = None
+    gtid_owned: GtidSet | None = None
+    server_uuid: str | None = None
+    position: LogCoordinates | None = None
+    has_binlog: bool = True
+    journal_gtid_set: GtidSet | None = None
+    logs_everything: bool = True
+    previous_gtid_executed: GtidSet | None = None
+    fallen: GtidSet | None = None
+    assigned: GtidSet = GtidSet.EMPTY
+    must_recover: GtidSet | None = None
+    growth: Growth | None = None
+
+    scope: ClassVar = "instance"
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any]) -> ExecutedEvidence:
+        """The evidence that a row of the cut table holds."""
+        return cls(
+            gtid_executed=cells.gtid_set(columns, "gtid_executed"),
+            gtid_purged=cells.gtid_set(columns, "gtid_purged"),
+            gtid_owned=cells.owned_set(columns, "gtid_owned"),
+            server_uuid=columns.get("server_uuid"),
+            position=cells.coordinates(columns, "binary_log_file", "binary_log_position"),
+            has_binlog=not cells.binlog_is_off(columns),
+            journal_gtid_set=cells.gtid_set(columns, "journal_gtid_set"),
+            logs_everything=cells.flag(columns, "logs_everything", default=True),
+            previous_gtid_executed=cells.gtid_set(columns, "previous_gtid_executed"),
+        )
+
+    def unexplained(self) -> GtidSet:
+        """What is new in gtid_executed, and nothing that was seen brought it."""
+        if self.gtid_executed is None or self.previous_gtid_executed is None or self.growth is None:
+            return GtidSet.EMPTY
+        grown = self.gtid_executed - self.previous_gtid_executed
+        for uuid in self.growth.uuids:
+            grown = grown.without_uuid(uuid)
+        for gtids in self.growth.brought:
+            grown = grown - gtids
+        return grown
+
+
+@rule(
+    number=22,
+    tier=2,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=(
+        "Every executed GTID is either logged at or before the row's binary log coordinate or"
+        " counts as purged."
+    ),
+    why=(
+        "A group is written and the position moved in the flush stage; its GTID enters"
+        " gtid_executed later, in the commit stage. The collection stops both, so the set can"
+        " trail the position but never lead it. A set that leads makes a restored server skip"
+        " groups that it lacks."
+    ),
+    undecided_when=(
+        "set or coordinate is not readable, what was logged up to the coordinate is not known"
+        " (a gap, before the first PREVIOUS_GTIDS), or gtid_purged was not read and the excess"
+        " may be older than the audit. Without log_replica_updates only GTIDs of the server's"
+        " own UUID are judged"
+    ),
+    sources=("WL#9452, F-2.1 and F-2.2", "MySQL manual: gtid_executed, gtid_purged"),
+    remedy=(
+        "Do not take position and set of this row as one point. Look for the named GTID in the"
+        " binary log behind the position; if it is in no file, compare the server's data with"
+        " its replicas."
+    ),
+    evidence=ExecutedEvidence,
+    columns=(
+        "gtid_executed",
+        "gtid_purged",
+        "journal_gtid_set",
+        "binary_log_file",
+        "binary_log_position",
+        "server_uuid",
+        "logs_everything",
+        "previous_gtid_executed",
+    ),
+    cases={
+        "not_logged": Case(
+            "{excess:gtids} is executed, but neither logged up to {position} nor purged.",
+            "{executed:gtids}",
+            "gtid_executed of log_status",
+            "{logged:gtids}",
+            "binary log up to {position}",
+        ),
+    },
+)
+def executed_within_logged(e: ExecutedEvidence) -> RowAnswer:
+    """Without gtid_purged an excess may be older than the log; growth since a row is not."""
+    if e.gtid_executed is None:
+        return Undecided(NOT_READ)
+    if not e.has_binlog:
+        return HOLDS
+    if e.journal_gtid_set is None:
+        return Undecided(LOGGED_UNKNOWN)
+    excess = e.gtid_executed - e.journal_gtid_set - (e.gtid_purged or GtidSet.EMPTY) - e.assigned
+    if not e.logs_everything:
+        excess = GtidSet.EMPTY if e.server_uuid is None else excess.restrict(e.server_uuid)
+    if excess and e.gtid_purged is None:
+        previous = e.previous_gtid_executed
+        excess = GtidSet.EMPTY if previous is None else excess - previous
+        if not excess:
+            return Undecided(PURGED_NOT_READ)
+    if not excess:
+        return HOLDS
+    return Broken(
+        "not_logged",
+        witness=excess,
+        excess=excess,
+        position=e.position,
+        executed=e.gtid_executed,
+        logged=e.journal_gtid_set,
+    )
+
+
+@rule(
+    number=27,
+    tier=2,
+    scope="S",
+    severity=Severity.ERROR,
+    claim="No GTID is owned by a session and executed at the same time.",
+    why=(
+        "A commit puts the GTID into gtid_executed and takes it from gtid_owned under one lock,"
+        " and an executed GTID cannot be owned again. An owned set read after the row can"
+        " therefore hold nothing of the row's executed set."
+    ),
+    undecided_when=(
+        "gtid_owned was not read, or gtid_executed is not readable. Read before the row instead"
+        " of after it, gtid_owned overlaps on healthy servers and must be left out"
+    ),
+    sources=("MySQL manual: gtid_owned; GTID Life Cycle", "measured on MySQL 8.0.31"),
+    remedy=(
+        "Find the owning session (the number behind # is its thread) and KILL it, which rolls"
+        " it back and gives the GTID free. If no such session exists, restart the server at the"
+        " next opportunity."
+    ),
+    evidence=ExecutedEvidence,
+    columns=("gtid_executed", "gtid_owned"),
+    cases={
+        "owned_and_executed": Case(
+            "{both:gtids} is owned by a session and executed at the same time.",
+            "{owned:gtids}",
+            "@@gtid_owned",
+            "nothing of {executed:gtids}",
+            "gtid_executed of log_status",
+        ),
+    },
+)
+def owned_disjoint_from_executed(e: ExecutedEvidence) -> RowAnswer:
+    """Both sets come from one answer, gtid_owned after the row."""
+    if e.gtid_executed is None:
+        return Undecided(NOT_READ)
+    if e.gtid_owned is None:
+        return Undecided(OWNED_NOT_READ)
+    if e.gtid_owned.isdisjoint(e.gtid_executed):
+        return HOLDS
+    both = e.gtid_owned & e.gtid_executed
+    return Broken(
+        "owned_and_executed", witness=both, both=both, owned=e.gtid_owned, executed=e.gtid_executed
+    )
+
+
+@rule(
+    number=42,
+    tier=3,
+    scope="T",
+    severity=Severity.CRITICAL,
+    claim=(
+        "What was executed at one row is executed at every later row of the same binary log"
+        " lineage, across restarts and crashes too."
+    ),
+    why=(
+        "gtid_executed only gains GTIDs, and after a crash it is put together again from the"
+        " recovered binary log, mysql.gtid_executed and the undo logs. With sync_binlog other"
+        " than 1 a power failure can lose commits that others have already seen."
+    ),
+    undecided_when=("gtid_executed is not readable, or no row of this lineage was accepted before"),
+    sources=(
+        "WL#9211, F-7",
+        "MySQL manual: ER_SOURCE_FATAL_ERROR_READING_BINLOG (1236), sync_binlog",
+    ),
+    remedy=(
+        "If the server crashed, keep clients off it and compare it with its replicas, which may"
+        " have the lost transactions; rebuild the side that is wrong. Set sync_binlog=1 and"
+        " innodb_flush_log_at_trx_commit=1."
+    ),
+    evidence=ExecutedEvidence,
+    columns=("gtid_executed", "previous_gtid_executed"),
+    cases={
+        "lost": Case(
+            "{lost:gtids} was executed at an earlier row and is not any more.",
+            "{executed:gtids}",
+            "gtid_executed of this collection",
+            "{previous:gtids}",
+            "gtid_executed of the last accepted row",
+        ),
+    },
+)
+def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
+    """Across restarts and crashes too."""
+    if e.gtid_executed is None:
+        return Undecided(NOT_READ)
+    previous = e.previous_gtid_executed
+    if previous is None:
+        return NOT_APPLICABLE
+    if not has_fallen(e.gtid_executed, previous, e.fallen):
+        return HOLDS
+    lost = previous - e.gtid_executed
+    return Broken(
+        "lost",
+        witness=lost,
+        at=lost.first(3),
+        lost=lost,
+        executed=e.gtid_executed,
+        previous=previous,
+    )
+
+
+@rule(
+    number=45,
+    tier=3,
+    scope="T",
+    severity=Severity.CRITICAL,
+    claim=(
+        "Each GTID that is new in gtid_executed was received in a relay log, written by the"
+        " server itself, assigned to gtid_purged or handed out by its replication group."
+    ),
+    why=(
+        "There is no other way in: appliers take groups from relay logs only, clients write"
+        " under the server's own UUID or a GTID_NEXT that its binary log shows. A GTID that"
+        " nothing brought stands for changes that nobody made here, and stops them from ever"
+        " coming."
+    ),
+    undecided_when=(
+        "server_uuid is not known, the relay logs of a channel were not seen completely (a gap,"
+        " observation began later), a channel brings groups without a GTID, to which the"
+        " replica may assign any UUID, or there is no accepted row to compare with"
+    ),
+    sources=("WL#2775, REQ-5", "WL#9211, F-1"),
+    remedy=(
+        "Find out who ran SET gtid_purged or GTID_NEXT. If nobody did, compare the data with"
+        " the source: the replica counts a transaction as done that it lacks, and must be"
+        " rebuilt if it does."
+    ),
+    evidence=ExecutedEvidence,
+    cases={
+        "nothing_brought_it": Case(
+            "{grown:gtids} became executed, but no relay log held it and nothing here wrote it.",
+            "{grown:gtids}",
+            "gtid_executed of this row without that of the last accepted row",
+            "received, written here, or assigned to gtid_purged",
+            "relay logs, server_uuid, gtid_purged",
+        ),
+    },
+)
+def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
+    """GTIDs of the server's own UUID and of its replication group come from here."""
+    if e.gtid_executed is None:
+        return Undecided(NOT_READ)
+    grown = e.unexplained()
+    if not grown or e.growth is None:
+        return HOLDS
+    if e.growth.has_anonymous:
+        return Undecided(RECEIVES_ANONYMOUS)
+    if not e.growth.is_complete:
+        return Undecided(RELAYS_INCOMPLETE)
+    return Broken("nothing_brought_it", witness=grown, at=grown.first(3), grown=grown)
+
+
+@rule(
+    number=50,
+    tier=3,
+    scope="T",
+    severity=Severity.CRITICAL,
+    claim=(
+        "The first row after a start has executed all that the recovered binary log, the table"
+        " mysql.gtid_executed and the undo logs hold."
+    ),
+    why=(
+        "Startup unites the three before any client or replication thread runs: the binary log"
+        " tells what was logged, undo headers carry the GTIDs of InnoDB commits not yet in the"
+        " table. Nothing is in flight then, so no lag is allowed."
+    ),
+    undecided_when=(
+        "the start did not tell the recovered end or the sets found, the recovered files have a"
+        " gap in the journal, or gtid_executed of the first row is not readable"
+    ),
+    sources=("WL#9211, F-7", "MySQL manual: GTID Format and Storage"),
+    remedy=(
+        "Do not let the server rejoin as a replica or serve as a source: it would fetch or give"
+        " out the GTID again. Check the group's changes in the data and rebuild from a healthy"
+        " server."
+    ),
+    evidence=ExecutedEvidence,
+    cases={
+        "not_recovered": Case(
+            "The first row after the start lacks {lost:gtids}, which recovery had found.",
+            "{executed:gtids}",
+            "gtid_executed of the first row of the boot",
+            "{lost:gtids}",
+            "recovered binary log files, mysql.gtid_executed, undo logs",
+        ),
+    },
+)
+def recovered_gtids_complete(e: ExecutedEvidence) -> RowAnswer:
+    """Only the first row after a start is bound by what recovery found."""
+    if e.must_recover is None:
+        return NOT_APPLICABLE
+    if e.gtid_executed is None:
+        return Undecided(NOT_READ)
+    lost = e.must_recover - e.gtid_executed
+    if not lost:
+        return HOLDS
+    return Broken(
+        "not_recovered", witness=lost, at=lost.first(3), lost=lost, executed=e.gtid_executed
+    )
