@@ -1,7 +1,8 @@
 """The process that Spark forks its Python workers from.
 
 Spark's own daemon imports next to nothing, so each forked worker would spend most of a second on
-numpy, pandas, pyarrow and the audit. Imported here once, they are shared by every fork.
+numpy, pandas, pyarrow and the audit. Imported and compiled here once, they are shared by every
+fork.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from pyspark.daemon import manager
 from pyspark.sql.pandas import serializers  # noqa: F401
 from pyspark.sql.streaming import stateful_processor_api_client  # noqa: F401
 
-import tallystick.streaming.auditor  # noqa: F401
+from tallystick.coordinates.audit.fleet_events import encode_fleet_events
+from tallystick.streaming.auditor import audit_rows
 
 if __name__ == "__main__":
+    # The codecs of state and facts are compiled at their first use.
+    encode_fleet_events(audit_rows(None, "", [])[1].fleet_events)
     # Spark's loop collects garbage after every task. What was imported is no garbage: without this,
     # each task walked all of it, and copied its pages into the fork.
     gc.freeze()
