@@ -16,7 +16,6 @@ import dataclasses
 import hashlib
 import inspect
 import json
-import math
 import struct
 import sys
 import types
@@ -37,8 +36,8 @@ from typing import (
 )
 
 import numpy as np
-import numpy.typing as npt
 
+from tallystick.coordinates.state_tables import Array, Reader, Writer
 from tallystick.coordinates.values.errors import StateDamagedError, StateVersionError
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
@@ -50,100 +49,12 @@ TRANSIENT: Final = {"state": "transient"}
 
 MAGIC = b"TSst"
 _HEAD = struct.Struct("<4s8sII")
-_NARROW_MIN = 1024
-"""Arrays shorter than this are stored as they are."""
 _NATIVE = (int, str, bool, float, type(None), Any, object)
 
-Array = npt.NDArray[Any]
 Bytes = bytes | memoryview
 
-
-class _Writer:
-    """What one document refers to by number: arrays, and texts of GTID sets."""
-
-    def __init__(self) -> None:
-        self.index: list[Any] = []
-        self.raw: list[bytes] = []
-        self.texts: dict[str, int] = {}
-        self._known: dict[int, tuple[int, GtidSet]] = {}
-
-    def array(self, array: Array) -> int:
-        """Enter an array; the integers of a long one take the narrowest room."""
-        if array.dtype.str[0] == ">":
-            array = array.astype(array.dtype.newbyteorder("<"))
-        if array.ndim != 1 or len(array) >= _NARROW_MIN:
-            stored, base = _narrowed(array)
-            self.index.append((array.dtype.str, array.shape, stored.dtype.str, base))
-            self.raw.append(stored.tobytes())
-        else:
-            self.index.append((array.dtype.str, len(array)))
-            self.raw.append(array.tobytes())
-        return len(self.raw) - 1
-
-    def gtids(self, gtids: GtidSet) -> int:
-        """Enter a set: equal sets are written once."""
-        known = self._known.get(id(gtids))
-        if known is None:
-            number = self.texts.setdefault(str(gtids), len(self.texts))
-            # The set is kept, so that no other one gets its id meanwhile.
-            known = self._known[id(gtids)] = (number, gtids)
-        return known[0]
-
-
-class _Reader:
-    """The arrays and sets that a document refers to.
-
-    Attributes:
-        whole: Has the collaborators of the parts that are read, by their names.
-    """
-
-    def __init__(self, whole: Any, texts: list[str], index: list[Any], raw: memoryview) -> None:
-        self.whole = whole
-        self.sets = [GtidSet.parse(text) for text in texts]
-        self.arrays: list[Array] = []
-        offset = 0
-        for dtype, shape, *narrowed in index:
-            if narrowed:
-                stored, base = narrowed
-                count = math.prod(shape) - (base is not None)
-                column = np.frombuffer(raw, stored, count, offset)
-                self.arrays.append(_widened(column, dtype, shape, base))
-            else:
-                column = np.frombuffer(raw, dtype, shape, offset)
-                self.arrays.append(column.copy())
-            offset += column.nbytes
-        if offset != len(raw):
-            raise ValueError(f"{len(raw)} bytes of arrays, expected {offset}")
-
-
-def _narrowed(array: Array) -> tuple[Array, int | None]:
-    """An array of integers in fewer bytes, and its first value if these are the differences."""
-    if array.dtype.kind not in "iu" or array.ndim != 1:
-        return array, None
-    narrow = np.promote_types(np.min_scalar_type(array.min()), np.min_scalar_type(array.max()))
-    if array.dtype == np.int64 and narrow.itemsize > 1:
-        steps = array[1:] - array[:-1]
-        low, high = int(steps.min()), int(steps.max())
-        if low >= 0 and high < 2**32 and np.min_scalar_type(high).itemsize < narrow.itemsize:
-            return steps.astype(np.min_scalar_type(high)), int(array[0])
-    if narrow.kind in "iu" and narrow.itemsize < array.dtype.itemsize:
-        return array.astype(narrow), None
-    return array, None
-
-
-def _widened(column: Array, dtype: str, shape: list[int], base: int | None) -> Array:
-    """Inverse of `_narrowed`; always a copy of its own, which may be written to."""
-    if base is None:
-        return column.astype(dtype).reshape(shape)
-    whole = np.empty(shape, dtype=dtype)
-    whole[0] = base
-    np.cumsum(column, out=whole[1:], dtype=dtype)
-    whole[1:] += base
-    return whole
-
-
-Encode = Callable[[Any, _Writer], Any]
-Decode = Callable[[Any, _Reader], Any]
+Encode = Callable[[Any, Writer], Any]
+Decode = Callable[[Any, Reader], Any]
 
 
 class _Coder(NamedTuple):
@@ -160,7 +71,7 @@ class _Coder(NamedTuple):
 def encode(hint: Any, value: Any, before: bytes = b"") -> bytes:
     """A value of a type as bytes, behind those of another one (see `split`)."""
     coder = _coder(hint)
-    writer = _Writer()
+    writer = Writer()
     document = value if coder.encode is None else coder.encode(value, writer)
     head = json.dumps(
         [document, list(writer.texts), writer.index], separators=(",", ":"), check_circular=False
@@ -215,7 +126,7 @@ def restore(whole: Any, data: Bytes, of: str) -> None:
     kind: Any = type(whole)
     names, coders = _fields(kind)
 
-    def set_fields(values: Any, reader: _Reader) -> None:
+    def set_fields(values: Any, reader: Reader) -> None:
         for name, coder, value in zip(names, coders, values, strict=True):
             setattr(whole, name, value if coder.decode is None else coder.decode(value, reader))
 
@@ -239,7 +150,7 @@ def _decoded(hint: Any, data: Bytes, of: str, whole: Any, decode_it: Decode | No
     try:
         size = 4 + int.from_bytes(payload[:4], "little")
         document, texts, index = json.loads(bytes(payload[4:size]))
-        reader = _Reader(whole, texts, index, payload[size:])
+        reader = Reader(whole, texts, index, payload[size:])
         return document if decode_it is None else decode_it(document, reader)
     except (ValueError, TypeError, LookupError) as error:
         raise StateDamagedError(f"the state of {of} cannot be read: {error!r}") from error
@@ -297,27 +208,27 @@ def _coder(hint: Any) -> _Coder:
     raise TypeError(f"no state of {hint!r} can be kept")
 
 
-def _encode_array(array: Any, writer: _Writer) -> int:
+def _encode_array(array: Any, writer: Writer) -> int:
     return writer.array(array)
 
 
-def _decode_array(number: int, reader: _Reader) -> Array:
+def _decode_array(number: int, reader: Reader) -> Array:
     return reader.arrays[number]
 
 
-def _encode_gtids(gtids: GtidSet, writer: _Writer) -> int:
+def _encode_gtids(gtids: GtidSet, writer: Writer) -> int:
     return writer.gtids(gtids)
 
 
-def _decode_gtids(number: int, reader: _Reader) -> GtidSet:
+def _decode_gtids(number: int, reader: Reader) -> GtidSet:
     return reader.sets[number]
 
 
-def _encode_growing(gtids: GrowingGtidSet, writer: _Writer) -> int:
+def _encode_growing(gtids: GrowingGtidSet, writer: Writer) -> int:
     return writer.gtids(gtids.freeze())
 
 
-def _decode_growing(number: int, reader: _Reader) -> GrowingGtidSet:
+def _decode_growing(number: int, reader: Reader) -> GrowingGtidSet:
     return GrowingGtidSet(reader.sets[number])
 
 
@@ -342,14 +253,14 @@ def _union(hints: tuple[Any, ...]) -> _Coder:
         return _optional(coders[0], schema)
     tags = {get_origin(hint) or hint: tag for tag, hint in enumerate(members)}
 
-    def encode_member(value: Any, writer: _Writer) -> Any:
+    def encode_member(value: Any, writer: Writer) -> Any:
         if value is None:
             return None
         tag = tags[type(value)]
         encode_it = coders[tag].encode
         return [tag, value if encode_it is None else encode_it(value, writer)]
 
-    def decode_member(tagged: Any, reader: _Reader) -> Any:
+    def decode_member(tagged: Any, reader: Reader) -> Any:
         if tagged is None:
             return None
         decode_it = coders[tagged[0]].decode
@@ -361,10 +272,10 @@ def _union(hints: tuple[Any, ...]) -> _Coder:
 def _optional(coder: _Coder, schema: Any) -> _Coder:
     encode_it, decode_it = coder.encode, coder.decode
 
-    def encode_optional(value: Any, writer: _Writer) -> Any:
+    def encode_optional(value: Any, writer: Writer) -> Any:
         return None if value is None else encode_it(value, writer)  # type: ignore[misc]
 
-    def decode_optional(value: Any, reader: _Reader) -> Any:
+    def decode_optional(value: Any, reader: Reader) -> Any:
         return None if value is None else decode_it(value, reader)  # type: ignore[misc]
 
     return _Coder(
@@ -381,13 +292,13 @@ def _collection(kind: type, args: tuple[Any, ...]) -> _Coder:
     encode_it, decode_it = item.encode, item.decode
     schema = [kind.__name__, item.schema]
 
-    def encode_items(values: Any, writer: _Writer) -> Any:
+    def encode_items(values: Any, writer: Writer) -> Any:
         return [encode_it(value, writer) for value in values]  # type: ignore[misc]
 
-    def encode_sorted(values: Any, writer: _Writer) -> Any:
+    def encode_sorted(values: Any, writer: Writer) -> Any:
         return sorted(values if encode_it is None else encode_items(values, writer))
 
-    def decode_items(values: Any, reader: _Reader) -> Any:
+    def decode_items(values: Any, reader: Reader) -> Any:
         if decode_it is None:
             return kind(values)
         return kind([decode_it(value, reader) for value in values])
@@ -406,13 +317,13 @@ def _row(make: Callable[[Any], Any] | None, coders: list[_Coder], schema: list[A
     encoders = [(n, c.encode) for n, c in enumerate(coders) if c.encode is not None]
     decoders = [(n, c.decode) for n, c in enumerate(coders) if c.decode is not None]
 
-    def encode_row(values: Any, writer: _Writer) -> Any:
+    def encode_row(values: Any, writer: Writer) -> Any:
         row = list(values)
         for number, encode_it in encoders:
             row[number] = encode_it(row[number], writer)
         return row
 
-    def decode_row(row: Any, reader: _Reader) -> Any:
+    def decode_row(row: Any, reader: Reader) -> Any:
         for number, decode_it in decoders:
             row[number] = decode_it(row[number], reader)
         return row if make is None else make(row)
@@ -436,10 +347,10 @@ def _dict(key_hint: Any, value_hint: Any) -> _Coder:
     if key_hint is not str:
         return _pairs(_row(tuple, [_coder(key_hint), value], ["pair"]))
 
-    def encode_dict(values: Any, writer: _Writer) -> Any:
+    def encode_dict(values: Any, writer: Writer) -> Any:
         return {key: encode_it(each, writer) for key, each in values.items()}  # type: ignore[misc]
 
-    def decode_dict(values: Any, reader: _Reader) -> Any:
+    def decode_dict(values: Any, reader: Reader) -> Any:
         return {key: decode_it(each, reader) for key, each in values.items()}  # type: ignore[misc]
 
     return _Coder(
@@ -453,12 +364,12 @@ def _pairs(pair: _Coder) -> _Coder:
     """A dict whose keys are no texts."""
     encode_it, decode_it = pair.encode, pair.decode
 
-    def encode_pairs(values: Any, writer: _Writer) -> Any:
+    def encode_pairs(values: Any, writer: Writer) -> Any:
         if encode_it is None:
             return list(values.items())
         return [encode_it(item, writer) for item in values.items()]
 
-    def decode_pairs(items: Any, reader: _Reader) -> Any:
+    def decode_pairs(items: Any, reader: Reader) -> Any:
         return dict(decode_it(item, reader) for item in items)  # type: ignore[misc]
 
     return _Coder(encode_pairs, decode_pairs, ["pairs", pair.schema])
@@ -499,16 +410,16 @@ def _dataclass(kind: Any) -> _Coder:
     compact = getattr(kind, "compact", None)
     values_of = attrgetter(*names) if len(names) > 1 else lambda part: (getattr(part, *names),)
 
-    def encode_part(part: Any, writer: _Writer) -> Any:
+    def encode_part(part: Any, writer: Writer) -> Any:
         if compact is not None:
             compact(part)
         values = values_of(part)
         return values if encode_row is None else encode_row(values, writer)
 
-    def decode_value(values: Any, reader: _Reader) -> Any:
+    def decode_value(values: Any, reader: Reader) -> Any:
         return kind(*decode_row(values, reader))
 
-    def decode_part(values: Any, reader: _Reader) -> Any:
+    def decode_part(values: Any, reader: Reader) -> Any:
         given = [getattr(reader.whole, attribute) for attribute in attributes]
         return kind(**dict(zip(arguments, given + decode_row(values, reader), strict=True)))
 
