@@ -13,11 +13,11 @@ from tallystick.coordinates.values.errors import AuditError
 
 
 class MisuseError(AuditError):
-    """A flag, a setting or a file cannot be what was meant; the message says what is expected."""
+    """A flag, a setting or a file cannot be what was meant; the message has what is expected."""
 
 
 class ExitCode(IntEnum):
-    """What a command's end says to a script."""
+    """What a command's end means to a script."""
 
     CONSISTENT = 0
     INCONSISTENT = 1
@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
     """A job that ran ended by itself, as when its broker goes away: another try may succeed."""
     INTERRUPTED = 130
     CLOSED_PIPE = 141
-    """Nobody reads standard output any more (``| head``): what the shell says of cat or grep."""
+    """Nobody reads standard output any more (``| head``): as cat or grep end in a shell."""
     TERMINATED = 143
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Whether anybody listens where Kafka should be; its clients would need long to say no."""
+"""Whether anybody listens where Kafka should be; its clients would take long to give up."""
 
 from __future__ import annotations
 

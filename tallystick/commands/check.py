@@ -114,7 +114,7 @@ def _rights_of_any_server() -> Iterator[str]:
     from tallystick.producers.mysql.rights import ACCOUNT_DEFAULT, rights_of
 
     yield f"-- rights of the account {ACCOUNT_DEFAULT} on MySQL 8.0.27 and later;"
-    yield "-- with --config or --server it looks at what an account has and what it lacks"
+    yield "-- with --config or --server it reads what an account has and what it lacks"
     for right in rights_of(Dialect.of("8.4.0")):
         without = "" if right.is_required else "; without it some checks are undecided"
         yield f"-- {right.purpose}{without}"

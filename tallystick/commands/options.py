@@ -23,7 +23,7 @@ TopicPrefix = Annotated[
 ]
 Client = Annotated[str | None, typer.Option(help="Kafka client: confluent-kafka or kafka-python.")]
 Directory = Annotated[
-    Path | None, typer.Option(help="Where the state of runs lies (.tallystick).", metavar="PATH")
+    Path | None, typer.Option(help="Where the state of runs is (.tallystick).", metavar="PATH")
 ]
 Instances = Annotated[
     list[str] | None,
@@ -69,7 +69,7 @@ def finish(
     """Write a result in each form and end the command with its exit status.
 
     Args:
-        result: What the run has to say.
+        result: The result of the run.
         requests: The outputs that are asked for.
         directory: The run's own: it keeps the page and the JSON document.
     """

@@ -142,7 +142,7 @@ def _tail_into_kafka(
 def _places(
     servers: Sequence[ServerSettings], settings: Settings, states: Path
 ) -> dict[str, TailPlace]:
-    """Where each journal goes on: as saved, and with what reached the topic behind that."""
+    """Where each journal goes on: as saved, and with what reached the topic after that."""
     from tallystick.producers.journal_resume import published_since
     from tallystick.producers.mysql.tail_place import TailPlace
     from tallystick.servers.tailing import RESUME_MARGIN_MS, resumed

@@ -31,7 +31,7 @@ class CollectionSummary:
 
 @dataclass(frozen=True, slots=True)
 class BrokenRule:
-    """The findings of one rule, with what the registry says about it."""
+    """The findings of one rule, with the rule's entry in the registry."""
 
     name: str
     severity: Severity

@@ -111,11 +111,11 @@ def _add(case: ET.Element, tag: str, kind: str, message: str, lines: Sequence[st
 
 def _lines(finding: Finding) -> Iterator[str]:
     channel = "" if finding.channel is None else f", channel {channel_name(finding.channel)}"
-    said = explain(finding)
+    texts = explain(finding)
     yield f"{finding.instance_id}{channel}, at {finding.at}"
-    yield said.sentence
-    yield f"observed, {said.observed_in}: {said.observed}"
-    yield f"expected, {said.expected_in}: {said.expected}"
+    yield texts.sentence
+    yield f"observed, {texts.observed_in}: {texts.observed}"
+    yield f"expected, {texts.expected_in}: {texts.expected}"
     yield f"witness: {finding.witness}"
 
 

@@ -75,17 +75,17 @@ def _rule(name: str, rule: Rule | None) -> dict[str, Any]:
 
 
 def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
-    said = explain(finding)
+    texts = explain(finding)
     sides = (
-        f"observed, {said.observed_in}: {said.observed}",
-        f"expected, {said.expected_in}: {said.expected}",
+        f"observed, {texts.observed_in}: {texts.observed}",
+        f"expected, {texts.expected_in}: {texts.expected}",
         f"witness: {finding.witness}",
     )
     return {
         "ruleId": finding.rule,
         "ruleIndex": rule_index,
         "level": LEVELS[finding.severity],
-        "message": {"text": "\n".join((said.sentence, *sides))},
+        "message": {"text": "\n".join((texts.sentence, *sides))},
         "locations": [{"logicalLocations": [_location(finding)]}],
         "fingerprints": {FINGERPRINT: finding.finding_id},
         "properties": {"at": finding.at, "case": finding.case, "data": finding.data},

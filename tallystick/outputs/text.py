@@ -151,11 +151,11 @@ def _findings(result: RunResult) -> Iterator[Line]:
 
 
 def _finding(result: RunResult, finding: Finding) -> Iterator[Line]:
-    said = explain(finding)
+    texts = explain(finding)
     yield f"  {finding.instance_id}{_channels(result, finding)}, at {finding.at}"
-    yield f"    {said.sentence}"
-    yield f"    observed, {said.observed_in}: {_short(said.observed)}"
-    yield f"    expected, {said.expected_in}: {_short(said.expected)}"
+    yield f"    {texts.sentence}"
+    yield f"    observed, {texts.observed_in}: {_short(texts.observed)}"
+    yield f"    expected, {texts.expected_in}: {_short(texts.expected)}"
     yield f"    witness: {_short(finding.witness)}"
     places = repeated(result, finding)
     if places:

@@ -47,7 +47,7 @@ class Audit:
         """Check the machine and the broker before anything is started.
 
         Raises:
-            MisuseError: Something is missing; the message says how to fix it.
+            MisuseError: Something is missing; the message has how to fix it.
             BrokerUnreachableError: No broker listens.
             TopicError: A topic is missing, cannot be made, or would lose records.
         """

@@ -1,7 +1,7 @@
 """A few collections of real servers, their logs followed meanwhile, audited in memory.
 
 Replicas are asked before their sources: what a replica has executed, its source must have logged by
-then. Tails end when their logs are known behind the last row, so that nothing waits for evidence.
+then. Tails end when their logs are known past the last row, so that nothing waits for evidence.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ class FleetCheck:
                     interrupted.wait(max(0.0, next_at - time.monotonic()))
                 if interrupted.is_set() or self._failures:
                     break
-            progress("reading the logs behind the last row")
+            progress("reading the logs past the last row")
         finally:
-            # One stop for all: each tail reads on until its log is known behind every row.
+            # One stop for all: each tail reads on until its log is known past every row.
             self._stop.set()
             for thread in threads:
                 thread.join()
@@ -137,7 +137,7 @@ class FleetCheck:
     def _follow(self, tail: Tail) -> None:
         try:
             tail.run(self._stop)
-        except Exception as error:  # noqa: BLE001  told by the thread that waits
+        except Exception as error:  # noqa: BLE001  raised by the thread that waits
             with self._changed:
                 self._failures.append(error)
                 self._changed.notify_all()
@@ -171,10 +171,10 @@ class FleetCheck:
     def _catch_up(self, interrupted: threading.Event, progress: Callable[[str], None]) -> None:
         """Wait until each log is known up to now: a row is found in it only then."""
         now = steady_clock_us()
-        behind = [self._tails[server.name] for server in self._servers if not server.problem]
+        asked = [self._tails[server.name] for server in self._servers if not server.problem]
         progress("reading the binary logs")
         self._await(
-            lambda: all(tail.journal.place.ts > now for tail in behind),
+            lambda: all(tail.journal.place.ts > now for tail in asked),
             CATCH_UP_DEADLINE_S,
             interrupted,
         )
@@ -236,7 +236,7 @@ class _Judge(threading.Thread):
     """Audits blocks while they come.
 
     Attributes:
-        result: What the audit says, when it has ended.
+        result: What the audit found, when it has ended.
         failures: What ended it otherwise.
     """
 
@@ -251,7 +251,7 @@ class _Judge(threading.Thread):
         """Audit until the blocks end."""
         try:
             self.result = audit_history(self._blocks, disabled=self._disabled)
-        except Exception as error:  # noqa: BLE001  told by the thread that waits
+        except Exception as error:  # noqa: BLE001  raised by the thread that waits
             self.failures.append(error)
 
 

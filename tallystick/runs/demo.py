@@ -112,7 +112,7 @@ def preflight(directory: Path, port: int) -> None:
     """Check the machine before anything is started.
 
     Raises:
-        MisuseError: Something is missing; the message says what fixes it.
+        MisuseError: Something is missing; the message has what fixes it.
     """
     problems = check_machine(directory=directory, ports=(port, port + 1) if port else ())
     if problems:
@@ -276,7 +276,7 @@ class Demo:
             scenario.save(self._directory)
             result = replace(result, scenario=scenario)
         # What only a run in progress needs.
-        for part in ("broker/data", "checkpoint"):
+        for part in ("broker/data", "checkpoint", "artifacts"):
             shutil.rmtree(self._directory / part, ignore_errors=True)
         return result
 

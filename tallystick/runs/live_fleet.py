@@ -84,7 +84,7 @@ class LiveFleet:
         self.collections = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Live until the end of the plan or until told to stop; everything is delivered then.
+        """Live until the end of the plan or until it is to stop; everything is delivered then.
 
         Raises:
             DeliveryError: A block was not acknowledged.

@@ -17,7 +17,7 @@ PREFIX = "tallystick_"
 
 @final
 class JobMetrics(Collector):
-    """Serves the last numbers that the job has told.
+    """Serves the newest numbers of the job.
 
     Args:
         counters: Names of the numbers that only grow; the others are gauges.

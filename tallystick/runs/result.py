@@ -1,4 +1,4 @@
-"""What a run has to say, whatever kind of run it was: the one value that every output takes."""
+"""The result of a run, whatever kind of run it was: the one value that every output takes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ServerFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What a run has to say.
+    """The result of a run.
 
     Attributes:
         command: Which kind of run: ``demo``, ``audit``, ``check``, ``replay`` or ``report``.
@@ -168,7 +168,7 @@ class RunResult:
 
     @cached_property
     def rule_results(self) -> dict[str, list[RuleResult]]:
-        """What each rule says of each instance, in the order of the registry."""
+        """What was found of each rule on each instance, in the order of the registry."""
         sources: dict[str, list[str]] = {}
         for edge in self.topology:
             sources.setdefault(edge.replica, []).append(edge.source)

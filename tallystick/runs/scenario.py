@@ -59,7 +59,7 @@ class RuleCount:
     expected: int = 0
 
     def __str__(self) -> str:
-        """What the audit says of the rule, in words."""
+        """What the audit found of the rule, in words."""
         parts = []
         if self.broken > self.expected:
             parts.append(f"broken {times(self.broken - self.expected)}")

@@ -33,7 +33,7 @@ class DiscoveredServer:
         version: What it is; empty when it could not be asked.
         account: As whom we were logged in.
         sources: server_uuid of the source of each of its channels.
-        source_files: In which binary log files of which sources it stands: server_uuid and file.
+        source_files: In which binary log files of which sources it is: server_uuid and file.
         binary_logs: Its own binary log files, oldest first, with their sizes.
         server_uuid: Its own.
         rights: What the account may do.
@@ -65,7 +65,7 @@ class DiscoveredServer:
 
     @property
     def missing_rights(self) -> list[RightHeld]:
-        """Those that the account has not, or of which that cannot be told."""
+        """Those that the account has not, or of which that is not known."""
         return [held for held in self.rights if not held.is_held]
 
 
@@ -134,7 +134,7 @@ def _probe(settings: ServerSettings) -> DiscoveredServer:
 
 
 def _refuse_repeated(servers: Sequence[DiscoveredServer]) -> None:
-    """Refuse two names of one server: each would be told to have the other's server_uuid.
+    """Refuse two names of one server: each would seem to have the other's server_uuid.
 
     Raises:
         MisuseError: There are such names.
@@ -156,9 +156,9 @@ def _refuse_repeated(servers: Sequence[DiscoveredServer]) -> None:
 def first_files(servers: Sequence[DiscoveredServer]) -> dict[str, str]:
     """The binary log file that each server's journal is to begin with, by our key of the server.
 
-    That is the oldest one in which a replica still stands: after a restart or rotation of an idle
+    That is the oldest one in which a replica still is: after a restart or rotation of an idle
     source its replicas stand in a file before the present one, and where they stand can be judged
-    by what lies there only. No more than ``OLDER_FILES_BYTES_MAX`` before the present file.
+    by what is there only. No more than ``OLDER_FILES_BYTES_MAX`` before the present file.
     """
     stood_in = {place for server in servers for place in server.source_files}
     first = {}

@@ -317,7 +317,7 @@ class Lab:
     def _await_replication(self) -> None:
         try:
             wait_for_channels(self.addresses(), RECONNECT_DEADLINE_S)
-        except LabError as error:  # as an earlier fault has left it: `status` tells
+        except LabError as error:  # as an earlier fault has left it: `status` shows
             self._say(str(error))
 
     def _stop_all(self) -> list[str]:

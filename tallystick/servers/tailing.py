@@ -74,7 +74,7 @@ def alone_in(directory: Path) -> Iterator[None]:
 def resumed(
     place: TailPlace | None, published: Sequence[Block], epoch: int
 ) -> tuple[TailPlace, str | None]:
-    """The place where a journal goes on, and what to tell if it cannot.
+    """The place where a journal goes on, and what to report if it cannot.
 
     Args:
         place: As it was saved, None if it never was.
@@ -96,7 +96,7 @@ def resumed(
 
 @final
 class Tails:
-    """Runs tails side by side until they are told to stop.
+    """Runs tails side by side until they are to stop.
 
     Args:
         tails: One a server.

@@ -1,4 +1,4 @@
-"""The drawings of the report: where each mark and line goes. Shapes repeat what colours say.
+"""The drawings of the report: where each mark and line goes. Shapes repeat colours.
 
 Geometry only; the template writes the SVG, so that everything from outside is escaped in one place.
 """
@@ -45,7 +45,7 @@ class Node:
 class Arrow:
     """A channel: a line from its source, which channels may share, and its own end with a tip.
 
-    ``tip_length`` is how far the tip's base lies from its point, against the arrow's direction.
+    ``tip_length`` is how far the tip's base is from its point, against the arrow's direction.
     """
 
     line: str
