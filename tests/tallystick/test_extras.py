@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.deploy.jars import SYSTEM_IVY
 from tallystick.deploy.mysql_server import mysqld_problem
+from tallystick.streaming.sinks import ParquetSink
 from tests.support.bare import EXTRAS, STREAM
 from tests.support.mysql_greeting import asking_for_rsa, greeting_with
+
+PAGE = Path(__file__).parents[2] / "docs" / "journal.md"
+EXAMPLE = PAGE.read_text("utf-8").split("```json\n")[1].split("```")[0]
 
 
 @pytest.fixture
@@ -99,6 +106,20 @@ def test_the_bare_install_runs(without, arguments):
     done = without(EXTRAS, *arguments)
     assert 0 == done.returncode, done.stderr
     assert done.stdout
+
+
+def test_the_bare_install_renders_a_runs_page(without, tmp_path):
+    """From its tables; Great Expectations' part is missing, and that is said."""
+    blocks = blocks_from_lines(EXAMPLE.splitlines(), end_heartbeats=True)
+    cuts = audit_history(blocks).cuts
+    validation = {"collection_id": "c1", "verdict": "CONSISTENT", "reason": "", "instances": 1,
+                  "missing": 0, "is_late": False, "ts": 1}  # fmt: skip
+    ParquetSink(tmp_path / "run" / "tables", "run").write("0", cuts=cuts, validations=[validation])
+    done = without(EXTRAS, "report", "run")
+    assert 0 == done.returncode, done.stderr
+    assert done.stdout.startswith("CONSISTENT")
+    assert "the page is without Great Expectations: pyspark is not installed" in done.stderr
+    assert (tmp_path / "run" / "report.html").exists()
 
 
 def test_the_bare_install_simulates_and_replays_with_a_page(without, tmp_path):
