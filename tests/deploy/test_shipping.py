@@ -136,7 +136,7 @@ def test_the_installed_command_ignores_packages_of_the_working_directory(
             cwd=workplace,
         )
         assert (0, "") == (made.returncode, made.stderr)
-        replayed = run(*program, "replay", "journal", "--report", "page", cwd=workplace)
+        replayed = run(*program, "replay", "journal", "--output", "html=page.html", cwd=workplace)
         assert (0, "") == (replayed.returncode, replayed.stderr)
         assert replayed.stdout.startswith("CONSISTENT")
     (workplace / "test_it.py").write_text(

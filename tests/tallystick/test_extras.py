@@ -15,7 +15,7 @@ from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.deploy.jars import SYSTEM_IVY
 from tallystick.deploy.mysql_server import mysqld_problem
-from tallystick.streaming.sinks import ParquetSink
+from tallystick.streaming.tables import ParquetSink
 from tests.support.bare import EXTRAS, STREAM
 from tests.support.mysql_greeting import asking_for_rsa, greeting_with
 
