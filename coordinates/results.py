@@ -42,6 +42,9 @@ class Outcome(str, Enum):
     UNDECIDED = "undecided"
 
 
+_GRAVITY = {Outcome.HOLDS: 0, Outcome.UNDECIDED: 1, Outcome.BROKEN: 2}
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """What one rule says of one subject at one collection.
@@ -66,6 +69,38 @@ class Check:
     def from_dict(cls, values: Mapping[str, Any]) -> Check:
         """Inverse of ``to_dict``."""
         return cls(**{**values, "outcome": Outcome(values["outcome"])})
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectCheck:
+    """A check of a rule between instances, with its subject: an instance or channel.
+
+    Several of one rule, subject and collection may come one after the other; the gravest counts.
+
+    Attributes:
+        instance_id: The instance whose row was compared.
+        channel: Its replication channel, None when none is concerned.
+        collection_id: The collection of that row.
+        ts: Time of that row, microseconds of the observer's clock.
+        check: What the rule says.
+    """
+
+    instance_id: str
+    channel: str | None
+    collection_id: str
+    ts: int
+    check: Check
+
+
+def gravest(checks: Iterable[SubjectCheck]) -> list[SubjectCheck]:
+    """One check for each rule, subject and collection: broken beats undecided beats holds."""
+    kept: dict[tuple[str, str, str | None, str], SubjectCheck] = {}
+    for one in checks:
+        key = one.check.rule, one.instance_id, one.channel, one.collection_id
+        known = kept.get(key)
+        if known is None or _GRAVITY[one.check.outcome] > _GRAVITY[known.check.outcome]:
+            kept[key] = one
+    return list(kept.values())
 
 
 @dataclass(frozen=True, slots=True)

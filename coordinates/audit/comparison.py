@@ -1,9 +1,9 @@
-"""Comparisons that wait for another instance's journal, and the answers that end the waiting."""
+"""Evidence that rules between instances judge: what a replica shows at one time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,48 +11,9 @@ import numpy.typing as npt
 from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.values.gtid import GtidSet
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
-    from tallystick.coordinates.audit.topology import Fleet
-    from tallystick.coordinates.rules.registry import Rule
-
 IntArray = npt.NDArray[np.int64]
 Coordinates = tuple[str, int]
 """(file name, position) as a server prints them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A broken rule, as far as the rule knows it; fields as in `Finding`."""
-
-    rule: Rule
-    at: str
-    sentence: str
-    observed: str
-    observed_in: str
-    expected: str
-    expected_in: str
-    witness: str
-
-
-@dataclass(frozen=True, slots=True)
-class Undecided:
-    """The evidence does not suffice, and never will."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The evidence does not suffice yet."""
-
-    reason: str
-
-
-Answer = list[Problem] | Undecided | Waiting
-"""No problem: the invariant holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +105,22 @@ class GroupsQueued:
 
 @dataclass(frozen=True, slots=True)
 class CloneMade:
-    """What clone_status of a recipient says, and the first group that it received afterwards."""
+    """What clone_status of a recipient shows."""
 
     place: Place
     clone_ts: int
     coordinates: Coordinates
     executed: GtidSet
-    first_queued: tuple[str, int, int, str] | None
-    """Source base name, file number, position behind the group, GTID ("" anonymous)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloneResumed:
+    """The first group that a recipient received after a clone."""
+
+    place: Place
+    clone: CloneMade
+    first_queued: tuple[str, int, int, str]
+    """Source base name, file number, position after the group, GTID ("" anonymous)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,50 +167,52 @@ class RecoveryMade:
         return None if text is None else GtidSet.parse(text)
 
 
-Comparison = ChannelSaid | ReplicaExecuted | GroupsQueued | CloneMade | RecoveryMade
+Evidence = ChannelSaid | ReplicaExecuted | GroupsQueued | CloneMade | CloneResumed | RecoveryMade
+
+
+REPLAYED_MAX = 2**16
+"""Groups of one recovery that are remembered; beyond it the replay is not judged."""
 
 
 @dataclass(slots=True)
-class Memory:
-    """What a rule remembers of earlier comparisons of the same instance, channel and sources."""
+class RunningRecovery:
+    """What a restored server has shown so far.
 
-    reported: GtidSet = GtidSet.EMPTY
-    """GTIDs that have been reported."""
-    told: set[str] = field(default_factory=set)
-    """Places and reasons that have been told."""
-    lineage: int = -1
-    """Binlog lineage of the source that the positions below are of."""
-    last: tuple[int, int] | None = None
-    """Source file number and position behind the last group queued since the last connect."""
-    high: tuple[int, int] | None = None
-    """The highest one since the channel began."""
+    Attributes:
+        restored: The bodies of its records, by step.
+        logged: GTIDs that it has logged since the last of them, "" anonymous.
+        before: GTIDs that it had logged between ``restore`` and ``replay``.
+        is_whole: Whether everything that it logged was seen.
+    """
 
-    def forget_positions(self) -> None:
-        """Positions are of a log that is not known any more."""
-        self.lineage = -1
-        self.last = self.high = None
+    restored: dict[str, dict[str, Any]]
+    logged: list[str] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    is_whole: bool = True
 
-    def copy(self) -> Memory:
-        """A memory of its own with the same content."""
-        return replace(self, told=set(self.told))
+    def log(self, sids: list[str], of_group: npt.NDArray[Any], gno: npt.NDArray[Any]) -> None:
+        """Groups were logged; ``of_group`` indexes ``sids``, -1 anonymous."""
+        for sid, number in zip(of_group.tolist(), gno.tolist(), strict=True):
+            self.logged.append(f"{sids[sid]}:{number}" if sid >= 0 else "")
+        if len(self.logged) > REPLAYED_MAX:
+            self.lose()
 
+    def lose(self) -> None:
+        """What was logged is not known any more."""
+        self.is_whole = False
+        self.logged = []
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What a rule gets beside a comparison: the sources' journals, its own memory, the fleet."""
+    def begin_replay(self, body: dict[str, Any]) -> None:
+        """What is logged from now on is replayed."""
+        self.restored["replay"] = body
+        self.before, self.logged = self.logged, []
 
-    sources: Sequence[InstanceTimeline]
-    memory: Memory
-    fleet: Fleet
-
-    @property
-    def source(self) -> InstanceTimeline:
-        """The source, when there is but one."""
-        return self.sources[0]
-
-
-def brief(gtids: GtidSet, how_many: int = 10) -> str:
-    """The first GTIDs of a set as a witness."""
-    count = gtids.count()
-    first = str(gtids.first(how_many))
-    return first if count <= how_many else f"{first}, … ({count} GTIDs)"
+    def end(self, place: Place, body: dict[str, Any], *, is_ordered: bool) -> RecoveryMade:
+        """The replay has ended."""
+        return RecoveryMade(
+            place,
+            {**self.restored, "replayed": body},
+            tuple(self.logged) if self.is_whole else None,
+            tuple(self.before),
+            is_ordered,
+        )

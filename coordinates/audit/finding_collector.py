@@ -1,35 +1,50 @@
-"""Saying what comparisons have brought: findings, and observations of what stays undecided."""
+"""Collects what comparisons have brought: findings, checks, and what stays undecided."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tallystick.coordinates.audit.comparison import Problem, brief
-from tallystick.coordinates.audit.comparison_queues import KINDS
-from tallystick.coordinates.audit.journal_position import Place
-from tallystick.coordinates.audit.topology import describe_source
-from tallystick.coordinates.results import Finding, Observation, ObservationCode
-from tallystick.coordinates.rules.fleet import GTID_ORIGIN_AGREEMENT, SERVER_UUID_UNIQUE
+from tallystick.coordinates.results import (
+    Check,
+    Finding,
+    Observation,
+    ObservationCode,
+    Outcome,
+    SubjectCheck,
+    gravest,
+)
 from tallystick.coordinates.rules.outcomes import json_values
-from tallystick.coordinates.rules.registry import PROSE_CASE, UNDECIDED_PROSE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tallystick.coordinates.audit.comparison_queues import QueueKey
-    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
-    from tallystick.coordinates.audit.origins import Contradiction, Origins
-    from tallystick.coordinates.rules.outcomes import Reason
+    from tallystick.coordinates.audit.journal_position import Place
+    from tallystick.coordinates.rules.outcomes import Broken, Reason, Undecided, Waiting
     from tallystick.coordinates.rules.registry import Rule
 
 
 @dataclass(slots=True)
 class FleetOutput:
-    """What one step of the fleet's audit brought."""
+    """What one step of the fleet's audit brought.
+
+    Attributes:
+        findings: In the order of their evidence.
+        observations: What stays undecided.
+        checks: What each rule says of an instance or channel at a collection, each once.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
+    checks: list[SubjectCheck] = field(default_factory=list)
+
+
+class Subject(NamedTuple):
+    """What evidence is about: an instance or one of its channels, at a place of its journal."""
+
+    instance_id: str
+    channel: str | None
+    place: Place
 
 
 class FindingCollector:
@@ -39,119 +54,55 @@ class FindingCollector:
         self._output = FleetOutput()
 
     def give(self) -> FleetOutput:
-        """Everything since the last call, findings in the order of their evidence."""
+        """Everything since the last call."""
         output, self._output = self._output, FleetOutput()
         output.findings.sort(key=lambda finding: finding.order)
+        output.checks = gravest(output.checks)
         return output
 
-    def clash(self, server_uuid: str, first: str, second: InstanceTimeline) -> None:
-        """Two instances report one `server_uuid` at one time."""
-        shown = next(i for i in second.identities if i.server_uuid == server_uuid)
-        problem = Problem(
-            SERVER_UUID_UNIQUE,
-            at=f"{server_uuid} of {first}",
-            sentence=f"Instances {first} and {second.instance_id} both report the server_uuid"
-            f" {server_uuid}.",
-            observed=server_uuid,
-            observed_in=f"instance {second.instance_id}",
-            expected="another server_uuid",
-            expected_in=f"beside instance {first}",
-            witness=server_uuid,
-        )
-        place = Place(shown.ts, shown.epoch, shown.sequence, shown.collection_id)
-        self.broken(problem, second.instance_id, None, place)
-
-    def contradiction(self, found: Contradiction, origins: Origins) -> None:
-        """Logs of one time give one GTID to two transactions."""
-        sid, gno, _ = next(iter(found.gtids))
-        if found.first == found.second:
-            self._contradicts_itself(found, origins)
-            return
-        other = found.first if found.shown_by == found.second else found.second
-        mine = origins.origins_in(found.shown_by, sid, gno, found.ts)
-        theirs = origins.origins_in(other, sid, gno, found.ts)
-        problem = Problem(
-            GTID_ORIGIN_AGREEMENT,
-            at=f"{sid}:{gno} against {other}",
-            sentence=f"{brief(found.gtids, 3)} is one transaction in the logs of instance"
-            f" {found.shown_by} and another in those of instance {other}.",
-            observed="; ".join(str(origin) for origin in mine),
-            observed_in=f"logs of instance {found.shown_by}, {sid}:{gno}",
-            expected="; ".join(str(origin) for origin in theirs),
-            expected_in=f"logs of instance {other}, {sid}:{gno}",
-            witness=brief(found.gtids),
-        )
-        self.broken(problem, found.shown_by, None, found.place)
-
-    def _contradicts_itself(self, found: Contradiction, origins: Origins) -> None:
-        """Two logs of one instance, as its relay log and its binary log."""
-        sid, gno, _ = next(iter(found.gtids))
-        own = origins.origins_in(found.first, sid, gno, found.ts)
-        problem = Problem(
-            GTID_ORIGIN_AGREEMENT,
-            at=f"{sid}:{gno} in its own logs",
-            sentence=f"{brief(found.gtids, 3)} is one transaction in one log of instance"
-            f" {found.first} and another in another log of it.",
-            observed="; ".join(str(origin) for origin in own),
-            observed_in=f"logs of instance {found.first}, {sid}:{gno}",
-            expected="one origin",
-            expected_in="every log that holds it",
-            witness=brief(found.gtids),
-        )
-        self.broken(problem, found.first, None, found.place)
-
-    def broken(self, problem: Problem, instance_id: str, channel: str | None, place: Place) -> None:
+    def broken(self, rule: Rule, broken: Broken, subject: Subject) -> None:
         """A rule is broken."""
+        place = subject.place
         self._output.findings.append(
             Finding(
-                rule=problem.rule.name,
-                severity=problem.rule.severity,
-                instance_id=instance_id,
-                channel=channel,
-                at=problem.at,
-                case=PROSE_CASE,
-                witness=problem.witness,
-                data={
-                    "sentence": problem.sentence,
-                    "observed": problem.observed,
-                    "observed_in": problem.observed_in,
-                    "expected": problem.expected,
-                    "expected_in": problem.expected_in,
-                },
+                rule=rule.name,
+                case=broken.case,
+                severity=rule.severity,
+                instance_id=subject.instance_id,
+                channel=subject.channel,
+                at=broken.at or "",
+                witness=broken.witness,
+                data=broken.data,
                 collection_id=place.collection_id,
                 epoch=place.epoch,
                 sequence=place.sequence,
                 ts=place.ts,
             )
         )
+        self.check(subject, Check(rule.name, Outcome.BROKEN, broken.case))
 
-    def undecided(self, key: QueueKey, place: Place, reason: str) -> None:
-        """A comparison cannot be decided."""
-        self.observe(
-            key.instance_id,
-            key.channel,
-            place,
-            [KINDS[key.kind].rule],
-            UNDECIDED_PROSE,
-            text=reason,
-            sources=[describe_source(source) for source in key.sources],
-        )
+    def undecided(
+        self,
+        rule: Rule,
+        answer: Undecided | Waiting,
+        subject: Subject,
+        sources: Iterable[str],
+        later_rows: int = 0,
+    ) -> None:
+        """A comparison cannot be decided, nor that of some later rows."""
+        later = {"later_rows": later_rows} if later_rows else {}
+        self.observe(subject, [rule], answer.reason, **answer.data, sources=list(sources), **later)
 
     def observe(
-        self,
-        instance_id: str,
-        channel: str | None,
-        place: Place,
-        rules: Iterable[Rule],
-        reason: Reason,
-        **data: object,
+        self, subject: Subject, rules: Iterable[Rule], reason: Reason, **data: object
     ) -> None:
         """Rules stay undecided."""
+        place = subject.place
         self._output.observations.append(
             Observation(
                 code=ObservationCode.COMPARISON_UNDECIDED,
-                instance_id=instance_id,
-                channel=channel,
+                instance_id=subject.instance_id,
+                channel=subject.channel,
                 at=place.collection_id or f"{place.epoch}:{place.sequence}",
                 reason=reason.code,
                 data=json_values(data),
@@ -163,3 +114,13 @@ class FindingCollector:
                 ts=place.ts,
             )
         )
+
+    def check(self, subject: Subject, check: Check) -> None:
+        """What a rule says of a subject at the collection of its row, if it is of a row."""
+        place = subject.place
+        if place.collection_id is not None:
+            self._output.checks.append(
+                SubjectCheck(
+                    subject.instance_id, subject.channel, place.collection_id, place.ts, check
+                )
+            )

@@ -11,25 +11,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.audit.comparison import Case, Memory, Undecided, Waiting
-from tallystick.coordinates.audit.comparison_queues import KINDS, Queue, QueueKey
-from tallystick.coordinates.audit.finding_collector import FindingCollector, FleetOutput
+from tallystick.coordinates.audit.comparison_queues import Queue, QueueKey
+from tallystick.coordinates.audit.finding_collector import FindingCollector, FleetOutput, Subject
 from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.audit.topology import Edge, describe_source
-from tallystick.coordinates.rules.comparing.judges import AMBIGUOUS
-from tallystick.coordinates.rules.fleet import GTID_ORIGIN_AGREEMENT, SERVER_UUID_UNIQUE
+from tallystick.coordinates.results import Check, Outcome
+from tallystick.coordinates.rules.between import (
+    AMBIGUOUS,
+    NOT_IN_FLEET,
+    Against,
+    Remembered,
+    StillBroken,
+)
+from tallystick.coordinates.rules.catalogue import COMPARISONS
+from tallystick.coordinates.rules.identity import (
+    Claims,
+    gtid_origin_agreement,
+    server_uuid_unique,
+    shared_server_uuid,
+)
+from tallystick.coordinates.rules.outcomes import Broken, Holds, Undecided, Waiting
 from tallystick.coordinates.state_codec import TRANSIENT, Bytes, encode, restore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tallystick.coordinates.audit.comparison import Answer, Comparison, Problem
+    from tallystick.coordinates.audit.comparison import Evidence
+    from tallystick.coordinates.rules.between import Settled
 
 __all__ = ["Edge", "FleetAudit", "FleetOutput"]
-
-NOT_IN_FLEET = "is not in the fleet"
 
 
 @dataclass(eq=False)
@@ -42,7 +54,7 @@ class FleetAudit:
 
     disabled: frozenset[str] = frozenset()
     queues: dict[QueueKey, Queue] = field(default_factory=dict)
-    told_clashes: set[tuple[str, str, str]] = field(default_factory=set)
+    reported_clashes: set[tuple[str, str, str]] = field(default_factory=set)
     collector: FindingCollector = field(default_factory=FindingCollector, metadata=TRANSIENT)
     reader: FleetEventReader = field(init=False)
 
@@ -64,7 +76,7 @@ class FleetAudit:
         """What follows of the instance has new lineage numbers: nothing from before is compared."""
         self.reader.forget(instance_id)
         for queue in self.queues.values():
-            queue.memory.forget_positions()
+            queue.memory = queue.memory.without_positions()
 
     def finish(self) -> FleetOutput:
         """The end of all input: every journal ends here, at the highest time seen."""
@@ -107,32 +119,24 @@ class FleetAudit:
     # Comparisons
 
     def enqueue(
-        self,
-        kind: str,
-        instance_id: str,
-        channel: str | None,
-        sources: tuple[str, ...],
-        item: Comparison,
+        self, instance_id: str, channel: str | None, sources: tuple[str, ...], item: Evidence
     ) -> None:
-        """A comparison waits for its sources; what the reader has found."""
-        if KINDS[kind].rule.name in self.disabled:
-            return
-        key = QueueKey(kind, instance_id, channel, sources)
-        queue = self.queues.get(key)
-        if queue is None:
-            queue = self.queues[key] = Queue()
-        queue.items.append(item)
-        queue.is_fresh = True
+        """Evidence waits for its sources, once for each rule that judges its type."""
+        for name, comparison in COMPARISONS.items():
+            if comparison.evidence is type(item) and comparison.rule.name not in self.disabled:
+                queue = self.queues.setdefault(
+                    QueueKey(name, instance_id, channel, sources), Queue()
+                )
+                queue.items.append(item)
+                queue.is_fresh = True
 
     def _settle(self) -> None:
         """Decide what can be decided now."""
         for key, queue in self.queues.items():
             if queue.items:
                 self._settle_queue(key, queue)
-        self._tell_clashes()
-        if GTID_ORIGIN_AGREEMENT.name not in self.disabled:
-            for contradiction in self.reader.origins.contradictions(self.reader.moved):
-                self.collector.contradiction(contradiction, self.reader.origins)
+        self._report_shared_uuids()
+        self._compare_origins()
         self.reader.moved.clear()
 
     def _settle_queue(self, key: QueueKey, queue: Queue) -> None:
@@ -142,38 +146,50 @@ class FleetAudit:
         queue.is_fresh = False
         decided = 0
         for item in queue.items:
-            answer = self._answer(key, queue.memory, item)
+            answer = self._answer(key, queue, item)
             if isinstance(answer, Waiting):
                 break
             decided += 1
-            self._tell(key, queue, item, answer)
+            self._report(key, queue, item, answer)
         del queue.items[:decided]
         surplus = queue.surplus()
         if surplus:
             self._expire_oldest(key, queue, surplus)
 
-    def _answer(self, key: QueueKey, memory: Memory, item: Comparison) -> Answer:
+    def _answer(self, key: QueueKey, queue: Queue, item: Evidence) -> Settled | Waiting:
+        """A rule's answer; what it is to remember of it is in the queue's memory afterwards."""
         sources = []
         for source in key.sources:
             found = self.reader.fleet.find(source, item.place.ts)
             if not found:
-                return Waiting(f"{describe_source(source)} {NOT_IN_FLEET}")
+                return Waiting(NOT_IN_FLEET, source=describe_source(source))
             if len(found) > 1:
                 return Undecided(AMBIGUOUS)
             sources.append(found[0])
-        answer: Answer = KINDS[key.kind].judge(item, Case(sources, memory, self.reader.fleet))
+        against = Against(sources, queue.memory, self.reader.fleet)
+        answer = COMPARISONS[key.comparison].judge(item, against)
+        if isinstance(answer, Remembered):
+            answer, queue.memory = answer
         return answer
 
-    def _tell(
-        self, key: QueueKey, queue: Queue, item: Comparison, answer: list[Problem] | Undecided
-    ) -> None:
-        if isinstance(answer, Undecided):
-            if answer.reason not in queue.told:
-                queue.told.add(answer.reason)
-                self.collector.undecided(key, item.place, answer.reason)
-            return
-        for problem in answer:
-            self.collector.broken(problem, key.instance_id, key.channel, item.place)
+    def _report(self, key: QueueKey, queue: Queue, item: Evidence, answer: Settled) -> None:
+        comparison, subject = COMPARISONS[key.comparison], _subject(key, item)
+        rule = comparison.rule
+        for broken in (answer,) if isinstance(answer, Broken) else _several(answer):
+            self.collector.broken(rule, broken, subject)
+        if isinstance(answer, StillBroken):
+            self.collector.check(subject, Check(rule.name, Outcome.BROKEN))
+        elif comparison.leaves_undecided and isinstance(answer, Holds):
+            self.collector.check(subject, Check(rule.name, Outcome.HOLDS))
+        elif comparison.leaves_undecided and isinstance(answer, Undecided):
+            self._leave_undecided(key, item, answer)
+            if not queue.is_reported(answer):
+                self.collector.undecided(rule, answer, subject, _sources(key))
+
+    def _leave_undecided(self, key: QueueKey, item: Evidence, answer: Undecided | Waiting) -> None:
+        name = COMPARISONS[key.comparison].rule.name
+        check = Check(name, Outcome.UNDECIDED, answer.reason.code, answer.data)
+        self.collector.check(_subject(key, item), check)
 
     def _expire_queue(self, key: QueueKey, queue: Queue, before_ts: int) -> None:
         """Comparisons of before a time: those that hold already hold, the others are undecided."""
@@ -181,52 +197,84 @@ class FleetAudit:
         self._expire_oldest(key, queue, len(queue.items) if old is None else old)
 
     def _expire_oldest(self, key: QueueKey, queue: Queue, how_many: int) -> None:
-        count = 0
-        first, reason = None, ""
         expired, queue.items = queue.items[:how_many], queue.items[how_many:]
+        open_: list[tuple[Evidence, Waiting]] = []
         for item in expired:
-            answer = self._answer(key, queue.memory, item)
+            answer = self._answer(key, queue, item)
             if not isinstance(answer, Waiting):
-                self._tell(key, queue, item, answer)
-                continue
-            if self._holds_already(key, queue, item):
-                continue
-            count += 1
-            if first is None:
-                first, reason = item.place, answer.reason
-        if first is not None and (reason not in queue.told or NOT_IN_FLEET not in reason):
-            queue.told.add(reason)
-            more = f" (and {count - 1} later rows)" if count > 1 else ""
-            self.collector.undecided(key, first, reason + more)
+                self._report(key, queue, item, answer)
+            elif not self._holds_already(key, queue, item):
+                open_.append((item, answer))
+        comparison = COMPARISONS[key.comparison]
+        if not open_ or not comparison.leaves_undecided:
+            return
+        for item, answer in open_:
+            self._leave_undecided(key, item, answer)
+        first, answer = open_[0]
+        if not queue.is_reported(answer) or answer.reason is not NOT_IN_FLEET:
+            self.collector.undecided(
+                comparison.rule, answer, _subject(key, first), _sources(key), len(open_) - 1
+            )
 
-    def _holds_already(self, key: QueueKey, queue: Queue, item: Comparison) -> bool:
+    def _holds_already(self, key: QueueKey, queue: Queue, item: Evidence) -> bool:
         """Whether what is known of the sources so far already shows that the rule holds."""
-        memory = queue.memory.copy()
+        memory = queue.memory
         ts, fleet = item.place.ts, self.reader.fleet
         timelines = [timeline for source in key.sources for timeline in fleet.find(source, ts)]
         for timeline in timelines:
             timeline.assume_known(ts)
         try:
-            answer = self._answer(key, memory, item)
+            answer = self._answer(key, queue, item)
         finally:
             for timeline in timelines:
                 timeline.assume_unknown()
-        if answer == []:
-            queue.memory = memory
+        if isinstance(answer, (Holds, StillBroken)):
+            self._report(key, queue, item, answer)
             return True
+        queue.memory = memory
         return False
 
-    def _tell_clashes(self) -> None:
-        if SERVER_UUID_UNIQUE.name in self.disabled:
+    # What is compared without a queue
+
+    def _report_shared_uuids(self) -> None:
+        if server_uuid_unique.name in self.disabled:
             return
         for server_uuid, holders in self.reader.fleet.holders.items():
             if len(holders) < 2:
                 continue
             for first, second in self.reader.fleet.clashes(server_uuid):
                 clash = server_uuid, first, second
-                if clash not in self.told_clashes:
-                    self.told_clashes.add(clash)
-                    self.collector.clash(server_uuid, first, self.reader.timelines[second])
+                if clash not in self.reported_clashes:
+                    self.reported_clashes.add(clash)
+                    identities = self.reader.timelines[second].identities
+                    shown = next(i for i in identities if i.server_uuid == server_uuid)
+                    place = Place(shown.ts, shown.epoch, shown.sequence, shown.collection_id)
+                    self.collector.broken(
+                        server_uuid_unique,
+                        shared_server_uuid(server_uuid, first),
+                        Subject(second, None, place),
+                    )
+
+    def _compare_origins(self) -> None:
+        if gtid_origin_agreement.name in self.disabled:
+            return
+        origins, judge = self.reader.origins, gtid_origin_agreement.judge
+        assert judge is not None
+        for found in origins.contradictions(self.reader.moved):
+            sid, gno, _ = next(iter(found.gtids))
+            other = found.first if found.shown_by == found.second else found.second
+            claims = Claims(
+                found.shown_by,
+                other,
+                found.gtids,
+                sid,
+                gno,
+                origins.origins_in(found.shown_by, sid, gno, found.ts),
+                origins.origins_in(other, sid, gno, found.ts),
+            )
+            answer = judge(claims)
+            subject = Subject(found.shown_by, None, found.place)
+            self.collector.broken(gtid_origin_agreement, answer, subject)
 
     # State
 
@@ -245,3 +293,15 @@ class FleetAudit:
         audit = cls()
         restore(audit, data, "the fleet")
         return audit
+
+
+def _subject(key: QueueKey, item: Evidence) -> Subject:
+    return Subject(key.instance_id, key.channel, item.place)
+
+
+def _sources(key: QueueKey) -> list[str]:
+    return [describe_source(source) for source in key.sources]
+
+
+def _several(answer: Settled) -> tuple[Broken, ...]:
+    return answer if isinstance(answer, tuple) else ()

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tallystick.coordinates.audit.comparison import ChannelSaid, CloneMade, ReplicaExecuted
-from tallystick.coordinates.audit.comparison_queues import GROUPS_MAX, KINDS
+from tallystick.coordinates.audit.comparison import (
+    ChannelSaid,
+    CloneMade,
+    CloneResumed,
+    ReplicaExecuted,
+    RunningRecovery,
+)
+from tallystick.coordinates.audit.comparison_queues import GROUPS_MAX
+from tallystick.coordinates.audit.finding_collector import Subject
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
 from tallystick.coordinates.audit.journal_position import Place
@@ -16,13 +23,18 @@ from tallystick.coordinates.audit.origins import OriginColumns, Origins
 from tallystick.coordinates.audit.replica import BEGINS, CONNECTS, FORGETS_COORDINATES, Replica
 from tallystick.coordinates.audit.timeline_file import BinlogGroups
 from tallystick.coordinates.audit.topology import Fleet, source_key
-from tallystick.coordinates.rules.comparing.recovery import RunningRecovery
-from tallystick.coordinates.rules.fleet import (
-    CLONE_COORDINATES_EQUAL_DONOR,
-    CLONE_RESUME_EXACT,
-    SOURCE_UNKNOWN,
+from tallystick.coordinates.results import Check, Outcome
+from tallystick.coordinates.rules.between import SOURCE_UNKNOWN
+from tallystick.coordinates.rules.catalogue import COMPARISONS
+from tallystick.coordinates.rules.clone_coordinates import (
+    CLONE_FAILED,
+    CLONE_INCOMPLETE,
+    CLONE_STATUS_UNREAD,
+    CLONE_UNSEEN,
+    clone_coordinates_equal_donor,
+    clone_resume_exact,
 )
-from tallystick.coordinates.rules.registry import UNDECIDED_PROSE
+from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -31,11 +43,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tallystick.coordinates.audit.comparison import Comparison, GroupsQueued
+    from tallystick.coordinates.audit.comparison import Evidence, GroupsQueued
     from tallystick.coordinates.audit.finding_collector import FindingCollector
     from tallystick.coordinates.audit.replica import ReplicaChannel
 
-    Enqueue = Callable[[str, str, "str | None", tuple[str, ...], Comparison], None]
+    Enqueue = Callable[[str, "str | None", tuple[str, ...], Evidence], None]
 
 BINLOG = "binlog"
 TOLD_BESIDE = frozenset(
@@ -298,8 +310,7 @@ class FleetEventReader:
         made = running.end(Place.of(fact), fact.body, is_ordered=replica.keeps_commit_order)
         keys = [source_key(name, None) for name in (made.source, made.image_of)]
         sources = tuple(dict.fromkeys(key for key in keys if key is not None))
-        for kind in ("replay", "stop_point", "data"):
-            self.enqueue(kind, fact.instance_id, None, sources, made)
+        self.enqueue(fact.instance_id, None, sources, made)
 
     def _records_lost(self, fact: FleetEvent, member: Member) -> None:
         if member.replica.recovery is not None:
@@ -344,7 +355,7 @@ class FleetEventReader:
                 member,
                 f"no status {replica.clone_ts}",
                 place,
-                "the journal tells of a clone, and clone_status was not read",
+                Undecided(CLONE_STATUS_UNREAD),
             )
         self.origins.row(fact.instance_id, timeline.lineage, place)
 
@@ -385,8 +396,7 @@ class FleetEventReader:
             is_relay_seen=bool(channel.received.freeze()),
             is_filtered=channel.is_filtered,
         )
-        for kind in ("server_id", "received", "coordinates", "purged"):
-            self.enqueue(kind, member.timeline.instance_id, channel.name, (channel.key,), row)
+        self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
 
     def _note_unknown(self, member: Member, channel: ReplicaChannel, place: Place) -> None:
         """Nobody has told what the source of a channel is."""
@@ -394,10 +404,9 @@ class FleetEventReader:
         if name in self.told_unknown:
             return
         self.told_unknown.add(name)
-        rules = sorted((kind.rule for kind in KINDS.values()), key=lambda rule: rule.name)
-        self.collector.observe(
-            member.timeline.instance_id, channel.name, place, rules, SOURCE_UNKNOWN
-        )
+        rules = [one.rule for one in COMPARISONS.values() if one.leaves_undecided]
+        subject = Subject(member.timeline.instance_id, channel.name, place)
+        self.collector.observe(subject, sorted(rules, key=lambda rule: rule.name), SOURCE_UNKNOWN)
 
     def _compare_executed(
         self,
@@ -419,7 +428,7 @@ class FleetEventReader:
             retrieved=sets[1],
         )
         channel = channels[0].name if len(channels) == 1 else None
-        self.enqueue("executed", member.timeline.instance_id, channel, _keys(channels), row)
+        self.enqueue(member.timeline.instance_id, channel, _keys(channels), row)
 
     def _compare_clone(self, member: Member, status: dict[str, Any], place: Place) -> None:
         replica = member.replica
@@ -427,50 +436,47 @@ class FleetEventReader:
         state = str(values.get("state", "")).lower()
         if state == "failed":
             name = f"failed {values.get('begin_time')} {replica.clone_ts}"
-            reason = f"the clone failed with error {values.get('error_no')}: it has no coordinates"
-            self._leave_clone_undecided(member, name, place, reason)
+            why = Undecided(CLONE_FAILED, error=values.get("error_no"))
+            self._leave_clone_undecided(member, name, place, why)
         if state != "completed":
             return
         if replica.clone_ts is None:
             name = f"no clone {values.get('begin_time')} {values.get('binlog_file')}"
-            reason = "the journal does not tell of the clone that clone_status shows"
-            self._leave_clone_undecided(member, name, place, reason)
+            self._leave_clone_undecided(member, name, place, Undecided(CLONE_UNSEEN))
             return
         file, position = values.get("binlog_file"), values.get("binlog_position")
         executed = values.get("gtid_executed")
         name = f"{file}:{position} {replica.clone_ts}"
         if not replica.clone_peer or not file or not isinstance(position, int) or executed is None:
-            reason = "the donor or clone_status is not known"
-            self._leave_clone_undecided(member, name, place, reason)
+            self._leave_clone_undecided(member, name, place, Undecided(CLONE_INCOMPLETE))
             return
         donor = f"i:{replica.clone_peer}"
-        gtids, coordinates = GtidSet.parse(executed), (file, position)
+        made = CloneMade(place, replica.clone_ts, (file, position), GtidSet.parse(executed))
         if name not in replica.judged_clones:
             replica.judged_clones.add(name)
-            row = CloneMade(place, replica.clone_ts, coordinates, gtids, None)
-            self.enqueue("clone", member.timeline.instance_id, None, (donor,), row)
+            self.enqueue(member.timeline.instance_id, None, (donor,), made)
         for channel in replica.channels.values():
             first, key, once = channel.first_queued, channel.key, f"{name} {channel.name}"
             if first is None or key is None or channel.is_filtered or once in replica.judged_clones:
                 continue
             replica.judged_clones.add(once)
-            row = CloneMade(place, replica.clone_ts, coordinates, gtids, first)
             sources = (donor,) if key == donor else (donor, key)
-            self.enqueue("resume", member.timeline.instance_id, channel.name, sources, row)
+            row = CloneResumed(place, made, first)
+            self.enqueue(member.timeline.instance_id, channel.name, sources, row)
 
-    def _leave_clone_undecided(self, member: Member, name: str, place: Place, reason: str) -> None:
-        """Nothing can be said of a clone's coordinates; it is told once."""
+    def _leave_clone_undecided(
+        self, member: Member, name: str, place: Place, why: Undecided
+    ) -> None:
+        """Nothing can be said of a clone's coordinates; it is reported once."""
         if name in member.replica.judged_clones:
             return
         member.replica.judged_clones.add(name)
-        self.collector.observe(
-            member.timeline.instance_id,
-            None,
-            place,
-            (CLONE_COORDINATES_EQUAL_DONOR, CLONE_RESUME_EXACT),
-            UNDECIDED_PROSE,
-            text=reason,
-        )
+        subject = Subject(member.timeline.instance_id, None, place)
+        rules = (clone_coordinates_equal_donor, clone_resume_exact)
+        for rule in rules:
+            check = Check(rule.name, Outcome.UNDECIDED, why.reason.code, why.data)
+            self.collector.check(subject, check)
+        self.collector.observe(subject, rules, why.reason, **why.data)
 
     def _hand_on_all(self, member: Member, place: Place) -> None:
         for channel in member.replica.channels.values():
@@ -502,7 +508,7 @@ class FleetEventReader:
         if channel.key is None:
             self._note_unknown(member, channel, place)
             return
-        self.enqueue("mirror", member.timeline.instance_id, channel.name, (channel.key,), row)
+        self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
 
 
 def _keys(channels: Iterable[ReplicaChannel]) -> tuple[str, ...]:

@@ -42,9 +42,6 @@ class Origin(NamedTuple):
     server_id: int
     commit_ts: int
 
-    def __str__(self) -> str:
-        return f"server_id {self.server_id}, original_commit_timestamp {self.commit_ts}"
-
 
 class OriginColumns(NamedTuple):
     """Groups of one sid: GNO and origin of each."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.instance import InstanceAudit
-from tallystick.coordinates.results import Verdict, verdict_of_run
+from tallystick.coordinates.results import Verdict, gravest, verdict_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.audit.fleet import Edge, FleetOutput
+    from tallystick.coordinates.audit.fleet import Edge
     from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.coordinates.events.journal import Block
-    from tallystick.coordinates.results import Finding, Observation
+    from tallystick.coordinates.results import Finding, Observation, SubjectCheck
 
 
 @dataclass(slots=True)
@@ -26,6 +26,8 @@ class AuditResult:
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
+    checks: list[SubjectCheck] = field(default_factory=list)
+    """Of rules between instances; those of rules on a row are with its cut."""
     topology: list[Edge] = field(default_factory=list)
     instances: list[str] = field(default_factory=list)
     events: int = 0
@@ -61,6 +63,8 @@ def audit_history(blocks: Iterable[Block], disabled: frozenset[str] = frozenset(
         for finding in output.findings:
             findings.setdefault(finding.finding_id, finding)
         result.observations += output.observations
+        if isinstance(output, FleetOutput):
+            result.checks += output.checks
 
     def take_instance(output: AuditOutput) -> None:
         take(output)
@@ -79,6 +83,7 @@ def audit_history(blocks: Iterable[Block], disabled: frozenset[str] = frozenset(
     result.findings = sorted(findings.values(), key=lambda finding: finding.order)
     result.observations.sort(key=lambda o: (o.ts, o.instance_id, o.epoch, o.sequence))
     result.cuts.sort(key=lambda c: (c.ts, c.instance_id, c.scope != "instance", c.channel or ""))
+    result.checks = gravest(result.checks)
     result.topology = fleet.topology()
     result.instances = sorted(instances)
     return result

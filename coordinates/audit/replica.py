@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.coordinates.audit.comparison import GroupsQueued, QueuedRun
+from tallystick.coordinates.audit.comparison import GroupsQueued, QueuedRun, RunningRecovery
 from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.audit.topology import source_key
-from tallystick.coordinates.rules.comparing.recovery import RunningRecovery
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet

@@ -375,6 +375,14 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
             "{missing:gtids}",
             "relay log before {applied}",
         ),
+        "passed_in_source_log": Case(
+            "The applier has passed {witness:gtids}, which instance {source} logged before"
+            " {file}:{position}, but the replica has not executed it.",
+            "{executed:gtids}",
+            "gtid_executed of the replica",
+            "everything before the executed position",
+            "binary log of instance {source} up to {file}:{position}",
+        ),
     },
 )
 def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:

@@ -1,6 +1,6 @@
 """Tier 3: clone, and how InnoDB keeps GTIDs. Registry entries of what one instance shows alone.
 
-What needs donor and recipient together is in `coordinates.rules.fleet`.
+What needs donor and recipient together is in `coordinates.rules.clone_coordinates`.
 """
 
 from __future__ import annotations

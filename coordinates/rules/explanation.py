@@ -6,7 +6,10 @@ specifications they know
 - ``{gtids:gtids}``: a GTID set; of a long one the first intervals and how much is left out,
 - ``{us:seconds}``: microseconds as seconds,
 - ``{count:n transaction}``: a number with its noun, in the plural unless it is one,
-- ``{names:list}``: a list as text.
+- ``{names:list}``: a list as text,
+- ``{gtid:group}``: a GTID, or that the group is anonymous where it is empty,
+- ``{table:content}``: rows and checksum of a table,
+- ``{origins:origins}``: where a GTID's transactions were committed first.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.results import Check, Finding, Observation
@@ -47,12 +50,36 @@ class _Formatter(string.Formatter):
             return f"{value / 1e6:.3f} s"
         if format_spec == "list":
             return ", ".join(map(str, value))
+        if format_spec in _SPECIAL:
+            return _SPECIAL[format_spec](value)
         if format_spec.startswith(_MANY):
             noun = format_spec.removeprefix(_MANY)
             return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
         return str(super().format_field(value, format_spec))
 
 
+def _group(gtid: str) -> str:
+    return gtid or "an anonymous group"
+
+
+def _content(table: Mapping[str, Any]) -> str:
+    rows = "" if table["rows"] is None else f"{table['rows']} rows, "
+    return f"{rows}checksum {table['checksum']}"
+
+
+def _origins(origins: Sequence[Mapping[str, int]]) -> str:
+    return "; ".join(
+        f"server_id {origin['server_id']},"
+        f" original_commit_timestamp {origin['original_commit_timestamp']}"
+        for origin in origins
+    )
+
+
+_SPECIAL: dict[str, Callable[[Any], str]] = {
+    "group": _group,
+    "content": _content,
+    "origins": _origins,
+}
 _formatter = _Formatter()
 
 

@@ -108,4 +108,6 @@ def _json_value(value: object) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return [_json_value(item) for item in value]
+    if isinstance(value, dict):
+        return json_values(value)
     return str(value)

@@ -14,11 +14,10 @@ from itertools import pairwise
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Outcome
-from tallystick.coordinates.rules.fleet import GTID_ORIGIN_AGREEMENT
+from tallystick.coordinates.rules.identity import gtid_origin_agreement
 
 _Subject = tuple[str, str, str | None]
 """A rule, an instance, and the channel; None: on the instance."""
-_AGAINST = " against "
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,8 @@ class Deduplicated:
         """The instances that a finding is about, wherever it was found."""
         found = (finding, *self.of(finding))
         names = {one.instance_id for one in found}
-        if finding.rule == GTID_ORIGIN_AGREEMENT.name:
-            # The other one of the pair, as the coordinates of such a finding have it.
-            names |= {other for one in found if (other := one.at.partition(_AGAINST)[2])}
+        if finding.rule == gtid_origin_agreement.name:
+            names |= {one.data["other"] for one in found}
         return names
 
 
@@ -73,7 +71,7 @@ def deduplicate(findings: Iterable[Finding], cuts: Iterable[Cut]) -> Deduplicate
 
 def _contradiction(finding: Finding) -> tuple[str, ...]:
     """What findings of one contradiction have in common."""
-    if finding.rule == GTID_ORIGIN_AGREEMENT.name:
+    if finding.rule == gtid_origin_agreement.name:
         return finding.rule, finding.witness
     channel = "" if finding.channel is None else f"={finding.channel}"
     # A finding of a row is at the row's collection; any other is where it is.

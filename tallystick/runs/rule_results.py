@@ -13,22 +13,21 @@ from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import observation_text, reason_text
-from tallystick.coordinates.rules.fleet import (
-    GTID_ORIGIN_AGREEMENT,
-    NO_ERRANT_GTIDS,
-    PURGED_NOT_NEEDED,
-    RECEIVED_WITHIN_SOURCE_LOGGED,
-    RELAY_MIRRORS_SOURCE,
-    SERVER_UUID_UNIQUE,
-    SOURCE_COORDINATE_VALID,
-)
+from tallystick.coordinates.rules.identity import gtid_origin_agreement, server_uuid_unique
 from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
+from tallystick.coordinates.rules.relay_mirror import relay_mirrors_source
+from tallystick.coordinates.rules.replicated_gtids import (
+    no_errant_gtids,
+    purged_not_needed,
+    received_within_source_logged,
+)
+from tallystick.coordinates.rules.source_coordinates import source_coordinate_valid
 
 _OF_CHANNELS = (
-    RECEIVED_WITHIN_SOURCE_LOGGED,
-    NO_ERRANT_GTIDS,
-    SOURCE_COORDINATE_VALID,
-    PURGED_NOT_NEEDED,
+    received_within_source_logged,
+    no_errant_gtids,
+    source_coordinate_valid,
+    purged_not_needed,
 )
 """Judged on a replica whose source is audited too."""
 _UNREAD_SOURCE = "its source is not among the servers"
@@ -133,14 +132,14 @@ def _take_comparisons(
     doubts: Sequence[Observation],
 ) -> None:
     if len(audited) > 1:
-        for rule in (SERVER_UUID_UNIQUE, GTID_ORIGIN_AGREEMENT):
+        for rule in (server_uuid_unique, gtid_origin_agreement):
             _decide(instance, rule.name, doubts)
     if not sources:
         return
-    for rule in (*_OF_CHANNELS, RELAY_MIRRORS_SOURCE):
+    for rule in (*_OF_CHANNELS, relay_mirrors_source):
         if not audited.issuperset(sources):
             instance.undecided[rule.name, None] = _UNREAD_SOURCE
-        elif rule is RELAY_MIRRORS_SOURCE and not instance.is_relay_read:
+        elif rule is relay_mirrors_source and not instance.is_relay_read:
             instance.undecided[rule.name, None] = _UNREAD_RELAY
         else:
             _decide(instance, rule.name, doubts)

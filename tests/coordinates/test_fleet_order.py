@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.state_codec import encode
 from tallystick.coordinates.values.errors import StateDamagedError, StateVersionError
@@ -229,7 +230,9 @@ def test_what_holds_already_is_not_undecided() -> None:
     row = replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
     fleet = FleetAudit()
     fleet.absorb([*source.fleet_events, *replica.fleet_events])
-    assert fleet.expire(row.ts + 1) == FleetOutput()
+    output = fleet.expire(row.ts + 1)
+    assert (output.findings, output.observations) == ([], [])
+    assert {one.check.outcome for one in output.checks} == {Outcome.HOLDS}
 
 
 def test_waiting_is_bounded() -> None:

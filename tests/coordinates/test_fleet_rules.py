@@ -1267,7 +1267,7 @@ class TestClones:
         status = {"STATE": "Completed", "BINLOG_FILE": "s-bin.000001", "BINLOG_POSITION": 4}
         told = self.undecided(status, status, clone=False)
         assert len(told) == 1
-        assert "does not tell of the clone" in told[0]
+        assert "does not have the clone" in told[0]
 
     def test_a_failed_clone_has_no_coordinates(self):
         """Nothing is said for or against what stands beside the state Failed."""

@@ -214,7 +214,7 @@ def test_without_checksums_of_the_stop_point_the_data_stay_undecided() -> None:
     assert names(output) == []
     texts = [observation_text(o) for o in output.observations]
     assert len(texts) == 1
-    assert "told no checksums" in texts[0]
+    assert "has no checksums" in texts[0]
 
 
 def test_an_image_that_was_not_seen_leaves_an_old_log_undecided() -> None:

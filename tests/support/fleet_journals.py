@@ -10,6 +10,8 @@ import numpy as np
 
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
+from tallystick.coordinates.results import gravest
+from tallystick.coordinates.rules.explanation import explain
 
 A = "aaaaaaaa-0000-0000-0000-000000000001"
 B = "bbbbbbbb-0000-0000-0000-000000000002"
@@ -280,6 +282,10 @@ def audit(*journals: Journal, **options: Any) -> FleetOutput:
     for output in (*(fleet.absorb(journal.fleet_events) for journal in journals), fleet.finish()):
         result.findings += output.findings
         result.observations += output.observations
+        result.checks += output.checks
+    for finding in result.findings:
+        explain(finding)  # whatever the case: its texts name values that the finding has
+    result.checks = gravest(result.checks)
     return result
 
 

@@ -1,0 +1,220 @@
+"""Rules between instances: how one is declared, what it is given, and what several of them share.
+
+Such a rule judges one piece of evidence of a replica against the journals of its sources. Declaring
+it enters it into COMPARISONS, and by that the fleet's audit queues evidence of its type for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+import numpy as np
+
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Holds, Undecided, Waiting
+from tallystick.coordinates.rules.registry import Rule, reason, register
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.timeline_snapshot import Snapshot
+    from tallystick.coordinates.audit.topology import Fleet
+
+# What a rule is given and answers
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a rule remembers of earlier comparisons of the same instance, channel and sources."""
+
+    reported: GtidSet = GtidSet.EMPTY
+    """GTIDs that have been reported."""
+    reported_at: frozenset[str] = frozenset()
+    """Coordinates that have been reported."""
+    lineage: int = -1
+    """Binlog lineage of the source that the positions below are of."""
+    last: tuple[int, int] | None = None
+    """Source file number and position after the last group queued since the last connect."""
+    high: tuple[int, int] | None = None
+    """The highest one since the channel began."""
+
+    def without_positions(self) -> Memory:
+        """Positions are of a log that is not known any more."""
+        return replace(self, lineage=-1, last=None, high=None)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StillBroken:
+    """The rule is broken as reported before: no other finding."""
+
+
+STILL_BROKEN: Final = StillBroken()
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What evidence is compared with: the sources' journals, the rule's own memory, the fleet."""
+
+    sources: Sequence[InstanceTimeline]
+    memory: Memory
+    fleet: Fleet
+
+    @property
+    def source(self) -> InstanceTimeline:
+        """The source, when there is but one."""
+        return self.sources[0]
+
+    def remember(self, answer: Settled | Waiting, **changes: Any) -> Remembered:
+        """An answer, and the memory with some fields changed."""
+        return Remembered(answer, replace(self.memory, **changes))
+
+    def report(self, fresh: GtidSet, broken: Broken) -> Remembered:
+        """A contradiction in GTIDs, which are not reported again."""
+        return self.remember(broken, reported=self.memory.reported | fresh)
+
+    def nothing_new(self, wrong: GtidSet) -> Holds | StillBroken:
+        """The answer where all GTIDs that are wrong have been reported."""
+        return HOLDS if wrong.isdisjoint(self.memory.reported) else STILL_BROKEN
+
+    def fresh(self, found: Iterable[Broken]) -> tuple[Broken, ...]:
+        """Contradictions at coordinates that have not been reported."""
+        return tuple(broken for broken in found if broken.at not in self.memory.reported_at)
+
+    def report_at(self, found: Sequence[Broken]) -> Compared:
+        """Contradictions at coordinates, each of which is reported once."""
+        if not found:
+            return HOLDS
+        fresh = self.fresh(found)
+        at = frozenset(str(broken.at) for broken in fresh)
+        return (
+            self.remember(fresh, reported_at=self.memory.reported_at | at)
+            if fresh
+            else STILL_BROKEN
+        )
+
+
+class Remembered(NamedTuple):
+    """An answer, with what the rule's memory is afterwards."""
+
+    answer: Settled | Waiting
+    memory: Memory
+
+
+Settled = Holds | StillBroken | Broken | tuple[Broken, ...] | Undecided
+"""What ends a comparison; several contradictions at once as a tuple."""
+
+Compared = Settled | Waiting | Remembered
+"""What a rule between instances answers."""
+
+
+# Declaring a rule
+
+
+class Comparison(NamedTuple):
+    """A predicate between instances.
+
+    Attributes:
+        rule: What it judges.
+        evidence: The type of evidence that it takes.
+        judge: ``(evidence, against)`` to the answer.
+        leaves_undecided: Whether the rule stays undecided where the evidence does not suffice;
+            not so where a row has decided it already, and this can but add a contradiction.
+    """
+
+    rule: Rule
+    evidence: type
+    judge: Callable[..., Compared]
+    leaves_undecided: bool = True
+
+
+COMPARISONS: dict[str, Comparison] = {}
+"""By the name of the predicate, which is the rule's where it is the rule's first."""
+
+
+def between(evidence: type, **attributes: Any) -> Callable[[Callable[..., Compared]], Rule]:
+    """Make a rule between instances of a predicate: it has the function's name.
+
+    Args:
+        evidence: The type that the predicate takes, one of ``coordinates.audit.comparison``.
+        attributes: Those of ``Rule``, without ``name``, ``scope`` and ``judge``.
+    """
+
+    def decorate(judge: Callable[..., Compared]) -> Rule:
+        rule = register(
+            Rule(name=judge.__name__, scope="X", judge=judge, evidence=evidence, **attributes)
+        )
+        COMPARISONS[rule.name] = Comparison(rule, evidence, judge)
+        return rule
+
+    return decorate
+
+
+def adds_to(
+    rule: Rule, evidence: type
+) -> Callable[[Callable[..., Compared]], Callable[..., Compared]]:
+    """Make a predicate between instances one more way to break a rule on rows."""
+
+    def decorate(judge: Callable[..., Compared]) -> Callable[..., Compared]:
+        COMPARISONS[judge.__name__] = Comparison(rule, evidence, judge, leaves_undecided=False)
+        return judge
+
+    return decorate
+
+
+# What several rules share
+
+ANONYMOUS = "an anonymous group"
+
+NOT_IN_FLEET = reason("source_not_in_fleet", "{source} is not in the fleet")
+SOURCE_UNKNOWN = reason("source_unknown", "the source of the channel is not known")
+AMBIGUOUS = reason(
+    "source_ambiguous", "another instance reports the same server_uuid as the source"
+)
+NOT_REACHED = reason("source_not_reached", "the source's journal is not known up to the row")
+TAKEN_BACK = reason(
+    "source_taken_back", "the source's journal has a gap or began anew right after the row"
+)
+NO_BINLOG_FILE = reason("no_binlog_file", "{file!r} is no binary log file")
+OTHER_BASE_NAME = reason(
+    "other_base_name", "the source's binary log is called {base_name}, not {other}"
+)
+
+
+def wait_or_give_up(source: InstanceTimeline, ts: int) -> Waiting | Undecided:
+    """When no state of the source answers: whether one still may."""
+    return Undecided(TAKEN_BACK) if source.was_lost_before_answer(ts) else Waiting(NOT_REACHED)
+
+
+def is_older_than_lineage(since: int | None, state: Snapshot) -> bool:
+    """Whether what began at ``since`` may be of a binlog lineage that the source has ended."""
+    return state.lineage_ts is not None and (since is None or since <= state.lineage_ts)
+
+
+def first_of(gtids: GtidSet) -> str:
+    """The coordinates of a contradiction in a set: its first GTID, and how many there are."""
+    count, first = gtids.count(), str(gtids.first(1))
+    return first if count <= 1 else f"{first}, … ({count} GTIDs)"
+
+
+def groups_after(
+    source: InstanceTimeline, state: Snapshot, number: int, position: int
+) -> Iterator[tuple[tuple[int, int], str | None]]:
+    """The source's groups after a position, in order: where each ends, and its GTID.
+
+    An anonymous group has the GTID "", a group that is not known None, and is the last.
+    """
+    for following in range(number, state.file_number + 1):
+        file, _ = source.file_at(state, following)
+        if file is None or file.is_doubtful or file.observed_from > max(position, 4):
+            yield (following, -1), None
+            return
+        groups, ends = file.groups(), file.group_ends()
+        for index in range(int(np.searchsorted(ends, position, side="right")), len(ends)):
+            sid = int(groups.sid[index])
+            gtid = f"{source.sids[sid]}:{groups.gno[index]}" if sid >= 0 else ""
+            yield (following, int(ends[index])), gtid
+        position = 0

@@ -1,0 +1,236 @@
+"""A clone and its donor: are its coordinates one state, and does it go on from there?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.audit.comparison import CloneMade, CloneResumed
+from tallystick.coordinates.audit.timeline_file import PlaceKind
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.between import (
+    NO_BINLOG_FILE,
+    NOT_REACHED,
+    Against,
+    Compared,
+    between,
+    groups_after,
+)
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
+from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.source_coordinates import place_of
+from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.timeline_file import BinlogFile
+    from tallystick.coordinates.audit.timeline_snapshot import Snapshot
+
+CLONE_STATUS_UNREAD = reason(
+    "clone_status_unread", "the journal has a clone, and clone_status was not read"
+)
+CLONE_FAILED = reason("clone_failed", "the clone failed with error {error}: it has no coordinates")
+CLONE_UNSEEN = reason("clone_unseen", "the journal does not have the clone that clone_status shows")
+CLONE_INCOMPLETE = reason("clone_incomplete", "the donor or clone_status is not known")
+DONOR_LOG_BEGAN_ANEW = reason(
+    "donor_log_began_anew", "the donor has begun a new binary log since the clone"
+)
+DONOR_FILE_FORGOTTEN = reason("donor_file_forgotten", "{file} of the donor is not remembered")
+DONOR_FILE_IN_PART = reason(
+    "donor_file_in_part", "{file} of the donor was not observed from its beginning"
+)
+DONOR_GROUPS_UNKNOWN = reason(
+    "donor_groups_unknown", "the donor's groups after the clone's position are not all known"
+)
+DONOR_FIRST_GROUP_UNKNOWN = reason(
+    "donor_first_group_unknown",
+    "the donor's first group after the clone's position is not known",
+)
+
+_OF = "The clone of instance {source} is said to be of {file}:{position}, but "
+_SET = (
+    "{file}:{position}, {executed:gtids}",
+    "clone_status of the recipient",
+    "{file}:{position}, {logged:gtids}",
+    "binary log of instance {source}",
+)
+_PLACE = (
+    "{file}:{position}, {executed:gtids}",
+    "clone_status of the recipient",
+    "the end of a group",
+    "binary log of instance {source}",
+)
+
+
+@between(
+    CloneMade,
+    number=60,
+    tier=3,
+    severity=Severity.CRITICAL,
+    claim=(
+        "clone_status of the recipient names one state of the donor: a position that ends a"
+        " group of the donor's binary log, and exactly the GTIDs logged up to it."
+    ),
+    why=(
+        "Clone takes data, position and GTID set at one point at which commits are forced into"
+        " the order of the binary log. If the position and the set differ, a replica set up"
+        " from the clone repeats or loses the groups between them."
+    ),
+    undecided_when=(
+        "the donor is not observed, its binary log around the position is not known without a"
+        " gap or no longer remembered, or clone_status is incomplete"
+    ),
+    sources=("WL#9211, F-1.1, F-1.2 and F-6", "MySQL manual: The clone_status Table"),
+    remedy=(
+        "Do not replicate from the named coordinates. With GTIDs use auto-positioning after"
+        " comparing gtid_executed with the donor; otherwise clone again."
+    ),
+    cases={
+        "inside_event": Case(_OF + "that position is no end of an event.", *_PLACE),
+        "inside_group": Case(_OF + "that position is the end of an event inside a group.", *_PLACE),
+        "beyond_end": Case(_OF + "that position is past the end of the file.", *_PLACE),
+        "set_lacks": Case(_OF + "the set lacks {witness:gtids}.", *_SET),
+        "set_has_more": Case(_OF + "the set holds {witness:gtids} from after it.", *_SET),
+    },
+)
+def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compared:
+    """A clone's coordinates and its GTID set are one state of the donor."""
+    donor = against.source
+    found = _donor_file(clone, donor)
+    if not isinstance(found, tuple):
+        return found
+    state, file = found
+    name, position = clone.coordinates
+    kind = place_of(donor, state, clone.coordinates, since=clone.clone_ts)
+    if isinstance(kind, Undecided):
+        return kind
+    at = f"{name}:{position}"
+    values = {
+        "source": donor.instance_id,
+        "file": name,
+        "position": position,
+        "executed": clone.executed,
+    }
+    if kind in _WRONG:
+        return Broken(_WRONG[kind], witness=at, at=at, **values)
+    if file.previous is None or file.observed_from > 4:
+        return Undecided(DONOR_FILE_IN_PART, file=name)
+    groups, ends = file.groups(), file.group_ends()
+    named = groups.sid >= 0
+    before = named & (ends <= position)
+    logged = file.previous | GtidSet.from_groups(donor.sids, groups.sid[before], groups.gno[before])
+    missing = logged - clone.executed
+    extra = clone.executed - logged
+    if extra:
+        extra = extra - (donor.beyond - _logged_from(donor, state.lineage, file.file_number))
+    if not missing and not extra:
+        return HOLDS
+    return Broken(
+        "set_lacks" if missing else "set_has_more",
+        witness=missing or extra,
+        at=at,
+        logged=logged,
+        **values,
+    )
+
+
+_WRONG = {
+    PlaceKind.INSIDE_EVENT: "inside_event",
+    PlaceKind.EVENT_END: "inside_group",
+    PlaceKind.BEYOND: "beyond_end",
+}
+
+
+def _logged_from(donor: InstanceTimeline, lineage: int, number: int) -> GtidSet:
+    """The groups that the donor logged in a file and those after it."""
+    found = GtidSet.EMPTY
+    for (of_lineage, of_number), file in donor.files.items():
+        if of_lineage == lineage and of_number >= number:
+            groups = file.groups()
+            named = groups.sid >= 0
+            found = found | GtidSet.from_groups(donor.sids, groups.sid[named], groups.gno[named])
+    return found
+
+
+def _donor_file(
+    clone: CloneMade, donor: InstanceTimeline
+) -> tuple[Snapshot, BinlogFile] | Waiting | Undecided:
+    """The donor as it was, and the file that the clone names."""
+    state = next(donor.states.since(clone.place.ts), None)
+    if state is None:
+        return Waiting(NOT_REACHED)
+    if state.lineage_ts is not None and clone.clone_ts <= state.lineage_ts:
+        return Undecided(DONOR_LOG_BEGAN_ANEW)
+    name = clone.coordinates[0]
+    try:
+        _, number = parse_log_file_name(name)
+    except CoordinateError:
+        return Undecided(NO_BINLOG_FILE, file=name)
+    file, _ = donor.file_at(state, number)
+    if file is None:
+        return Undecided(DONOR_FILE_FORGOTTEN, file=name)
+    return state, file
+
+
+@between(
+    CloneResumed,
+    number=61,
+    tier=3,
+    severity=Severity.CRITICAL,
+    claim=(
+        "The first group that a clone receives from its donor is the first group of the donor"
+        " after the cloned position that the clone does not have."
+    ),
+    why=(
+        "The cloned coordinates are the complement of the cloned data: what is before is"
+        " inside, what is after is missing. A later first group is a hole in the data; if"
+        " the donor has purged it, it answers error 1236 and nothing is received."
+    ),
+    undecided_when=(
+        "the donor is not observed, its binary log between the cloned position and the first"
+        " group received is not known without a gap, or clone_status is incomplete"
+    ),
+    sources=("WL#9211, F-2 to F-5", "MySQL manual: Cloning for Replication"),
+    remedy="Stop replication on the clone and clone again; the hole cannot be filled from it.",
+    cases={
+        "other_first_group": Case(
+            "The clone of {file}:{position} received {received:group} first, but after that"
+            " position instance {source} has {expected:group}.",
+            "{received:group}",
+            "first group in the relay log after the clone",
+            "{expected:group}",
+            "binary log of instance {source} after {file}:{position}",
+        ),
+    },
+)
+def clone_resume_exact(resumed: CloneResumed, against: Against) -> Compared:
+    """A clone receives first what is first after its position and not in it."""
+    donor, clone = against.source, resumed.clone
+    if any(source is not donor for source in against.sources):
+        return HOLDS
+    found = _donor_file(clone, donor)
+    if not isinstance(found, tuple):
+        return found
+    state, file = found
+    _, number, end, gtid = resumed.first_queued
+    name, position = clone.coordinates
+    for where, expected in groups_after(donor, state, file.file_number, position):
+        if expected is None:
+            return Undecided(DONOR_GROUPS_UNKNOWN)
+        if expected and expected in clone.executed:
+            continue
+        if (where, expected) == ((number, end), gtid):
+            return HOLDS
+        at = f"{name}:{position}"
+        return Broken(
+            "other_first_group",
+            witness=expected or at,
+            at=at,
+            source=donor.instance_id,
+            file=name,
+            position=position,
+            received=gtid,
+            expected=expected,
+        )
+    return Undecided(DONOR_FIRST_GROUP_UNKNOWN)

@@ -1,1 +1,0 @@
-"""Comparing instances with each other: what is compared, what is remembered for it, the rules."""

@@ -1,0 +1,190 @@
+"""Who a server is, and which transaction a GTID names: what no two may share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tallystick.coordinates.audit.comparison import ChannelSaid
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.between import NOT_REACHED, Against, Compared, between
+from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided, Waiting
+from tallystick.coordinates.rules.registry import Case, reason, rule
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.origins import Origin
+    from tallystick.coordinates.values.gtid import GtidSet
+
+SERVER_ID_UNKNOWN = reason("server_id_unknown", "a server_id is not known")
+_SERVER_ID = (
+    "{server_id}",
+    "server_id of the replica",
+    "not {server_id}",
+    "server_id of instance {other}",
+)
+
+
+@between(
+    ChannelSaid,
+    number=65,
+    tier=4,
+    severity=Severity.CRITICAL,
+    claim="No two instances report one server_uuid, nor two of one topology one server_id.",
+    why=(
+        "server_uuid is made at the first start of a data directory and names the origin of"
+        " GTIDs; server_id stops events from circling. Copies of either make two origins look"
+        " like one: dump connections of equal uuids end each other, GTIDs are given out twice,"
+        " and events with the own server_id are dropped by the receiver."
+    ),
+    undecided_when="an instance has not reported its server_uuid or server_id",
+    sources=("WL#9452, F-1.2.1", "MySQL manual: server_uuid, server_id"),
+    remedy=(
+        "Stop one of the two, remove auto.cnf from its data directory (or set another"
+        " server_id) and start it again; look for GTIDs that both have given out."
+    ),
+    cases={
+        "same_server_uuid": Case(
+            "Instances {other} and {instance} both report the server_uuid {server_uuid}.",
+            "{server_uuid}",
+            "instance {instance}",
+            "another server_uuid",
+            "beside instance {other}",
+        ),
+        "server_id_of_source": Case(
+            "The replica has the server_id {server_id} of its source, instance {source}.",
+            *_SERVER_ID,
+        ),
+        "server_id_of_upstream": Case(
+            "The replica has the server_id {server_id} of instance {other}, whose groups come to it"
+            " through instance {source}: it takes them for its own and leaves them out.",
+            *_SERVER_ID,
+        ),
+    },
+)
+def server_uuid_unique(said: ChannelSaid, against: Against) -> Compared:
+    """A replica, its source and whatever is above that differ in their server_id."""
+    source, ts = against.source, said.place.ts
+    state = next(source.states.since(ts), None)
+    if state is None:
+        return Waiting(NOT_REACHED)
+    if said.server_id is None or state.server_id is None:
+        return Undecided(SERVER_ID_UNKNOWN)
+    found = []
+    for timeline in (source, *against.fleet.upstreams([source], ts)):
+        known = next(timeline.states.since(ts), None) or timeline.states.until(ts)
+        at = f"server_id {said.server_id} of {timeline.instance_id}"
+        if timeline.instance_id == said.instance_id:
+            continue
+        if known is not None and known.server_id == said.server_id:
+            found.append(
+                Broken(
+                    "server_id_of_source" if timeline is source else "server_id_of_upstream",
+                    witness=said.server_id,
+                    at=at,
+                    server_id=said.server_id,
+                    source=source.instance_id,
+                    other=timeline.instance_id,
+                )
+            )
+    return against.report_at(found)
+
+
+def shared_server_uuid(server_uuid: str, other: str) -> Broken:
+    """Two instances report one server_uuid at one time; ``other`` is the first of them."""
+    return Broken(
+        "same_server_uuid",
+        witness=server_uuid,
+        at=f"{server_uuid} of {other}",
+        server_uuid=server_uuid,
+        other=other,
+    )
+
+
+class Claims(NamedTuple):
+    """What the logs of two instances say of one GTID; of one instance, its own logs.
+
+    Attributes:
+        instance_id: Whose row shows it.
+        other: The other instance, the same one where its own logs contradict each other.
+        gtids: All GTIDs of one UUID that they disagree about.
+        sid, gno: The first of them, which the origins are of.
+        mine, theirs: The origins that the logs of either give.
+    """
+
+    instance_id: str
+    other: str
+    gtids: GtidSet
+    sid: str
+    gno: int
+    mine: list[Origin]
+    theirs: list[Origin]
+
+
+@rule(
+    scope="X",
+    number=68,
+    tier=4,
+    severity=Severity.CRITICAL,
+    claim=(
+        "All logs of the fleet that hold a GTID agree on the server_id and the commit time of"
+        " its origin."
+    ),
+    why=(
+        "Both are written once, by the server where the transaction was first committed, and"
+        " copied unchanged through every relay log and binary log. If they differ, two"
+        " transactions carry one GTID, and every replica has executed only one of them."
+    ),
+    undecided_when=(
+        "only one log with the GTID was observed, the fields are not known, or the origins are"
+        " no longer remembered"
+    ),
+    sources=(
+        "MySQL manual: original_commit_timestamp; GTID Format and Storage",
+        "MySQL manual: ER_SOURCE_FATAL_ERROR_READING_BINLOG (1236), sync_binlog",
+    ),
+    remedy=(
+        "Treat the data of the named servers as different: compare the two groups and rebuild"
+        " all servers that executed the wrong one."
+    ),
+    cases={
+        "two_instances": Case(
+            "{gtids:gtids} is one transaction in the logs of instance {instance} and another in"
+            " those of instance {other}.",
+            "{mine:origins}",
+            "logs of instance {instance}, {gtid}",
+            "{theirs:origins}",
+            "logs of instance {other}, {gtid}",
+        ),
+        "one_instance": Case(
+            "{gtids:gtids} is one transaction in one log of instance {instance} and another in"
+            " another log of it.",
+            "{mine:origins}",
+            "logs of instance {instance}, {gtid}",
+            "one origin",
+            "every log that holds it",
+        ),
+    },
+)
+def gtid_origin_agreement(claims: Claims) -> Answer:
+    """The logs of two instances, or of one, give one GTID to one transaction."""
+    if not claims.gtids:
+        return HOLDS
+    gtid = f"{claims.sid}:{claims.gno}"
+    is_one = claims.instance_id == claims.other
+    return Broken(
+        "one_instance" if is_one else "two_instances",
+        witness=claims.gtids,
+        at=f"{gtid} in its own logs" if is_one else f"{gtid} against {claims.other}",
+        gtids=claims.gtids,
+        gtid=gtid,
+        source_uuid=claims.sid,
+        other=claims.other,
+        mine=[_value(origin) for origin in claims.mine],
+        theirs=[_value(origin) for origin in claims.theirs],
+    )
+
+
+def _value(origin: Origin) -> dict[str, int]:
+    return {
+        "server_id": origin.server_id,
+        "original_commit_timestamp": origin.commit_ts,
+    }

@@ -1,0 +1,392 @@
+"""Point-in-time recovery: a restored server beside the binary log that it replayed (WL#3576).
+
+The log may be the server's own, from before it was restored: then its old lineage is looked up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from tallystick.coordinates.audit.comparison import Coordinates, RecoveryMade
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.between import (
+    ANONYMOUS,
+    NO_BINLOG_FILE,
+    OTHER_BASE_NAME,
+    Against,
+    Compared,
+    between,
+    groups_after,
+    wait_or_give_up,
+)
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
+from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.timeline_snapshot import Snapshot
+
+IMAGE_UNSEEN = reason("image_unseen", "the image was not seen to be taken, and the log began anew")
+IMAGE_LOG_FORGOTTEN = reason(
+    "image_log_forgotten", "the binary log that the image was taken of is not remembered"
+)
+IMAGE_WITHOUT_POSITION = reason(
+    "image_without_position", "the image's summary has no binary log position"
+)
+IMAGE_WITHOUT_CHANNEL = reason(
+    "image_without_channel", "the image does not show how far it is on instance {source}"
+)
+REPLAY_UNSEEN = reason("replay_unseen", "the restored server's binary log was not seen completely")
+REPLAYED_LOG_NOT_REACHED = reason(
+    "replayed_log_not_reached",
+    "the source's journal does not show its binary log up to {file}",
+)
+REPLAYED_GROUPS_UNKNOWN = reason(
+    "replayed_groups_unknown",
+    "the groups of the source between image and stop point are not known",
+)
+STOP_FILE_HEAD_UNSEEN = reason(
+    "stop_file_head_unseen", "the head of {file} of the source was not seen"
+)
+RESTORED_SET_UNREAD = reason(
+    "restored_set_unread", "the restored server's gtid_executed was not read"
+)
+
+
+class Replayed(NamedTuple):
+    """The log that was replayed: whose, and as it was in the lineage that the image is of."""
+
+    source: InstanceTimeline
+    state: Snapshot
+
+
+@between(
+    RecoveryMade,
+    number=86,
+    tier=4,
+    severity=Severity.CRITICAL,
+    claim=(
+        "A point-in-time recovery executes every group of the binary log between the image's"
+        " position and its stop point that the image does not hold, each once, in the order of"
+        " the log."
+    ),
+    why=(
+        "The image has everything up to its position and nothing after it, so a replay that"
+        " begins exactly there neither loses nor repeats a change. With GTIDs the server skips"
+        " what it has; without them the position alone decides."
+    ),
+    undecided_when=(
+        "the log between image and stop point was not seen or is not remembered, the image"
+        " has no position in that log, or the restored server's log was not seen completely"
+    ),
+    sources=(
+        "WL#3576, requirement 1 and title: Point in time recovery",
+        "MySQL manual: Point-in-Time (Incremental) Recovery",
+    ),
+    remedy=(
+        "Discard the restored server. Restore the image again and replay from the position in"
+        " its summary, all files in order, in one run."
+    ),
+    cases={
+        "other_group": Case(
+            "The recovery from image {backup_id} executed {seen:group} where the binary log of"
+            " instance {source} has {wanted:group}.",
+            "{seen_count:n group}, at number {number} {seen:group}",
+            "binary log of the restored server",
+            "{wanted_count:n group}, at number {number} {wanted:group}",
+            "binary log of instance {source} from {from_file}:{from_position} to"
+            " {to_file}:{to_position}",
+        ),
+        "ends_early": Case(
+            "The recovery from image {backup_id} executed nothing more where the binary log of"
+            " instance {source} has {wanted:group}.",
+            "{seen_count:n group}",
+            "binary log of the restored server",
+            "{wanted_count:n group}, at number {number} {wanted:group}",
+            "binary log of instance {source} from {from_file}:{from_position} to"
+            " {to_file}:{to_position}",
+        ),
+        "goes_on": Case(
+            "The recovery from image {backup_id} executed {seen:group} where the binary log of"
+            " instance {source} has nothing more.",
+            "{seen_count:n group}, at number {number} {seen:group}",
+            "binary log of the restored server",
+            "{wanted_count:n group}",
+            "binary log of instance {source} from {from_file}:{from_position} to"
+            " {to_file}:{to_position}",
+        ),
+    },
+)
+def replay_continues_image(made: RecoveryMade, against: Against) -> Compared:
+    """A replay executes what is after the image, all of it, in order, once."""
+    log = replayed_log(made, against)
+    if not isinstance(log, Replayed):
+        return log
+    start = _start(made)
+    if isinstance(start, Undecided):
+        return start
+    groups = _between(log, start, made.end)
+    if isinstance(groups, Undecided):
+        return groups
+    if made.replayed is None:
+        return Undecided(REPLAY_UNSEEN)
+    skipped = made.gtids("restore") or GtidSet.EMPTY
+    skipped = skipped | _set_of(made.before) | (made.gtids("replay", "excluded") or GtidSet.EMPTY)
+    expected = [gtid for gtid in groups if not (gtid and gtid in skipped)]
+    got = list(made.replayed)
+    if not made.is_ordered and Counter(got) == Counter(expected):
+        return HOLDS
+    at = next(
+        (n for n, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b),
+        min(len(got), len(expected)),
+    )
+    if at == len(got) == len(expected):
+        return HOLDS
+    seen = got[at] if at < len(got) else None
+    wanted = expected[at] if at < len(expected) else None
+    case = "ends_early" if seen is None else "goes_on" if wanted is None else "other_group"
+    witness = wanted if wanted is not None else seen
+    return broken_recovery(
+        case,
+        made,
+        log,
+        witness=witness or ANONYMOUS,
+        seen=seen,
+        wanted=wanted,
+        seen_count=len(got),
+        wanted_count=len(expected),
+        number=at + 1,
+        from_file=start[0],
+        from_position=start[1],
+    )
+
+
+_ENDED = (
+    "The recovery from image {backup_id} has ended at {to_file}:{to_position} of instance {source},"
+    " but "
+)
+_RESTORED = "restored server after the replay"
+_LOG = "binary log of instance {source} up to {to_file}:{to_position}"
+
+
+@between(
+    RecoveryMade,
+    number=87,
+    tier=4,
+    severity=Severity.CRITICAL,
+    claim=(
+        "A point-in-time recovery ends where it was to end, and gtid_executed is then what the"
+        " source had logged there, but for what the image held besides and what was left out on"
+        " purpose."
+    ),
+    why=(
+        "Image and replay together are the source's history up to the stop point. A GTID that"
+        " is missing will be asked for again by a replica, or never come; one too many will"
+        " never be executed."
+    ),
+    undecided_when=(
+        "the head of the source's binary log file at the stop point was not seen, or the"
+        " restored server's gtid_executed was not read. A stop by time is judged by where the"
+        " replay says that it ended"
+    ),
+    sources=(
+        "WL#3576, title: Point in time recovery",
+        "MySQL manual: Point-in-Time Recovery Using Event Positions; gtid_purged",
+    ),
+    remedy=(
+        "If the image's set was not restored, set gtid_purged to it before replaying. Else"
+        " restore again; do not let the server become a source or replica as it is."
+    ),
+    cases={
+        "stop_gtid_missed": Case(
+            _ENDED + "it was to go on up to {stop_gtid}, which is after that.",
+            "{to_file}:{to_position}",
+            _RESTORED,
+            "{stop_gtid}",
+            _LOG,
+        ),
+        "stop_position_missed": Case(
+            _ENDED + "it was to end at {stop_file}:{stop_position}.",
+            "{to_file}:{to_position}",
+            _RESTORED,
+            "{stop_file}:{stop_position}",
+            _LOG,
+        ),
+        "not_executed": Case(
+            _ENDED + "it has not executed {missing:gtids}.",
+            "{executed:gtids}",
+            _RESTORED,
+            "at least {logged:gtids}",
+            _LOG,
+        ),
+        "executed_more": Case(
+            _ENDED
+            + "it has executed {extra:gtids}, which is neither in the image nor in that log.",
+            "{executed:gtids}",
+            _RESTORED,
+            "{logged:gtids}",
+            _LOG,
+        ),
+    },
+)
+def recovery_reaches_stop_point(made: RecoveryMade, against: Against) -> Compared:
+    """A recovery ends at its stop point, with the GTIDs that the source had there."""
+    log = replayed_log(made, against)
+    if not isinstance(log, Replayed):
+        return log
+    logged = _logged_at(log, made.end)
+    executed = made.gtids("replayed")
+    if isinstance(logged, Undecided):
+        return logged
+    if executed is None:
+        return Undecided(RESTORED_SET_UNREAD)
+    missed = _missed_stop(made, log, logged)
+    if missed is not None:
+        return missed
+    excluded = made.gtids("replay", "excluded") or GtidSet.EMPTY
+    sets = {"executed": executed, "logged": logged}
+    missing = logged - excluded - executed
+    if missing:
+        return broken_recovery("not_executed", made, log, witness=executed, missing=missing, **sets)
+    image = log.source.images.get(made.backup_id) if made.image_of == made.source else None
+    restored = made.gtids("restore") if image is None else _parsed(image["gtid_executed"])
+    extra = executed - logged - (restored or GtidSet.EMPTY) - _set_of(made.before)
+    if extra:
+        return broken_recovery("executed_more", made, log, witness=executed, extra=extra, **sets)
+    return HOLDS
+
+
+def _missed_stop(made: RecoveryMade, log: Replayed, logged: GtidSet) -> Broken | Undecided | None:
+    """Whether the replay ended elsewhere than it was to."""
+    body = made.restored["replay"]
+    witness = f"{made.end[0]}:{made.end[1]}"
+    gtid = body.get("stop_gtid")
+    if gtid and not GtidSet.parse(gtid) <= logged:
+        return broken_recovery("stop_gtid_missed", made, log, witness=witness, stop_gtid=gtid)
+    file, position = body.get("stop_file"), body.get("stop_position")
+    if file is None or position is None:
+        return None
+    groups = _between(log, *sorted(((file, position), made.end), key=_in_order))
+    if isinstance(groups, Undecided):
+        return groups
+    if not groups:
+        return None
+    stop = {"stop_file": file, "stop_position": position}
+    return broken_recovery("stop_position_missed", made, log, witness=witness, **stop)
+
+
+def broken_recovery(
+    case: str, made: RecoveryMade, log: Replayed, *, witness: object, **values: object
+) -> Broken:
+    """A contradiction of a recovery, with what all texts of them name."""
+    return Broken(
+        case,
+        witness=witness,
+        at=f"recovery from image {made.backup_id}",
+        backup_id=made.backup_id,
+        source=log.source.instance_id,
+        to_file=made.end[0],
+        to_position=made.end[1],
+        **values,
+    )
+
+
+# The log that was replayed
+
+
+def replayed_log(made: RecoveryMade, against: Against) -> Replayed | Waiting | Undecided:
+    """The log that was replayed, or why it is not known."""
+    source, ts = against.source, made.place.ts
+    for timeline in against.sources:
+        if next(timeline.states.since(ts), None) is None:
+            return wait_or_give_up(timeline, ts)
+    state = next(source.states.since(ts))
+    if made.source != made.image_of:
+        return Replayed(source, state)
+    image = source.images.get(made.backup_id)
+    if image is None:
+        if any(s.ts <= ts for s in source.states if s.lineage != state.lineage):
+            return Undecided(IMAGE_UNSEEN)
+        return Replayed(source, state)
+    if image["lineage"] == state.lineage:
+        return Replayed(source, state)
+    of_lineage = [s for s in source.states if s.lineage == image["lineage"]]
+    if not of_lineage:
+        return Undecided(IMAGE_LOG_FORGOTTEN)
+    return Replayed(source, of_lineage[-1])
+
+
+def _start(made: RecoveryMade) -> Coordinates | Undecided:
+    """Where the image is in the log."""
+    summary = made.restored["restore"]
+    if made.source == made.image_of:
+        if summary.get("binlog_file") is None or summary.get("binlog_position") is None:
+            return Undecided(IMAGE_WITHOUT_POSITION)
+        return summary["binlog_file"], summary["binlog_position"]
+    for channel in summary.get("channels") or ():
+        file, position = channel.get("exec_source_log_file"), channel.get("exec_source_log_pos")
+        if channel.get("source_instance") == made.source and file and position is not None:
+            return file, position
+    return Undecided(IMAGE_WITHOUT_CHANNEL, source=made.source)
+
+
+def _file_number(state: Snapshot, coordinates: Coordinates) -> int | Undecided:
+    try:
+        base_name, number = parse_log_file_name(coordinates[0])
+    except CoordinateError:
+        return Undecided(NO_BINLOG_FILE, file=coordinates[0])
+    if base_name != state.base_name:
+        return Undecided(OTHER_BASE_NAME, base_name=state.base_name, other=base_name)
+    return number
+
+
+def _between(log: Replayed, start: Coordinates, end: Coordinates) -> list[str] | Undecided:
+    """The GTIDs of the groups between two positions, "" anonymous."""
+    first, last = _file_number(log.state, start), _file_number(log.state, end)
+    if isinstance(first, Undecided):
+        return first
+    if isinstance(last, Undecided):
+        return last
+    if last > log.state.file_number or not log.state.is_complete:
+        return Undecided(REPLAYED_LOG_NOT_REACHED, file=end[0])
+    groups: list[str] = []
+    for place, gtid in groups_after(log.source, log.state, first, start[1]):
+        if place > (last, end[1]) and gtid is not None:
+            break
+        if gtid is None:
+            if place[0] > last:
+                break
+            return Undecided(REPLAYED_GROUPS_UNKNOWN)
+        groups.append(gtid)
+    return groups
+
+
+def _logged_at(log: Replayed, end: Coordinates) -> GtidSet | Undecided:
+    """What the source had logged at a position."""
+    number = _file_number(log.state, end)
+    if isinstance(number, Undecided):
+        return number
+    file, _ = log.source.file_at(log.state, number)
+    if file is None or file.previous is None or number > log.state.file_number:
+        return Undecided(STOP_FILE_HEAD_UNSEEN, file=end[0])
+    groups = _between(log, (end[0], 4), end)
+    return groups if isinstance(groups, Undecided) else file.previous | _set_of(tuple(groups))
+
+
+def _in_order(coordinates: Coordinates) -> tuple[int, int]:
+    try:
+        return parse_log_file_name(coordinates[0])[1], coordinates[1]
+    except CoordinateError:
+        return 0, coordinates[1]
+
+
+def _set_of(gtids: tuple[str, ...]) -> GtidSet:
+    return GtidSet.parse(",".join(filter(None, gtids)), tags=True)
+
+
+def _parsed(text: str | None) -> GtidSet | None:
+    return None if text is None else GtidSet.parse(text)

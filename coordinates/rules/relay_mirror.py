@@ -1,0 +1,384 @@
+"""Does a relay log mirror its source's binary log?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tallystick.coordinates.audit.comparison import GroupsQueued
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.between import (
+    ANONYMOUS,
+    NOT_REACHED,
+    Against,
+    Compared,
+    between,
+)
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
+from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.values.binlog import format_log_file_name
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tallystick.coordinates.audit.comparison import QueuedRun
+    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.timeline_file import BinlogFile
+    from tallystick.coordinates.audit.timeline_snapshot import Snapshot
+    from tallystick.coordinates.rules.between import Memory
+
+    Mask = npt.NDArray[np.bool_]
+    IntArray = npt.NDArray[np.int64]
+
+QUEUED_FILE_UNKNOWN = reason("queued_file_unknown", "the source file of queued groups is not known")
+QUEUED_FILE_OF_OTHER_LOG = reason(
+    "queued_file_of_other_log",
+    "the source has no binary log called {base_name} at that time",
+)
+QUEUED_FILE_FORGOTTEN = reason(
+    "queued_file_forgotten", "{file} of the source was not observed or is not remembered"
+)
+QUEUED_GROUPS_UNSEEN = reason(
+    "queued_groups_unseen", "the source's groups around queued ones were not observed"
+)
+FILE_BETWEEN_FORGOTTEN = reason(
+    "file_between_forgotten", "a file of the source between queued groups is not remembered"
+)
+OMITTED_MAY_BE_EXECUTED = reason(
+    "omitted_may_be_executed",
+    "no log_status row shows whether omitted groups have been executed",
+)
+
+Where = tuple[int, int]
+"""Source file number and position."""
+
+_RELAY_LOG = "relay log of the channel"
+_BINARY_LOG = "binary log of instance {source}"
+_OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY_LOG)
+
+
+@between(
+    GroupsQueued,
+    number=19,
+    tier=1,
+    severity=Severity.CRITICAL,
+    claim=(
+        "The groups that a receiver queues from one file of its source are groups of that file,"
+        " in the file's order; a group that it leaves out between two connects was executed"
+        " before by the replica, is filtered, or is the replica's own."
+    ),
+    why=(
+        "The dump thread sends a binary log in its own order and skips only groups that the"
+        " replica named in its GTID set when it connected; the receiver copies what it gets and"
+        " drops only events of ignored server ids, and of its own, which come back in a ring"
+        " maybe before they are executed. A skipped group that the replica never"
+        " executed is lost; one queued again without a new connection is executed twice where"
+        " GTIDs do not stop it."
+    ),
+    undecided_when=(
+        "the source is not observed, its journal has a gap or has not reached the groups in"
+        " question, or its events of that file are no longer remembered"
+    ),
+    sources=(
+        "WL#9452, F-3",
+        "MySQL manual: Replication Source Connection with GTID Auto-Positioning",
+        "Flink CDC issue FLINK-37065",
+    ),
+    remedy=(
+        "Stop the applier before it passes the group that differs, compare the relay log with"
+        " the source's binary log around the named position, and fetch the relay log anew"
+        " (RESET REPLICA with auto-positioning) or rebuild the replica."
+    ),
+    cases={
+        "foreign": Case(
+            "The relay log holds {gtid:group} as the group that ends at {file}:{position} of"
+            " instance {source}, where the source has no such group.",
+            "{gtid:group} up to {file}:{position}",
+            _RELAY_LOG,
+            "a group of the source that ends there, with that GTID",
+            _BINARY_LOG,
+        ),
+        "repeated": Case(
+            "The relay log holds {gtid:group}, which ends at {file}:{position} of instance"
+            " {source}, after later groups, although the receiver did not connect anew.",
+            "{gtid:group} up to {file}:{position}",
+            _RELAY_LOG,
+            "groups in the order of the source's file",
+            _BINARY_LOG,
+        ),
+        "omitted": Case(
+            "The relay log goes on after {file}:{position} of instance {source} without"
+            " {gtids:gtids}, which the replica has not executed.",
+            "no {gtids:gtids}",
+            *_OMITTED,
+        ),
+        "omitted_anonymous": Case(
+            "The relay log goes on after {file}:{position} of instance {source} without an"
+            " anonymous group, which the replica has not executed.",
+            "no anonymous group",
+            *_OMITTED,
+        ),
+    },
+)
+def relay_mirrors_source(queued: GroupsQueued, against: Against) -> Compared:
+    """The groups of a channel are groups of the source, in its order, all of them."""
+    source, memory = against.source, against.memory
+    state = next(source.states.since(queued.place.ts), None)
+    if state is None:
+        return Waiting(NOT_REACHED)
+    if memory.lineage != state.lineage:
+        memory = replace(memory, lineage=state.lineage, last=None, high=None)
+    upstreams = against.fleet.upstreams([source], queued.place.ts)
+    own = queued.server_uuid
+    is_ring = own is not None and any(u.uuid_at(queued.place.ts) == own for u in upstreams)
+    mirror = _Mirror(queued, source, state, memory, is_ring=is_ring)
+    for run in queued.runs:
+        mirror.follow(run)
+    found = mirror.found()
+    answer = found or mirror.undecided or HOLDS
+    return against.remember(
+        answer,
+        reported=mirror.reported,
+        lineage=memory.lineage,
+        last=mirror.last,
+        high=mirror.high,
+    )
+
+
+class _Mirror:
+    """One walk along what a channel has queued."""
+
+    def __init__(
+        self,
+        queued: GroupsQueued,
+        source: InstanceTimeline,
+        state: Snapshot,
+        memory: Memory,
+        *,
+        is_ring: bool,
+    ) -> None:
+        self.queued = queued
+        self.is_ring = is_ring
+        self.source = source
+        self.state = state
+        self.reported = memory.reported
+        self.last = memory.last
+        self.high = memory.high
+        self.undecided: Undecided | None = None
+        self.foreign: tuple[Where, str] | None = None
+        self.repeated: tuple[Where, str] | None = None
+        self.omitted = GtidSet.EMPTY
+        self.omitted_at: Where | None = None
+        self.omitted_anonymous = False
+
+    def follow(self, run: QueuedRun) -> None:
+        """The next groups from one file."""
+        if run.connects or run.begins:
+            self.last = None
+        if run.begins:
+            self.high = None
+        file = self._file_of(run)
+        if file is None:
+            self.last = self.high = None
+            return
+        indices, is_known = self._match(run, file)
+        if not is_known:
+            self.high = None
+        if len(indices):
+            self._follow_order(run.file_number, file, indices)
+        if not is_known:
+            self.high = None
+
+    def _file(self, number: int) -> tuple[BinlogFile | None, int]:
+        """The source's file, with what a crash took back while the groups were queued."""
+        return self.source.file_at(self.state, number, self.queued.since_ts)
+
+    def _file_of(self, run: QueuedRun) -> BinlogFile | None:
+        if run.base_name is None or not len(run.ends):
+            self.undecided = Undecided(QUEUED_FILE_UNKNOWN)
+            return None
+        if run.base_name != self.state.base_name:
+            self.undecided = Undecided(QUEUED_FILE_OF_OTHER_LOG, base_name=run.base_name)
+            return None
+        file, _ = self._file(run.file_number)
+        if file is None:
+            name = format_log_file_name(run.base_name, run.file_number)
+            self.undecided = Undecided(QUEUED_FILE_FORGOTTEN, file=name)
+        return file
+
+    def _match(self, run: QueuedRun, file: BinlogFile) -> tuple[IntArray, bool]:
+        """Index in the source's file of each group that is there; whether nothing stays open."""
+        ends, groups = file.group_ends(), file.groups()
+        limit = self._limit(run.file_number, file)
+        table = np.array([*(self.source.sid_number(sid) for sid in run.sids), -1], dtype=np.int32)
+        at = np.searchsorted(ends, run.ends)
+        is_there = (at < len(ends)) & (run.ends <= limit)
+        at = np.where(is_there, at, 0)
+        if len(ends):
+            is_there &= ends[at] == run.ends
+            is_there &= (groups.sid[at] == table[run.sid]) & (groups.gno[at] == run.gno)
+        if is_there.all():
+            return at, True
+        is_open = ~is_there & ~self._is_decidable(run, file, limit)
+        if is_open.any():
+            self.undecided = Undecided(QUEUED_GROUPS_UNSEEN)
+        wrong = np.flatnonzero(~is_there & ~is_open)
+        if len(wrong) and self.foreign is None:
+            index = int(wrong[0])
+            self.foreign = (run.file_number, int(run.ends[index])), _gtid(run, index)
+        return at[is_there], not is_open.any()
+
+    def _limit(self, number: int, file: BinlogFile) -> int:
+        """How far the file reached, when it was longest while the groups were queued."""
+        if number != self.state.file_number:
+            return file.end
+        left, _ = self.source.file_at(self.state, number)
+        has_lost = left is None or left.end < file.end
+        return file.end if has_lost else self.state.end
+
+    def _is_decidable(self, run: QueuedRun, file: BinlogFile, limit: int) -> Mask:
+        """Where the source's file is known so well that a group not found there is not there."""
+        known = (run.ends >= 0) & (file.knows_groups(run.ends) | (run.ends > limit))
+        if not self.state.is_complete:
+            known &= run.ends <= limit
+        began = self.state.lineage_ts
+        if began is not None and began >= self.queued.since_ts:
+            known[:] = False
+        return known
+
+    def _follow_order(self, number: int, file: BinlogFile, indices: IntArray) -> None:
+        ends = file.group_ends()
+        floor = -1
+        if self.last is not None:
+            if self.last[0] > number:
+                floor = len(ends)
+            elif self.last[0] == number:
+                floor = int(np.searchsorted(ends, self.last[1], side="right")) - 1
+        highest = np.maximum.accumulate(np.concatenate(([floor], indices)))
+        falls = indices <= highest[:-1]
+        if falls.any():
+            if self.repeated is None:
+                self._note_repeat(number, file, int(indices[np.argmax(falls)]))
+            indices = indices[~falls]
+            if not len(indices):
+                return
+        last = number, int(ends[indices[-1]])
+        self.last = last
+        if self.high is not None and last <= self.high:
+            return
+        self._find_omitted(number, file, indices)
+        self.high = last
+
+    def _find_omitted(self, number: int, file: BinlogFile, indices: IntArray) -> None:
+        """The source's groups between those queued, beyond the highest one queued before."""
+        high = self.high
+        ends = file.group_ends()
+        before = int(indices[0])
+        if high is not None:
+            before = -1
+            if high[0] == number:
+                before = int(np.searchsorted(ends, high[1], side="right")) - 1
+            elif high[0] < number:
+                self._omit_between(high, number)
+        present = np.zeros(int(indices[-1]) + 1, dtype=np.bool_)
+        present[indices] = True
+        present[: before + 1] = True
+        absent = np.flatnonzero(~present)
+        self._omit(number, file, absent)
+
+    def _omit_between(self, high: Where, number: int) -> None:
+        """Whatever the source logged after `high` in files before `number`."""
+        for number_between in range(high[0], number):
+            file, _ = self._file(number_between)
+            if file is None or file.is_doubtful:
+                self.undecided = Undecided(FILE_BETWEEN_FORGOTTEN)
+                continue
+            ends = file.group_ends()
+            first = 0
+            if number_between == high[0]:
+                first = int(np.searchsorted(ends, high[1], side="right"))
+            self._omit(number_between, file, np.arange(first, len(ends)))
+
+    def _omit(self, number: int, file: BinlogFile, absent: IntArray) -> None:
+        if not len(absent) or self.queued.is_filtered:
+            return
+        groups = file.groups()
+        # What the source lost it cannot send any more.
+        absent = absent[absent < self._file(number)[1]]
+        named = absent[groups.sid[absent] >= 0]
+        gtids = GtidSet.from_groups(self.source.sids, groups.sid[named], groups.gno[named])
+        for part in self.queued.executed:
+            gtids = gtids - part
+        if self.queued.server_uuid is not None:
+            # Its own come back to it in a ring, maybe before they are executed: it ignores them.
+            gtids = gtids.without_uuid(self.queued.server_uuid)
+        anonymous = len(named) < len(absent) and not self.is_ring
+        if not gtids and not anonymous:
+            return
+        self.omitted = self.omitted | gtids
+        self.omitted_anonymous |= anonymous
+        if self.omitted_at is None:
+            self.omitted_at = number, int(file.group_ends()[absent[0]])
+
+    def _note_repeat(self, number: int, file: BinlogFile, index: int) -> None:
+        groups = file.groups()
+        sid = int(groups.sid[index])
+        gtid = f"{self.source.sids[sid]}:{groups.gno[index]}" if sid >= 0 else ""
+        self.repeated = (number, int(file.group_ends()[index])), gtid
+
+    def _file_name(self, number: int) -> str:
+        return format_log_file_name(self.state.base_name or "?", number)
+
+    def found(self) -> tuple[Broken, ...]:
+        """What the walk has found."""
+        found = []
+        if self.foreign is not None:
+            where, gtid = self.foreign
+            found.append(self._group("foreign", where, gtid, gtid or ANONYMOUS))
+        if self.repeated is not None:
+            found.append(self._group("repeated", *self.repeated, "again"))
+        if self.omitted_at is not None:
+            found += self._omission(self.omitted_at)
+        return tuple(found)
+
+    def _group(self, case: str, where: Where, gtid: str, what: str) -> Broken:
+        file, position = self._file_name(where[0]), where[1]
+        return Broken(
+            case,
+            witness=gtid or ANONYMOUS,
+            at=f"{file}:{position} {what}",
+            gtid=gtid,
+            file=file,
+            position=position,
+            source=self.source.instance_id,
+        )
+
+    def _omission(self, where: Where) -> list[Broken]:
+        if not self.queued.is_row:
+            self.undecided = Undecided(OMITTED_MAY_BE_EXECUTED)
+            return []
+        fresh = self.omitted - self.reported
+        if not fresh and not self.omitted_anonymous:
+            return []
+        self.reported = self.reported | fresh
+        file, position = self._file_name(where[0]), where[1]
+        return [
+            Broken(
+                "omitted" if fresh else "omitted_anonymous",
+                witness=fresh or f"{file}:{position}",
+                at=f"{file}:{position} omitted",
+                gtids=fresh,
+                file=file,
+                position=position,
+                source=self.source.instance_id,
+            )
+        ]
+
+
+def _gtid(run: QueuedRun, index: int) -> str:
+    """The GTID of a queued group, "" anonymous."""
+    sid = int(run.sid[index])
+    return "" if sid < 0 else f"{run.sids[sid]}:{run.gno[index]}"

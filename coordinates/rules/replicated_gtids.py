@@ -1,0 +1,379 @@
+"""The GTIDs of a replica and of its sources: received, executed, purged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.audit.comparison import ChannelSaid, ReplicaExecuted
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.between import (
+    AMBIGUOUS,
+    NOT_REACHED,
+    STILL_BROKEN,
+    Against,
+    Compared,
+    between,
+    first_of,
+    is_older_than_lineage,
+    wait_or_give_up,
+)
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
+from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.timeline_snapshot import Snapshot
+
+RESET_EVERYWHERE_US = 5_000_000
+"""So long it may take to reset a source and then its replicas."""
+
+RETRIEVED_UNKNOWN = reason("retrieved_unknown", "Retrieved_Gtid_Set is not known")
+SOURCE_UUID_UNKNOWN = reason("source_uuid_unknown", "the source's server_uuid is not known")
+SOURCE_JUST_RESET = reason(
+    "source_just_reset",
+    "the source began a new binary log and logged none of the retrieved GTIDs",
+)
+MAY_ASSIGN_GTIDS = reason(
+    "source_logs_anonymous",
+    "the source logs anonymous groups, to which the replica may have assigned GTIDs",
+)
+SOURCE_EXECUTED_UNKNOWN = reason(
+    "source_executed_unknown", "not everything that the source has executed is known"
+)
+UPSTREAM_EXECUTED_UNKNOWN = reason(
+    "upstream_executed_unknown",
+    "not everything that the source's sources have executed is known",
+)
+REPLICA_SET_UNKNOWN = reason(
+    "replica_set_unknown",
+    "not everything that the replica has executed or retrieved is known",
+)
+SOURCE_PURGED_UNKNOWN = reason("source_purged_unknown", "gtid_purged of the source is not known")
+PURGED_SHOWN_LATER = reason(
+    "source_purged_shown_later",
+    "no row of the source before the replica's shows its gtid_purged",
+)
+PURGED_TAKEN_BACK = reason(
+    "source_purged_taken_back",
+    "the source's journal broke off before a row showed its gtid_purged",
+)
+PURGED_NOT_SHOWN = reason("source_purged_not_shown", "no row of the source shows its gtid_purged")
+
+_RECEIVED = (
+    "{retrieved:gtids}",
+    "Retrieved_Gtid_Set, GTIDs of the source",
+    "a subset of {logged:gtids}",
+    "binary log of instance {source}",
+)
+
+
+@between(
+    ChannelSaid,
+    number=66,
+    tier=4,
+    severity=Severity.CRITICAL,
+    claim=(
+        "Of the source's own GTIDs a channel has retrieved only those that the source has"
+        " logged in its present binary log lineage, for the same transactions."
+    ),
+    why=(
+        "A group reaches a replica only through the source's binary log, and the source never"
+        " takes one back, unless it lost the end of its log in a crash (sync_binlog other than"
+        " 1) or gave its numbers out again after RESET BINARY LOGS AND GTIDS. Then replica and"
+        " source have other data under one GTID, or the replica is ahead of its source."
+    ),
+    undecided_when=(
+        "the source is not observed, or its journal is not known without a gap up to the"
+        " replica's row; or the source began a new lineage less than 5 seconds ago and has not"
+        " logged anything under the retrieved GTIDs: its replicas may be about to be reset"
+    ),
+    sources=(
+        "WL#9452, F-3",
+        "MySQL manual: ER_SOURCE_FATAL_ERROR_READING_BINLOG (1236), sync_binlog",
+    ),
+    remedy=(
+        "Keep the replica that has more as evidence, find what the extra groups changed, and"
+        " rebuild the side that is wrong; set sync_binlog=1 and"
+        " innodb_flush_log_at_trx_commit=1 on sources."
+    ),
+    cases={
+        "not_in_source_log": Case(
+            "The replica has retrieved {witness:gtids} from instance {source}, whose binary log"
+            " does not hold it.",
+            *_RECEIVED,
+        ),
+        "other_transaction": Case(
+            "The replica has retrieved {witness:gtids} from instance {source}, whose binary log has"
+            " given it to another transaction.",
+            *_RECEIVED,
+        ),
+    },
+)
+def received_within_source_logged(said: ChannelSaid, against: Against) -> Compared:
+    """What was retrieved of the source's own GTIDs, the source has logged."""
+    source, ts = against.source, said.place.ts
+    if said.retrieved is None:
+        return Undecided(RETRIEVED_UNKNOWN)
+    states = source.states.since(ts)
+    state = next((s for s in states if s.is_complete and (s.is_told or s.row_ts is not None)), None)
+    if state is None:
+        return wait_or_give_up(source, ts)
+    server_uuid = source.uuid_at(ts)
+    if server_uuid is None:
+        return Undecided(SOURCE_UUID_UNKNOWN)
+    if against.fleet.is_ambiguous(source, ts):
+        return Undecided(AMBIGUOUS)
+    own = said.retrieved.restrict(server_uuid)
+    # After RESET the numbers begin again: a number that both have may mean two transactions.
+    origins = against.fleet.origins
+    disputed = own & origins.differing(said.instance_id, ts, source.instance_id, state.ts)
+    if disputed and said.server_id is not None:
+        # The replica's own transaction of that number was not retrieved from the source.
+        disputed = disputed - origins.made_by(said.instance_id, disputed, ts, said.server_id)
+    missing = (own - state.logged - state.declared) | disputed
+    if not missing:
+        return HOLDS
+    is_older = is_older_than_lineage(said.retrieved_ts, state)
+    if is_older and not disputed and own.isdisjoint(state.logged) and _is_young(state, ts):
+        return Undecided(SOURCE_JUST_RESET)
+    fresh = missing - against.memory.reported
+    if not fresh:
+        return STILL_BROKEN
+    return against.report(
+        fresh,
+        Broken(
+            "other_transaction" if fresh <= disputed else "not_in_source_log",
+            witness=fresh,
+            at=first_of(fresh),
+            source=source.instance_id,
+            retrieved=own,
+            logged=state.logged.restrict(server_uuid),
+        ),
+    )
+
+
+def _is_young(state: Snapshot, ts: int) -> bool:
+    """Whether the source began its lineage just now: its replicas may be about to follow."""
+    return state.lineage_ts is not None and ts - state.lineage_ts < RESET_EVERYWHERE_US
+
+
+@between(
+    ReplicaExecuted,
+    number=67,
+    tier=4,
+    severity=Severity.ERROR,
+    claim=(
+        "Everything that a replica has executed is known to one of its sources, but for what"
+        " it has retrieved of their own GTIDs, those that SET gtid_purged is known to have given"
+        " it, and those of a channel that is gone."
+    ),
+    why=(
+        "A replica gets GTIDs from its sources only; another one is a write made on the"
+        " replica. It stays unseen until the replica becomes a source: then its groups flow to"
+        " all others, or have been purged and stop them with error 1236. A number of the source"
+        " that it has not given out yet, or gives out again after a RESET, will be taken for"
+        " executed when it comes: 5 seconds after its binary log began anew, a source knows of"
+        " its own GTIDs those that it has since."
+    ),
+    undecided_when=(
+        "a source of the replica is not observed, its journal is not known without a gap up to"
+        " the replica's row, or it logs anonymous groups, to which a channel with"
+        " ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS gives GTIDs of the replica's own"
+    ),
+    sources=(
+        "Vitess issue 17254",
+        "MySQL manual: Restrictions on Replication with GTIDs; super_read_only",
+    ),
+    remedy=(
+        "Look up the group in the replica's binary log. If its change is unwanted, rebuild the"
+        " replica; if harmless, commit an empty transaction under its GTID on the source, which"
+        " gtid_origin_agreement then names as what it is. Set super_read_only on replicas."
+    ),
+    cases={
+        "not_of_source": Case(
+            "The replica has executed {witness:gtids}, which its source {sources:list} has neither"
+            " executed nor logged.",
+            "{witness:gtids}",
+            "gtid_executed of the replica, without GTIDs of its sources",
+            "at least these GTIDs",
+            "what {sources:list} has executed, logged or purged at that time or later",
+        ),
+        "not_of_sources": Case(
+            "The replica has executed {witness:gtids}, which its sources {sources:list} have"
+            " neither executed nor logged.",
+            "{witness:gtids}",
+            "gtid_executed of the replica, without GTIDs of its sources",
+            "at least these GTIDs",
+            "what {sources:list} have executed, logged or purged at that time or later",
+        ),
+    },
+)
+def no_errant_gtids(said: ReplicaExecuted, against: Against) -> Compared:
+    """What a replica has executed, one of its sources knows."""
+    ts = said.place.ts
+    rest = said.executed
+    may_assign = False
+    for source in against.sources:
+        if against.fleet.is_ambiguous(source, ts):
+            return Undecided(AMBIGUOUS)
+        state = source.states.knowing(ts)
+        if state is None:
+            return Waiting(SOURCE_EXECUTED_UNKNOWN)
+        for server_uuid in source.uuids_until(state.ts):
+            rest = _without_retrieved(rest, said, server_uuid)
+        if source.group_uuid is not None:
+            rest = rest.without_uuid(source.group_uuid)
+        rest = rest - state.logged - (state.beyond - _given_up(source, state, ts))
+        if not rest:
+            return HOLDS
+        may_assign = may_assign or source.logs_anonymous(state)
+    if said.group_uuid is not None:
+        rest = rest.without_uuid(said.group_uuid)
+    rest = _without_own_in_ring(rest, said, against)
+    fresh = _without_upstreams(rest - against.memory.reported, said, against)
+    if isinstance(fresh, Waiting):
+        return fresh
+    if not fresh:
+        return against.nothing_new(rest)
+    if may_assign:
+        return Undecided(MAY_ASSIGN_GTIDS)
+    names = sorted(source.instance_id for source in against.sources)
+    return against.report(
+        fresh,
+        Broken(
+            "not_of_source" if len(names) == 1 else "not_of_sources",
+            witness=fresh,
+            at=f"{first_of(fresh)} against {', '.join(names)}",
+            sources=names,
+        ),
+    )
+
+
+def _given_up(source: InstanceTimeline, state: Snapshot, ts: int) -> GtidSet:
+    """The source's own GTIDs that it knew until its binary log began anew, and knows no more.
+
+    It gives these numbers out again, and who has them leaves out what comes under them. A row of
+    the source after `ts` says what SET gtid_purged brought back.
+    """
+    if state.lineage_ts is None or _is_young(state, ts):
+        return GtidSet.EMPTY
+    server_uuid = source.uuid_at(state.ts)
+    shown = next((s for s in source.states.since(ts) if s.is_complete and _has_row(s, ts)), None)
+    if server_uuid is None or shown is None:
+        return GtidSet.EMPTY
+    return shown.beyond.restrict(server_uuid) - shown.logged - shown.declared
+
+
+def _has_row(state: Snapshot, ts: int) -> bool:
+    return state.row_ts is not None and state.row_ts >= ts
+
+
+def _without_own_in_ring(rest: GtidSet, said: ReplicaExecuted, against: Against) -> GtidSet:
+    """In a ring a replica's own writes are under way to its sources."""
+    if not rest or said.server_uuid is None:
+        return rest
+    own, ts = rest.restrict(said.server_uuid), said.place.ts
+    if own and any(against.fleet.is_upstream(said.instance_id, s, ts) for s in against.sources):
+        return rest - own
+    return rest
+
+
+def _without_retrieved(rest: GtidSet, said: ReplicaExecuted, server_uuid: str) -> GtidSet:
+    """What was retrieved of the source's own GTIDs: received_within_source_logged judges that."""
+    if said.retrieved is None:
+        return rest.without_uuid(server_uuid)
+    return rest - said.retrieved.restrict(server_uuid)
+
+
+def _without_upstreams(rest: GtidSet, said: ReplicaExecuted, against: Against) -> GtidSet | Waiting:
+    """A replica moved to a source that lags has what that source is still to receive."""
+    ts = said.place.ts
+    for upstream in against.fleet.upstreams(against.sources, ts) if rest else ():
+        if upstream.instance_id == said.instance_id:
+            continue
+        state = upstream.states.knowing(ts)
+        if state is None:
+            return Waiting(UPSTREAM_EXECUTED_UNKNOWN)
+        rest = rest - state.logged - state.beyond
+    return rest
+
+
+@between(
+    ChannelSaid,
+    number=70,
+    tier=4,
+    severity=Severity.ERROR,
+    claim=(
+        "Everything that a source has purged, but for what SET gtid_purged gave it, has been"
+        " executed or retrieved by each of its replicas that use auto-positioning."
+    ),
+    why=(
+        "On connecting a replica asks for all that it lacks; if the source has purged any of it"
+        " the receiver stops with error 1236 and only a copy of the data helps."
+    ),
+    undecided_when=(
+        "the source is not observed, gtid_purged or the channel's retrieved set is not known,"
+        " no row of the source comes before the replica's and what the next one shows goes"
+        " beyond the replica, or the channel does not use auto-positioning"
+    ),
+    sources=("WL#9211, note to F-2", "Flink CDC issue 1944", "MySQL manual: gtid_purged"),
+    remedy=(
+        "Clone or restore the replica from a server that has the data; keep binary logs longer"
+        " (binlog_expire_logs_seconds) than the longest lag of a replica."
+    ),
+    cases={
+        "purged_and_missing": Case(
+            "Instance {source} has purged {witness:gtids}, which its replica has neither executed"
+            " nor retrieved.",
+            "{purged:gtids}",
+            "gtid_purged of instance {source}",
+            "a subset of {has:gtids}",
+            "gtid_executed and Retrieved_Gtid_Set of the replica",
+        ),
+    },
+)
+def purged_not_needed(said: ChannelSaid, against: Against) -> Compared:
+    """What the source has purged, the replica has."""
+    source, ts = against.source, said.place.ts
+    if not said.auto_position:
+        return HOLDS
+    if said.has is None:
+        return Undecided(REPLICA_SET_UNKNOWN)
+    if next(source.states.since(ts), None) is None:
+        return Waiting(NOT_REACHED)
+    before = source.states.until(ts)
+    if before is None or before.row_ts is None:
+        return _purged_by_next_row(source, ts, said.has)
+    if before.purged is None:
+        return Undecided(SOURCE_PURGED_UNKNOWN)
+    missing = before.purged - source.assigned - said.has
+    fresh = missing - against.memory.reported
+    if not fresh:
+        return against.nothing_new(missing)
+    return against.report(
+        fresh,
+        Broken(
+            "purged_and_missing",
+            witness=fresh,
+            at=first_of(fresh),
+            source=source.instance_id,
+            purged=before.purged,
+            has=said.has,
+        ),
+    )
+
+
+def _purged_by_next_row(source: InstanceTimeline, ts: int, has: GtidSet) -> Compared:
+    """No row shows what was purged by then: no more than what the next row of the source shows."""
+    for state in source.states.since(ts):
+        if state.row_ts is None or state.row_ts < ts:
+            continue
+        if state.purged is None:
+            return Undecided(SOURCE_PURGED_UNKNOWN)
+        if state.purged - source.assigned <= has:
+            return HOLDS
+        return Undecided(PURGED_SHOWN_LATER)
+    if source.was_lost_before_answer(ts):
+        return Undecided(PURGED_TAKEN_BACK)
+    return Waiting(PURGED_NOT_SHOWN)

@@ -1,0 +1,252 @@
+"""The source coordinates of a channel, in the source's own binary log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tallystick.coordinates.audit.comparison import ChannelSaid
+from tallystick.coordinates.audit.timeline_file import FIRST_POSITION, PlaceKind
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.between import (
+    NO_BINLOG_FILE,
+    NOT_REACHED,
+    OTHER_BASE_NAME,
+    Against,
+    Compared,
+    adds_to,
+    between,
+    first_of,
+    is_older_than_lineage,
+)
+from tallystick.coordinates.rules.channel import applied_relay_gtids_executed
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
+from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.comparison import Coordinates
+    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.timeline_snapshot import Snapshot
+
+SOURCE_BINLOG_UNKNOWN = reason("source_binlog_unknown", "the source's binary log is not known")
+COORDINATES_OF_ENDED_LOG = reason(
+    "coordinates_of_ended_log",
+    "the coordinates may belong to a binary log of the source that has ended",
+)
+SOURCE_JOURNAL_GAP = reason("source_journal_gap", "the source's journal has a gap")
+SOURCE_FILE_FORGOTTEN = reason("source_file_forgotten", "{file} of the source is not remembered")
+SOURCE_POSITION_UNKNOWN = reason(
+    "source_position_unknown", "{file}:{position} was not observed or is not remembered"
+)
+
+_READ = "The replica has read up to {file}:{position} of instance {source}; that is "
+_EXECUTED = "The replica has executed up to {file}:{position} of instance {source}; that is "
+_SIDES = {
+    "read": (
+        "{file}:{position}",
+        "read source coordinates of the channel",
+        "the end of an event",
+        "binary log of instance {source}",
+    ),
+    "executed": (
+        "{file}:{position}",
+        "executed source coordinates of the channel",
+        "the end of a group",
+        "binary log of instance {source}",
+    ),
+}
+_INSIDE_EVENT = "no end of an event."
+_BEYOND = "past the end of the file."
+
+
+@between(
+    ChannelSaid,
+    number=69,
+    tier=4,
+    severity=Severity.CRITICAL,
+    claim=(
+        "The source coordinates of a channel are positions that exist in the source's binary log:"
+        " the read position ends an event, the executed position ends a group, or an event of"
+        " a group that the receiver ignores."
+    ),
+    why=(
+        "Receiver and applier take their positions from the ends of the source's events. A"
+        " position between them, or past the end of the file, belongs to another log, was"
+        " counted wrong, or points to what the source lost in a crash; a replica or backup that"
+        " starts there fails or reads rubbish. What a receiver ignores by server id, in a ring"
+        " the replica's own groups, it drops event by event, and the applier follows."
+    ),
+    undecided_when=(
+        "the source is not observed, its journal has a gap in that file or has not reached the"
+        " time of the row, its events there are no longer remembered, or the coordinates belong"
+        " to a binary log lineage of the source that has ended"
+    ),
+    sources=("WL#2775, Relay_log_info", "Percona XtraBackup issue PXB-1737"),
+    remedy=(
+        "Do not start a replica or a backup from these coordinates; use GTID auto-positioning,"
+        " or take the end of the last group before the position after comparing the data."
+    ),
+    cases={
+        "read_inside_event": Case(_READ + _INSIDE_EVENT, *_SIDES["read"]),
+        "read_beyond_end": Case(_READ + _BEYOND, *_SIDES["read"]),
+        "executed_inside_event": Case(_EXECUTED + _INSIDE_EVENT, *_SIDES["executed"]),
+        "executed_beyond_end": Case(_EXECUTED + _BEYOND, *_SIDES["executed"]),
+        "executed_inside_group": Case(
+            _EXECUTED + "the end of an event inside a group.", *_SIDES["executed"]
+        ),
+    },
+)
+def source_coordinate_valid(said: ChannelSaid, against: Against) -> Compared:
+    """The source coordinates of a channel are positions of the source's binary log."""
+    source = against.source
+    state = next(source.states.since(said.place.ts), None)
+    if state is None:
+        return Waiting(NOT_REACHED)
+    found, unknown = _wrong_coordinates(said, against, state)
+    if unknown is not None and not against.fresh(found):
+        return unknown
+    return against.report_at(found)
+
+
+_WRONG = {
+    PlaceKind.INSIDE_EVENT: "inside_event",
+    PlaceKind.BEYOND: "beyond_end",
+    PlaceKind.EVENT_END: "inside_group",
+}
+
+
+def _wrong_coordinates(
+    said: ChannelSaid, against: Against, state: Snapshot
+) -> tuple[list[Broken], Undecided | None]:
+    """What is wrong with the coordinates, and why others are not known."""
+    found: list[Broken] = []
+    unknown = None
+    for name, coordinates in (("read", said.read), ("executed", said.executed)):
+        if coordinates is None or not coordinates[0] or coordinates[1] == 0:
+            continue
+        kind = place_of(against.source, state, coordinates, since=said.coordinates_ts)
+        if isinstance(kind, Undecided):
+            unknown = unknown or kind
+        elif _is_wrong(kind, name) and not _may_be_ignored(kind, said, against):
+            file, position = coordinates
+            found.append(
+                Broken(
+                    f"{name}_{_WRONG[kind]}",
+                    witness=f"{file}:{position}",
+                    at=f"{name} {file}:{position}",
+                    file=file,
+                    position=position,
+                    source=against.source.instance_id,
+                )
+            )
+    return found, unknown
+
+
+def _is_wrong(kind: PlaceKind, name: str) -> bool:
+    wrong = {PlaceKind.BEYOND, PlaceKind.INSIDE_EVENT}
+    return kind in wrong or (kind is PlaceKind.EVENT_END and name == "executed")
+
+
+def _may_be_ignored(kind: PlaceKind, said: ChannelSaid, against: Against) -> bool:
+    """Whether an applier may be inside a group because its receiver ignores it.
+
+    Events of ignored server ids, in a ring the replica's own, are dropped one by one, and the
+    applier moves on with each.
+    """
+    return kind is PlaceKind.EVENT_END and (
+        said.is_filtered
+        or against.fleet.is_upstream(said.instance_id, against.source, said.place.ts)
+    )
+
+
+def place_of(
+    source: InstanceTimeline, state: Snapshot, coordinates: Coordinates, *, since: int | None
+) -> PlaceKind | Undecided:
+    """What is at coordinates of a source as of a state, or why that is not known."""
+    file_name, position = coordinates
+    try:
+        base_name, number = parse_log_file_name(file_name)
+    except CoordinateError:
+        return Undecided(NO_BINLOG_FILE, file=file_name)
+    if state.base_name is None:
+        return Undecided(SOURCE_BINLOG_UNKNOWN)
+    if base_name != state.base_name:
+        return Undecided(OTHER_BASE_NAME, base_name=state.base_name, other=base_name)
+    if is_older_than_lineage(since, state):
+        return Undecided(COORDINATES_OF_ENDED_LOG)
+    if number > state.file_number:
+        if position == FIRST_POSITION and number == state.file_number + 1:
+            return PlaceKind.OUTSIDE
+        return PlaceKind.BEYOND if state.is_complete else Undecided(SOURCE_JOURNAL_GAP)
+    file, _ = source.file_at(state, number)
+    if file is None:
+        return Undecided(SOURCE_FILE_FORGOTTEN, file=format_log_file_name(base_name, number))
+    limit = state.end if number == state.file_number else max(file.end, position)
+    kind = file.place(position, limit)
+    if kind is PlaceKind.UNKNOWN:
+        return Undecided(SOURCE_POSITION_UNKNOWN, file=file_name, position=position)
+    if kind is PlaceKind.BEYOND and not state.is_complete:
+        return Undecided(SOURCE_JOURNAL_GAP)
+    return kind
+
+
+@adds_to(applied_relay_gtids_executed, ChannelSaid)
+def passed_groups_executed(said: ChannelSaid, against: Against) -> Compared:
+    """What is before the executed position in the source's log is executed.
+
+    The last group there may still be committing. What the replica never had before it began to
+    replicate by position is no omission; what is after groups that it has executed is. Of
+    auto-positioning relay_mirrors_source reports that, where the relay log is seen.
+    """
+    source, executed = against.source, said.gtid_executed
+    state = next(source.states.since(said.place.ts), None)
+    if state is None:
+        return Waiting(NOT_REACHED)
+    wrong, unknown = _wrong_coordinates(said, against, state)
+    if unknown is not None:
+        return unknown
+    if against.fresh(wrong):
+        # Coordinates that are wrong are reported alone, at the first row that has them.
+        reported = against.memory.reported_at.union(str(broken.at) for broken in wrong)
+        return against.remember(HOLDS, reported_at=reported)
+    if executed is None or said.executed is None or not said.executed[0] or not said.executed[1]:
+        return HOLDS
+    file, position = said.executed
+    groups = source.groups_until(state, (parse_log_file_name(file)[1], position))
+    sid, gno = groups.sid[:-1], groups.gno[:-1]
+    is_done = np.ones(len(sid), dtype=np.bool_)
+    for index in np.unique(sid[sid >= 0]).tolist():
+        which = sid == index
+        is_done[which] = executed.contains_gnos(source.sids[index], gno[which])
+    if is_done.all():
+        return HOLDS
+    received = said.retrieved if said.retrieved is not None else GtidSet.EMPTY
+    done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done)
+    omitted = GtidSet.EMPTY
+    if len(done) and not (said.auto_position and said.is_relay_seen):
+        inside = at[(at > done[0]) & ((at < done[-1]) | (not said.auto_position))]
+        omitted = GtidSet.from_groups(source.sids, sid[inside], gno[inside]) - received
+    omitted = omitted | (GtidSet.from_groups(source.sids, sid[at], gno[at]) & received)
+    own = against.fleet.uuid_of(said.instance_id, said.place.ts)
+    if omitted and own is not None:
+        # In a ring they come back, maybe before they are executed.
+        omitted = omitted.without_uuid(own)
+    fresh = omitted - against.memory.reported
+    if not fresh:
+        return against.nothing_new(omitted)
+    return against.report(
+        fresh,
+        Broken(
+            "passed_in_source_log",
+            witness=fresh,
+            at=first_of(fresh),
+            source=source.instance_id,
+            executed=executed,
+            file=file,
+            position=position,
+        ),
+    )

@@ -1,0 +1,113 @@
+"""What each rule between instances says of a collection, and the values that its findings carry."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick.campaign import scenario_of
+from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import Check, Outcome, SubjectCheck, gravest
+from tallystick.coordinates.rules.between import COMPARISONS, Memory
+from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.producers.simulator.assemble import simulate
+from tests.support.fleet_journals import A, audit, fleet_of_two
+
+RECEIVED = "received_within_source_logged"
+
+
+def outcomes(checks: list[SubjectCheck], rule: str) -> list[tuple[str, str | None, Outcome]]:
+    return [
+        (one.collection_id, one.channel, one.check.outcome)
+        for one in checks
+        if one.check.rule == rule and one.instance_id == "r"
+    ]
+
+
+def test_a_contradiction_that_stays_is_reported_once_and_broken_in_each_collection():
+    """A finding is one; the check of every collection that shows it is broken."""
+    source, replica = fleet_of_two()
+    rows = [replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))]
+    rows += [replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3:7-9")) for _ in range(2)]
+    source.status(f"{A}:1-3")
+    output = audit(source, replica)
+    [finding] = [one for one in output.findings if one.rule == RECEIVED]
+    assert (f"{A}:7-9", f"{A}:7, … (3 GTIDs)") == (finding.witness, finding.at)
+    collections = [row.body["collection_id"] for row in rows]
+    assert [
+        (collections[0], "", Outcome.HOLDS),
+        (collections[1], "", Outcome.BROKEN),
+        (collections[2], "", Outcome.BROKEN),
+    ] == outcomes(output.checks, RECEIVED)
+
+
+def test_what_cannot_be_compared_is_undecided_in_each_collection_with_its_reason():
+    """The observation comes once, the check with every row."""
+    source, replica = fleet_of_two()
+    for _ in range(3):
+        replica.status("", replica.says(source, f"{A}:1"))
+    output = audit(replica)
+    assert 1 == sum(RECEIVED in seen.rules for seen in output.observations)
+    checks = [one.check for one in output.checks if one.check.rule == RECEIVED]
+    assert [("source_not_in_fleet", {"source": "instance s"})] * 3 == [
+        (check.reason, check.data) for check in checks
+    ]
+
+
+def test_of_one_subject_the_gravest_check_counts():
+    """Broken beats undecided beats holds, whatever the order."""
+
+    def check(outcome: Outcome, channel: str | None = None) -> SubjectCheck:
+        return SubjectCheck("r", channel, "c1", 1, Check("some_rule", outcome))
+
+    holds, undecided, broken = map(check, (Outcome.HOLDS, Outcome.UNDECIDED, Outcome.BROKEN))
+    other = check(Outcome.HOLDS, "one")
+    assert [broken, other] == gravest([holds, other, broken, undecided])
+    assert [undecided] == gravest([undecided, holds])
+
+
+def test_a_step_gives_each_check_once():
+    """Rows that wait long are checked when they are decided."""
+    source, replica = fleet_of_two()
+    replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+    fleet = FleetAudit()
+    fleet.absorb(source.fleet_events)
+    assert [] == fleet.absorb(replica.fleet_events).checks
+    before = len(source.fleet_events)
+    source.status(f"{A}:1-3")
+    source.time()
+    checks = fleet.absorb(source.fleet_events[before:]).checks
+    assert 1 == len(outcomes(checks, RECEIVED))
+    assert [] == fleet.absorb([]).checks
+
+
+def test_every_comparison_is_of_a_registered_rule_and_takes_its_own_evidence():
+    """Those of the registry are all there is."""
+    assert {one.rule.name for one in COMPARISONS.values()} <= set(RULES)
+    between = {name for name, rule in RULES.items() if rule.scope == "X"}
+    assert between - {"gtid_origin_agreement"} == {
+        one.rule.name for one in COMPARISONS.values() if one.leaves_undecided
+    }
+
+
+def test_positions_are_forgotten_and_reports_are_kept():
+    """After its source's lineage numbers began anew."""
+    memory = Memory(reported_at=frozenset({"at"}), lineage=3, last=(1, 4), high=(1, 4))
+    assert Memory(reported_at=frozenset({"at"})) == memory.without_positions()
+
+
+@pytest.mark.parametrize("seed", [1, 5, 9])
+def test_a_collection_with_a_finding_between_instances_has_a_broken_check(seed):
+    """As Great Expectations is to see it."""
+    result = audit_history(simulate(scenario_of(seed)).blocks(512))
+    broken = {
+        (one.check.rule, one.instance_id, one.channel, one.collection_id)
+        for one in result.checks
+        if one.check.outcome is Outcome.BROKEN
+    }
+    assert broken >= {
+        (f.rule, f.instance_id, f.channel, f.collection_id)
+        for f in result.findings
+        if RULES[f.rule].scope == "X" and f.collection_id is not None
+    }
+    assert result.checks
