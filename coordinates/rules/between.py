@@ -144,9 +144,7 @@ def between(evidence: type, **attributes: Any) -> Callable[[Callable[..., Compar
     """
 
     def decorate(judge: Callable[..., Compared]) -> Rule:
-        rule = register(
-            Rule(name=judge.__name__, scope="X", judge=judge, evidence=evidence, **attributes)
-        )
+        rule = register(Rule(name=judge.__name__, scope="X", judge=judge, **attributes))
         COMPARISONS[rule.name] = Comparison(rule, evidence, judge)
         return rule
 

@@ -96,7 +96,7 @@ def test_positions_are_forgotten_and_reports_are_kept():
     assert Memory(reported_at=frozenset({"at"})) == memory.without_positions()
 
 
-@pytest.mark.parametrize("seed", [1, 5, 9])
+@pytest.mark.parametrize("seed", [83, 95, 115, 119, 121, 171])
 def test_a_collection_with_a_finding_between_instances_has_a_broken_check(seed):
     """As Great Expectations is to see it."""
     result = audit_history(simulate(scenario_of(seed)).blocks(512))
@@ -105,9 +105,10 @@ def test_a_collection_with_a_finding_between_instances_has_a_broken_check(seed):
         for one in result.checks
         if one.check.outcome is Outcome.BROKEN
     }
-    assert broken >= {
+    found = {
         (f.rule, f.instance_id, f.channel, f.collection_id)
         for f in result.findings
         if RULES[f.rule].scope == "X" and f.collection_id is not None
     }
-    assert result.checks
+    assert found
+    assert found <= broken
