@@ -147,7 +147,7 @@ def _findings(result: RunResult) -> Iterator[Line]:
             yield f"  written in: {'; '.join(written_in(group.rule))}"
             yield f"  to do: {group.rule.remedy}"
     if shown < len(result.findings):
-        yield f"  … and {len(result.findings) - shown} more in the report"
+        yield f"  … and {len(result.findings) - shown} more (--output json has all)"
 
 
 def _finding(result: RunResult, finding: Finding) -> Iterator[Line]:
@@ -213,7 +213,7 @@ def _section(title: str, reasons: Sequence[str]) -> Iterator[Line]:
         yield title
         yield from (f"  {reason}" for reason in islice(reasons, _REASONS_MAX))
     if len(reasons) > _REASONS_MAX:
-        yield f"  … and {len(reasons) - _REASONS_MAX} more in the report"
+        yield f"  … and {len(reasons) - _REASONS_MAX} more (--output json has all)"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -81,7 +81,7 @@ class RunResult:
         title: What was audited.
         begun_at: When it began.
         elapsed_s: How long it took, seconds.
-        events: How many journal records were audited.
+        events: How many journal records were audited; None: not known any more.
         found: Each finding as the audit reported it, in the order of its evidence.
         observations: What else was seen, in the order of its evidence.
         cuts: The cut table.
@@ -96,7 +96,7 @@ class RunResult:
     title: str
     begun_at: datetime
     elapsed_s: float
-    events: int
+    events: int | None
     found: Sequence[Finding]
     observations: Sequence[Observation]
     cuts: Sequence[Cut]
@@ -183,8 +183,8 @@ class RunResult:
     @property
     def counts(self) -> dict[str, int]:
         """What was audited and found, by the words to show it with."""
-        return {
-            "events": self.events,
+        known = {} if self.events is None else {"events": self.events}
+        return known | {
             "instances": len({cut.instance_id for cut in self.cuts}),
             "channels": len(
                 {(c.instance_id, c.channel) for c in self.cuts if c.channel is not None}

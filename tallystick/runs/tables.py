@@ -35,7 +35,7 @@ def read_run(
     command: str,
     title: str,
     begun_at: datetime,
-    events: int = 0,
+    events: int | None = None,
     observations: Sequence[Observation] = (),
     validate: Callable[[Sequence[Cut]], CollectionValidation] | None = None,
 ) -> RunResult:
@@ -46,7 +46,7 @@ def read_run(
         command: Which kind of run.
         title: What was audited.
         begun_at: When it began.
-        events: How many journal records were audited, as far as known.
+        events: How many journal records were audited; None: not known any more.
         observations: What was seen beside what the tables have.
         validate: Validates the collection that shows most again, for its whole answer.
     """

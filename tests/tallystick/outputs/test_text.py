@@ -34,7 +34,7 @@ def test_no_character_of_an_instance_moves_the_cursor():
 def test_text_of_many_findings_is_cut_and_says_so():
     """A terminal is no archive."""
     many = tuple(finding(at=f"c-{n}") for n in range(100))
-    assert "and 88 more in the report" in written(replace(healthy(), found=many))
+    assert "and 88 more (--output json has all)" in written(replace(healthy(), found=many))
 
 
 def test_a_real_server_has_its_line_and_what_it_lacks():
