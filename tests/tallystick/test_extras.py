@@ -6,6 +6,7 @@ Each command runs in a process of its own in which the packages are not installe
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -69,6 +70,35 @@ def test_what_must_be_fetched_first_says_what_fetches_it(without, arguments):
     assert "Traceback" not in done.stderr
     assert sentence.startswith("tallystick: Jars are fetched with Ivy: neither pyspark, ")
     assert sentence.endswith("To fix: pip install 'tallystick[stream]', or apt-get install ivy")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["load"],
+        ["simulate"],
+        ["collect"],
+        ["journal"],
+        ["journal", "--write", "-"],
+        ["tail", "--server", "a=127.0.0.1"],
+    ],
+    ids=" ".join,
+)
+def test_a_client_that_is_named_and_missing_says_which_extra_has_it(without, arguments):
+    """Without a name there is kafka-python."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        done = without(
+            ("confluent_kafka",),
+            *arguments,
+            TALLYSTICK_CLIENT="confluent-kafka",
+            TALLYSTICK_BOOTSTRAP_SERVERS=f"127.0.0.1:{listener.getsockname()[1]}",
+            TALLYSTICK_MYSQL_PASSWORD="secret",
+        )
+    assert (2, "") == (done.returncode, done.stdout)
+    assert done.stderr == (
+        "tallystick: the setting client names confluent-kafka, which is not installed. "
+        "To fix: pip install 'tallystick[stream]'\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["check", "tail"])
