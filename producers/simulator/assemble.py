@@ -181,7 +181,7 @@ class Fleet:
         """
         self.run(to_ts)
         for instance in self.instances.values():
-            instance.journal.fact(RecordType.HEARTBEAT, {})
+            instance.journal.record(RecordType.HEARTBEAT, {})
         return {i.instance_id: i.journal.build() for i in self.instances.values()}
 
     def schedule(self, ts: int, instance: Instance | None, act: Any, *args: Any) -> None:
@@ -222,7 +222,7 @@ class Fleet:
         """Start a new server; it has no channel yet, and clients do nothing there of themselves."""
         instance = self._make_instance(plan, number, uuid, base_name)
         self.instances[plan.instance_id] = instance
-        instance.journal.fact(RecordType.START, administration.start_body(self, instance))
+        instance.journal.record(RecordType.START, administration.start_body(self, instance))
         if instance[BinaryLog].is_open:
             binary_log.open_file(self, instance, self.scenario.first_file_number, GtidIntervals())
         return instance

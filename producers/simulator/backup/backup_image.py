@@ -108,10 +108,10 @@ def back_up(
     def take() -> None:
         images.append(take_image(instance, backup_id, is_validity_point=True))
         fleet.bus.emit(IMAGE, fleet, images[0])
-        _tell(instance, step="image", **images[0].summary())
+        _record(instance, step="image", **images[0].summary())
 
     def end(has_validity_point: bool) -> None:
-        _tell(instance, step="end", backup_id=backup_id)
+        _record(instance, step="end", backup_id=backup_id)
         for channel in instance[ChannelMap].channels.values():
             if channel[Applier].sql_errno:
                 applier.start(fleet, channel)  # a DDL met the backup and stopped replication
@@ -119,7 +119,7 @@ def back_up(
             when_done(images[0])
 
     begin = {"step": "begin", "backup_id": backup_id, "tables": [t.name for t in BACKED_UP]}
-    announce = partial(_tell, instance, **begin)
+    announce = partial(_record, instance, **begin)
     _at_validity_point(fleet, instance, take, end, engines=ENGINES, announce=announce)
 
 
@@ -134,7 +134,7 @@ def check_sums(
         file, position = places[0]
         tables = instance[TableData].checksums()
         place = {"binlog_file": file, "binlog_position": position}
-        _tell(instance, step="checksum", **place, tables=tables)
+        _record(instance, step="checksum", **place, tables=tables)
 
     def end(has_validity_point: bool) -> None:
         if has_validity_point:
@@ -213,5 +213,5 @@ def _replica_positions(channel: Channel) -> dict[str, Any]:
     return body
 
 
-def _tell(instance: Instance, **body: Any) -> None:
-    instance.journal.fact(RecordType.BACKUP, body)
+def _record(instance: Instance, **body: Any) -> None:
+    instance.journal.record(RecordType.BACKUP, body)

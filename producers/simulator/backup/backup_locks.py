@@ -172,7 +172,7 @@ def _has_to_wait(instance: Instance, lock: str) -> bool:
 
 def _grant(fleet: World, instance: Instance, request: Request) -> None:
     instance[BackupLocks].take(request.lock, request.session)
-    _tell(instance, "lock", request.lock, request.session)
+    _record(instance, "lock", request.lock, request.session)
     writes_header = request.lock == TABLES and header.is_backup_safe(instance)
     if writes_header and fleet.bus.emit(HEADER_FLUSH, fleet, instance):
         header.flush_coordinates(instance)
@@ -184,10 +184,10 @@ def _release(fleet: World, instance: Instance, lock: str, session: int) -> None:
     if not locks.is_held(lock, session):
         return
     locks.release(lock, session)
-    _tell(instance, "unlock", lock, session)
+    _record(instance, "unlock", lock, session)
     _settle(fleet, instance)
 
 
-def _tell(instance: Instance, step: str, lock: str, session: int) -> None:
+def _record(instance: Instance, step: str, lock: str, session: int) -> None:
     body = {"step": step, "lock": lock, "session": session}
-    instance.journal.fact(RecordType.BACKUP_LOCK, body)
+    instance.journal.record(RecordType.BACKUP_LOCK, body)

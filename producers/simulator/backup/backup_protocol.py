@@ -71,7 +71,7 @@ class Backup:
     def begin(self) -> None:
         """Block metadata operations, those that run end first; prelock the engines."""
         commit.finish_all(self.fleet, self.instance)
-        self._tell_metadata("lock")
+        self._record_metadata("lock")
         self.locks.prelock(self.synchronise)
 
     def synchronise(self) -> None:
@@ -89,7 +89,7 @@ class Backup:
             self._take_validity_point()
 
     def _take_validity_point(self) -> None:
-        self.synchronization.tell("validity_point")
+        self.synchronization.record("validity_point")
         self.at_validity_point()
         journal = self.instance.journal
         if self.engines:
@@ -113,7 +113,7 @@ class Backup:
         if not self._is_alive():
             return
         self.synchronization.open()
-        self._tell_metadata("unlock")
+        self._record_metadata("unlock")
         self.instance.remove(Backup)
         for go_on in self.waiting:
             go_on()
@@ -126,9 +126,9 @@ class Backup:
         """Go on after a while."""
         self.fleet.clock.schedule(self.fleet.now + spent, self.instance, act)
 
-    def _tell_metadata(self, step: str) -> None:
+    def _record_metadata(self, step: str) -> None:
         body = {"step": step, "lock": "instance", "session": _SESSION}
-        self.instance.journal.fact(RecordType.BACKUP_LOCK, body)
+        self.instance.journal.record(RecordType.BACKUP_LOCK, body)
 
 
 def begin(
@@ -170,9 +170,9 @@ def _may_write(instance: Instance, kind: GroupKind, again: Callable[[], None]) -
     return False
 
 
-def tell_metadata_operation(instance: Instance, group: Group) -> None:
+def record_metadata_operation(instance: Instance, group: Group) -> None:
     """A metadata operation is executed on a server that is backed up now and then."""
     table = table_of(group)
     engine = "innodb" if table is None else table.engine.lower()
     body = {"engine": engine, "type": "ddl", "binlogged": instance[BinaryLog].is_open}
-    instance.journal.fact(RecordType.STATEMENT, body)
+    instance.journal.record(RecordType.STATEMENT, body)

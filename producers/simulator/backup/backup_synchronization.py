@@ -59,11 +59,11 @@ class BackupSynchronization:
     last_thread: int = 0
 
     def __post_init__(self) -> None:
-        self.zone = CriticalZone(self.tell)
+        self.zone = CriticalZone(self.record)
 
-    def tell(self, step: str, **about: Any) -> None:
+    def record(self, step: str, **about: Any) -> None:
         """Write a ``zone`` record."""
-        self.instance.journal.fact(RecordType.ZONE, {"step": step, **about})
+        self.instance.journal.record(RecordType.ZONE, {"step": step, **about})
 
     # The backup's side
 
@@ -112,12 +112,12 @@ class BackupSynchronization:
             run(thread)
         return True
 
-    def tell_sequence(self, step: str, thread: Thread) -> None:
+    def record_sequence(self, step: str, thread: Thread) -> None:
         """Tell one step of a thread's critical sequence."""
         about: dict[str, Any] = {"thread": thread.number, "tables": list(thread.tables)}
         if thread.ticket is not None:
             about["ticket"] = thread.ticket.number
-        self.tell(step, **about)
+        self.record(step, **about)
 
     def stays_outside(self, queued: QueuedGroup) -> bool:
         """Whether an applier waits in front of the closed zone with this group."""
@@ -177,7 +177,7 @@ def write_binlog(instance: Instance, thread: Thread) -> None:
     """The critical sequence begins: what follows is written to the binary log."""
     synchronization = instance.get(BackupSynchronization)
     assert synchronization is not None
-    synchronization.tell_sequence("write_binlog", thread)
+    synchronization.record_sequence("write_binlog", thread)
 
 
 def committed(
@@ -193,7 +193,7 @@ def committed(
     """
     synchronization = instance.get(BackupSynchronization)
     assert synchronization is not None
-    synchronization.tell_sequence("commit", thread)
+    synchronization.record_sequence("commit", thread)
     synchronization.unlocking[thread] = make_visible
     if thread.is_applier or thread.group.kind is not GroupKind.NON_TRANSACTIONAL:
         _unlock_tables(synchronization, thread)
@@ -208,7 +208,7 @@ def _unlock_tables(synchronization: BackupSynchronization, thread: Thread) -> No
         return  # the server went down meanwhile
     with thread.ticket or nullcontext():
         make_visible()
-        synchronization.tell_sequence("unlock_tables", thread)
+        synchronization.record_sequence("unlock_tables", thread)
 
 
 def join(bus: Bus) -> None:

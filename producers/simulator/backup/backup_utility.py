@@ -165,7 +165,7 @@ class BackupUtility:
         self._decide()
         self._is_connected = True
         instance[BackupLocks].sessions[self._session] = self._connection_lost
-        self._tell("begin")
+        self._record("begin")
         self._then(_COPY_INNODB_US, self.lock_tables)
 
     def _decide(self) -> None:
@@ -239,8 +239,8 @@ class BackupUtility:
         }
         for lock in self._options.unlocks:
             statements[lock](fleet, instance, self._session)
-        self._tell("image", **self.backup_info())
-        self._tell("end")
+        self._record("image", **self.backup_info())
+        self._record("end")
         instance[BackupLocks].sessions.pop(self._session, None)
         self._is_connected = False
         backup_locks.end_session(fleet, instance, self._session)
@@ -324,10 +324,10 @@ class BackupUtility:
         """The server ended the session: there is no backup."""
         self._is_connected = False
         if self._instance.is_running:
-            self._tell("end", error="Lost connection to MySQL server during query")
+            self._record("end", error="Lost connection to MySQL server during query")
 
-    def _tell(self, step: str, **fields: Any) -> None:
-        self._instance.journal.fact(
+    def _record(self, step: str, **fields: Any) -> None:
+        self._instance.journal.record(
             RecordType.BACKUP,
             {"step": step, "backup_id": self.backup_id, "session": self._session, **fields},
         )

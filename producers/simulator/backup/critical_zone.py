@@ -29,8 +29,8 @@ class CriticalZone:
         inside: The tickets that are held, by their numbers.
     """
 
-    def __init__(self, tell: Callable[..., None]) -> None:
-        self._tell = tell
+    def __init__(self, record: Callable[..., None]) -> None:
+        self._record = record
         self._last_number = 0
         self._waiting: dict[Hashable, Callable[[], None]] = {}
         self._emptied: Callable[[], None] | None = None
@@ -41,12 +41,12 @@ class CriticalZone:
         """Let nobody in any more; ``about`` is told with it."""
         assert self.is_open, "the zone is closed already"
         self.is_open = False
-        self._tell("close", **about)
+        self._record("close", **about)
 
     def wait(self, emptied: Callable[[], None]) -> None:
         """Call ``emptied`` when nobody is inside: at once, or when the last ticket is dropped."""
         assert not self.is_open, "an open zone need not run empty"
-        self._tell("wait")
+        self._record("wait")
         if self.inside:
             self._emptied = emptied
         else:
@@ -57,7 +57,7 @@ class CriticalZone:
         assert not self.is_open, "the zone is open already"
         self.is_open = True
         self._emptied = None
-        self._tell("open")
+        self._record("open")
         waiting, self._waiting = self._waiting, {}
         for go_on in waiting.values():
             go_on()
@@ -70,13 +70,13 @@ class CriticalZone:
         self._last_number += 1
         ticket = Ticket(self, self._last_number)
         self.inside[ticket.number] = ticket
-        self._tell("enter", ticket=ticket.number)
+        self._record("enter", ticket=ticket.number)
         return ticket
 
     def leave(self, number: int) -> None:
         """What ``Ticket.drop`` does to the zone."""
         del self.inside[number]
-        self._tell("drop", ticket=number)
+        self._record("drop", ticket=number)
         if not self.inside and self._emptied is not None:
             emptied, self._emptied = self._emptied, None
             emptied()

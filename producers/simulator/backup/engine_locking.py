@@ -101,7 +101,7 @@ class EngineLocks:
             return
         engine = self.engines[index]
         if engine.prelock_us:
-            self._tell("prelock", engine=engine.name)
+            self._record("prelock", engine=engine.name)
         self._later(engine.prelock_us, self._prelock, index + 1, prelocked)
 
     def lock(
@@ -115,13 +115,13 @@ class EngineLocks:
             timed_out: Called when that took too long and all are unlocked again.
         """
         step = "begin" if round_number == 1 else "retry"
-        self._tell(step, round_number, timeout=TIMEOUT_US, rounds_max=self.rounds_max)
+        self._record(step, round_number, timeout=TIMEOUT_US, rounds_max=self.rounds_max)
         end_max = self.instance.journal.moment() + TIMEOUT_US
         self._lock(0, _Round(round_number, end_max, locked, timed_out))
 
     def _lock(self, index: int, this: _Round) -> None:
         if index == len(self.engines):
-            self._tell("done", this.number)
+            self._record("done", this.number)
             this.locked()
             return
         engine = self.engines[index]
@@ -138,7 +138,7 @@ class EngineLocks:
 
     def _time_out(self, engine: Engine, this: _Round, timeout: int) -> None:
         if self.is_alive():
-            self._tell("timeout", this.number, engine=engine.name, timeout=timeout)
+            self._record("timeout", this.number, engine=engine.name, timeout=timeout)
             self.unlock_all(this.number)
             this.timed_out()
 
@@ -146,7 +146,7 @@ class EngineLocks:
         if not self.is_alive():
             return
         name = self.engines[index].name
-        self._tell("lock", this.number, engine=name, timeout=timeout)
+        self._record("lock", this.number, engine=name, timeout=timeout)
         self.locked.append(name)
         if self.instance.journal.moment() < this.end_max:
             self._lock(index + 1, this)
@@ -157,17 +157,17 @@ class EngineLocks:
     def unlock_all(self, round_number: int) -> None:
         """Unlock what is locked."""
         self.locked.clear()
-        self._tell("unlock_all", round_number)
+        self._record("unlock_all", round_number)
 
     def abort(self, round_number: int) -> None:
         """Bail out: there were too many rounds."""
-        self._tell("abort", round_number)
+        self._record("abort", round_number)
 
     def _later(self, spent: int, act: Callable[..., None], *args: Any) -> None:
         self.fleet.clock.schedule(self.fleet.now + spent, self.instance, act, *args)
 
-    def _tell(self, step: str, round_number: int | None = None, **about: Any) -> None:
+    def _record(self, step: str, round_number: int | None = None, **about: Any) -> None:
         body: dict[str, Any] = {"step": step, **about}
         if round_number is not None:
             body["round"] = round_number
-        self.instance.journal.fact(RecordType.ENGINE_LOCK, body)
+        self.instance.journal.record(RecordType.ENGINE_LOCK, body)

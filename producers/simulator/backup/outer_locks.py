@@ -55,18 +55,20 @@ def forbids_purge(instance: Instance) -> bool:
 def take(instance: Instance, lock: str) -> None:
     """Give the session a lock."""
     instance[OuterLocks].held.append(lock)
-    _tell(instance, "lock", lock)
+    _record(instance, "lock", lock)
 
 
 def release(fleet: World, instance: Instance, lock: str) -> None:
     """Take a lock back; who waited goes on."""
     locks = instance[OuterLocks]
     locks.held.remove(lock)
-    _tell(instance, "unlock", lock)
+    _record(instance, "unlock", lock)
     waiting, locks.waiting = locks.waiting, []
     for again in waiting:
         fleet.clock.schedule(fleet.now, instance, again)
 
 
-def _tell(instance: Instance, step: str, lock: str) -> None:
-    instance.journal.fact(RecordType.BACKUP_LOCK, {"step": step, "lock": lock, "session": _SESSION})
+def _record(instance: Instance, step: str, lock: str) -> None:
+    instance.journal.record(
+        RecordType.BACKUP_LOCK, {"step": step, "lock": lock, "session": _SESSION}
+    )

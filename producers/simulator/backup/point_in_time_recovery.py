@@ -153,7 +153,7 @@ def restore(
             administration.reset_replica(fleet, channel, everything=True)
     server.is_running = False
     server[CommitQueue].generation += 1
-    server.journal.fact(RecordType.STOP, {"clean": True})
+    server.journal.record(RecordType.STOP, {"clean": True})
     fleet.schedule(fleet.now + _RESTORE_US, None, _come_up, image, server, when_up)
 
 
@@ -172,12 +172,12 @@ def _come_up(fleet: World, image: Image, server: Instance, when_up: Callable[[],
     server.remove(Backup)
     fleet.bus.emit(RESTORED, fleet, server)
     server.is_running = True
-    server.journal.fact(
+    server.journal.record(
         RecordType.START, {**administration.start_body(fleet, server), "data_lineage": "restored"}
     )
     if server[BinaryLog].is_open:
         binary_log.open_file(fleet, server, 1, GtidIntervals())
-    _tell(
+    _record(
         server,
         step="restore",
         peer=image.instance.instance_id,
@@ -214,7 +214,7 @@ def replay(
     start = _start(image, source)
     found = list(_groups(source, _lineage(image, source), start, stop))
     end = stop.position or (found[-1][:2] if found else start)
-    _tell(
+    _record(
         server,
         step="replay",
         backup_id=image.backup_id,
@@ -289,7 +289,7 @@ def _execute_next(
         index += 1
     if index == len(groups):
         commit.finish_all(fleet, server)
-        _tell(
+        _record(
             server,
             step="replayed",
             backup_id=recovery.image.backup_id,
@@ -316,5 +316,5 @@ def _has(server: Instance, group: Group) -> bool:
     return group.sid is not None and (group.sid, group.gno) in server[GtidState].logged
 
 
-def _tell(server: Instance, **body: Any) -> None:
-    server.journal.fact(RecordType.BACKUP, body)
+def _record(server: Instance, **body: Any) -> None:
+    server.journal.record(RecordType.BACKUP, body)

@@ -102,7 +102,7 @@ class LogCopy:
         body["data_lineage"] = "restored"
         instance.is_running = True
         instance[BinaryLog].rotation_is_due = False
-        instance.journal.fact(RecordType.START, body)
+        instance.journal.record(RecordType.START, body)
         binary_log.open_file(fleet, instance, 1, GtidIntervals())
         for copied in self.channels:
             recovery.recover(fleet, copied.channel)

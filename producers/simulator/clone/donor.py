@@ -85,13 +85,13 @@ class Donation:
     def begin(self) -> None:
         """The recipient has connected: from now on commits write their place into TRX_SYS."""
         self.donor[Donation] = self
-        self.tell("begin")
+        self.record("begin")
 
     def end(self, error: CloneError | None = None) -> None:
         """The recipient has what it needs, or has gone."""
         self.donor.remove(Donation)
         body = {} if error is None else {"error": error.number, "message": error.message}
-        self.tell("end", **body)
+        self.record("end", **body)
 
     def donor_went_down(self) -> None:
         """The donor has crashed or was shut down: the recipient loses its connection."""
@@ -112,7 +112,7 @@ class Donation:
             return
         if pending.logged.group.redo_length and not self.order.unordered:
             file, position = self.donor[Innodb].trx_sys
-            self.tell("commit", binlog_file=file, binlog_position=position)
+            self.record("commit", binlog_file=file, binlog_position=position)
         if self.order.committed(pending):
             self.fleet.schedule(self.fleet.now, self.donor, self._prepared_awaited)
 
@@ -147,22 +147,22 @@ class Donation:
         if not self._reach("position_read", binlog_file=file, binlog_position=position):
             return
         self.order.blocks_xa = False
-        self.tell("donor_released", blocks="xa")
+        self.record("donor_released", blocks="xa")
         self.order.is_forced = False
-        self.tell("order_released")
+        self.record("order_released")
         self.on_data(data)
 
     def _reach(self, step: str, **fields: Any) -> bool:
         """Tell a step; False: the donor has crashed at it."""
-        self.tell(step, **fields)
+        self.record(step, **fields)
         self.fleet.bus.emit(CLONE_STEP, self.fleet, self.donor, step)
         self.on_step(step)
         return self.is_current
 
-    def tell(self, step: str, **fields: Any) -> None:
+    def record(self, step: str, **fields: Any) -> None:
         """Write a ``clone`` record into the donor's journal."""
         body = {"step": step, "role": "donor", "peer": self.recipient_id, **fields}
-        self.donor.journal.fact(RecordType.CLONE, body)
+        self.donor.journal.record(RecordType.CLONE, body)
 
 
 def must_wait(instance: Instance, group: Group) -> bool:

@@ -122,11 +122,11 @@ class Clone:
         """CLONE INSTANCE FROM; an error: the statement is refused and leaves nothing behind."""
         refused = self._refusal()
         if refused is not None:
-            self.tell("refused", peer=self.donor.instance_id, **_as_fields(refused))
+            self.record("refused", peer=self.donor.instance_id, **_as_fields(refused))
             return refused
         self.recipient[Clone] = self
         self.recipient[CloneStatus] = self.status
-        self.tell("begin", peer=self.donor.instance_id, destination=DESTINATION)
+        self.record("begin", peer=self.donor.instance_id, destination=DESTINATION)
         self._after(_HANDSHAKE_US, self._connect)
         return None
 
@@ -166,7 +166,7 @@ class Clone:
                 f"Clone Donor MySQL version: {donor.version} is different from Recipient MySQL "
                 f"version {recipient.version}.",
             )
-        self.tell(
+        self.record(
             "version",
             peer=donor.instance_id,
             donor_version=donor.version,
@@ -214,7 +214,7 @@ class Clone:
         self.stage = stage
         self.data_dropped = True
         self.status.enter(stage, self.recipient.journal.moment())
-        self.tell("stage", stage=stage)
+        self.record("stage", stage=stage)
         self.fleet.bus.emit(CLONE_STEP, self.fleet, self.recipient, stage)
         self._crash_at("donor", stage, self.donor)
         self._crash_at("recipient", stage, self.recipient)
@@ -264,7 +264,7 @@ class Clone:
         self.recipient.remove(Clone)
         self.status.fail(self.recipient.journal.moment(), error)
         if is_told:
-            self.tell("end", peer=self.donor.instance_id, **_as_fields(error))
+            self.record("end", peer=self.donor.instance_id, **_as_fields(error))
         self.fleet.schedule(self.fleet.now + 1, None, self._ended)
 
     def _ended(self, _fleet: World) -> None:
@@ -282,7 +282,7 @@ class Clone:
         assert data is not None
         self.stage = "RECOVERY"
         self.status.enter("RECOVERY", recipient.journal.moment())
-        self.tell("stage", stage="RECOVERY")
+        self.record("stage", stage="RECOVERY")
         point = CrashPoint("recipient", "RECOVERY")
         if point in self.crashes:
             self.crashes.remove(point)
@@ -297,7 +297,7 @@ class Clone:
         self.status.binlog_file, self.status.binlog_position = file, position
         self.status.gtid_executed = executed.server_text()
         self.fleet.bus.emit(CLONE_STEP, self.fleet, recipient, "recovered")
-        self.tell(
+        self.record(
             "recovered",
             peer=self.donor.instance_id,
             binlog_file=file,
@@ -307,7 +307,7 @@ class Clone:
         recipient.remove(Clone)
         self.stage = ""
         self.status.complete(recipient.journal.moment())
-        self.tell("end", peer=self.donor.instance_id)
+        self.record("end", peer=self.donor.instance_id)
         self.fleet.schedule(self.fleet.now + 1, None, self._ended)
 
     def _take_over(self, data: ClonedData, executed: GtidIntervals, *, crashed: bool) -> None:
@@ -330,17 +330,19 @@ class Clone:
         body["repositories"] = []
         body["undo_gtids"] = found.text()
         recipient.is_running = True
-        recipient.journal.fact(RecordType.START, body)
-        gtid_persistence.tell_recovery(recipient, found)
+        recipient.journal.record(RecordType.START, body)
+        gtid_persistence.record_recovery(recipient, found)
         if recipient[BinaryLog].is_open:
             binary_log.open_file(fleet, recipient, 1, GtidIntervals())
 
     def _after(self, delay_us: int, act: Callable[[World], None]) -> None:
         self.fleet.schedule(self.fleet.now + delay_us, self.recipient, act)
 
-    def tell(self, step: str, **fields: Any) -> None:
+    def record(self, step: str, **fields: Any) -> None:
         """Write a ``clone`` record into the recipient's journal."""
-        self.recipient.journal.fact(RecordType.CLONE, {"step": step, "role": "recipient", **fields})
+        self.recipient.journal.record(
+            RecordType.CLONE, {"step": step, "role": "recipient", **fields}
+        )
 
 
 def _recover_half(data: ClonedData) -> None:

@@ -319,10 +319,10 @@ class RestartAppends(ServerLogFault):
         if not self.is_due(fleet) or not is_quiet or not file.groups():
             return group
         self.mark(fleet, instance)
-        instance.journal.fact(RecordType.STOP, {"clean": False})
+        instance.journal.record(RecordType.STOP, {"clean": False})
         recovered = {"file": file.name, "position": file.end}
         body = administration.start_body(fleet, instance, crashed=True, recovered=recovered)
-        instance.journal.fact(RecordType.START, body)
+        instance.journal.record(RecordType.START, body)
         return group
 
 

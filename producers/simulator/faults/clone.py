@@ -221,7 +221,7 @@ class CloneCommitsUnordered(_CloneFault):
         if step == "prepared_awaited" and donation is not None:
             groups = [(f.name, g.end) for f in instance[BinaryLog].files for g in f.groups()]
             for name, end in reversed(groups[-2:]):
-                donation.tell("commit", binlog_file=name, binlog_position=end)
+                donation.record("commit", binlog_file=name, binlog_position=end)
             self.mark(fleet, instance)
         return True
 

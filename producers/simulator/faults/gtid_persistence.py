@@ -253,7 +253,7 @@ class NumberBeforeTable(_RecordedWrong):
             return None
         if step == "number" and self._held is not None and instance_id == self.injected_in:
             held, self._held = self._held, None
-            fleet.instances[instance_id].journal.fact(RecordType.GTID_PERSISTER, body)
+            fleet.instances[instance_id].journal.record(RecordType.GTID_PERSISTER, body)
             return held
         return body
 

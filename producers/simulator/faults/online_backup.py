@@ -117,7 +117,7 @@ class ZoneOpenedTwice(_BackupFault):
     ) -> None:
         """Open what is open."""
         self.mark(fleet, instance)
-        synchronization.tell("open")
+        synchronization.record("open")
 
 
 class TicketDroppedTwice(_BackupFault):
@@ -136,7 +136,7 @@ class TicketDroppedTwice(_BackupFault):
         ticket = synchronization.zone.enter("fault", lambda: None)
         assert ticket is not None
         ticket.drop()
-        synchronization.tell("drop", ticket=ticket.number)
+        synchronization.record("drop", ticket=ticket.number)
 
 
 class _Careless(BackupSynchronization):
@@ -221,9 +221,9 @@ class _LeavesEarly(BackupSynchronization):
     fault: TablesUnlockedOutsideZone
     fleet: World
 
-    def tell_sequence(self, step: str, thread: Thread) -> None:
+    def record_sequence(self, step: str, thread: Thread) -> None:
         """Drop the ticket too early, once."""
-        super().tell_sequence(step, thread)
+        super().record_sequence(step, thread)
         is_invisible = thread.group.kind is GroupKind.NON_TRANSACTIONAL
         if step == "commit" and is_invisible and thread.ticket and not self.fault.injected:
             self.fault.mark(self.fleet, self.instance)
@@ -381,7 +381,7 @@ class ClusterCommitsInLockedEngine(_BackupFault):
         """Another member commits."""
         self.mark(fleet, instance)
         body = {"engine": "ndb", "type": "dml", "binlogged": False}
-        instance.journal.fact(RecordType.STATEMENT, body)
+        instance.journal.record(RecordType.STATEMENT, body)
 
 
 class DdlDuringBackup(_BackupFault):

@@ -177,7 +177,7 @@ class ImageWithoutZone(_BackupFault):
             self._image = None
             image.position = instance[BinaryLog].position
             self.mark(fleet, instance)
-            instance.journal.fact(RecordType.BACKUP, {"step": "image", **image.summary()})
+            instance.journal.record(RecordType.BACKUP, {"step": "image", **image.summary()})
             self.go_on(fleet, image)
         return True
 

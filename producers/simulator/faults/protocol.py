@@ -42,7 +42,7 @@ class _Protocol(Fault):
 
 def _step(instance: Instance, record_type: RecordType, **body: Any) -> None:
     instance.journal.tick(_STEP_US)
-    instance.journal.fact(record_type, body)
+    instance.journal.record(record_type, body)
 
 
 class ZoneEnteredWhileClosed(_Protocol):

@@ -162,7 +162,7 @@ def _write_undo(fleet: World, instance: Instance, session: SessionGtid) -> Trans
         fleet.bus.emit(UNDO_DURABLE, fleet, instance, end.header)
     session.unpin_gtid()
     if "gtid" in told:
-        _tell(instance, step, **told)
+        _record(instance, step, **told)
     return end
 
 
@@ -258,14 +258,14 @@ def _periodic_write(instance: Instance) -> None:
     gtid_state.save(instance, written)
     gtid_state.update_prev_gtids(instance, written)
     collected = instance[GtidPersistence].persister.collected
-    _tell(instance, "write", gtids=written.text(), oldest_trx_no=collected)
+    _record(instance, "write", gtids=written.text(), oldest_trx_no=collected)
 
 
 def _update_number(instance: Instance) -> None:
     before = instance[GtidPersistence].persister.oldest_trx_no
     number = instance[GtidPersistence].persister.update_oldest_trx_no(instance[Innodb].transactions)
     if number != before:
-        _tell(instance, "number", trx_num_gtid=number)
+        _record(instance, "number", trx_num_gtid=number)
 
 
 def wait_flush(instance: Instance) -> None:
@@ -314,7 +314,7 @@ def _purge(fleet: World, instance: Instance, trx_sys: TrxSys) -> None:
         _crash(fleet, instance)
         return
     if purge.purge(trx_sys, limit):
-        _tell(instance, "purge", trx_no=limit)
+        _record(instance, "purge", trx_no=limit)
     _wake_purge(fleet, instance)
 
 
@@ -365,12 +365,12 @@ def _crashes_again(instance: Instance, point: CrashPoint) -> bool:
     return True
 
 
-def tell_recovery(instance: Instance, found: GtidIntervals) -> None:
+def record_recovery(instance: Instance, found: GtidIntervals) -> None:
     """The start is in the journal: tell what the undo logs had."""
     number = instance[GtidPersistence].persister.oldest_trx_no
-    _tell(instance, "recover", gtids=found.text(), trx_num_gtid=number)
+    _record(instance, "recover", gtids=found.text(), trx_num_gtid=number)
 
 
-def _tell(instance: Instance, step: str, **fields: Any) -> None:
+def _record(instance: Instance, step: str, **fields: Any) -> None:
     if instance[GtidPersistence].is_recorded:
-        instance.journal.fact(RecordType.GTID_PERSISTER, {"step": step, **fields})
+        instance.journal.record(RecordType.GTID_PERSISTER, {"step": step, **fields})

@@ -31,8 +31,8 @@ class JournalWriter(BlockBuilder):
         self.last_ts = self.moment() + microseconds
         return self.last_ts
 
-    def fact(
+    def record(
         self, record_type: RecordType, body: Mapping[str, Any], channel: str | None = None
     ) -> None:
-        """Write a fact about the server."""
+        """Write a record about the server."""
         self.server_record(record_type, body, ts=self.moment(), channel=channel)

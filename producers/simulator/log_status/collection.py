@@ -198,7 +198,7 @@ def _publish(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
     changed = fleet.bus.emit(ROW, fleet, instance, body)
     if changed is not None:
         fleet.bus.emit(ANSWERED, instance, changed)
-        instance.journal.fact(RecordType.LOG_STATUS, changed)
+        instance.journal.record(RecordType.LOG_STATUS, changed)
 
 
 def _denial(instance: Instance) -> dict[str, Any] | None:

@@ -110,7 +110,7 @@ class LogStatusQuery:
 
     def begin(self) -> None:
         """Enter the state; wait for LOCK_collect_instance_log while another session has it."""
-        self._tell("enter")
+        self._record("enter")
         if LOCK_COLLECT_INSTANCE_LOG in self._instance[Latches].held:
             self._instance[LogStatus].waiting_queries.append(self)
             return
@@ -137,10 +137,10 @@ class LogStatusQuery:
             for resource in list(self._wrap_all(factory)):
                 resource.lock()
                 locked.append(resource)
-                self._tell_of("lock", resource)
+                self._record_of("lock", resource)
             for resource in locked:
                 self._allocate("collect", resource.name, resource.column)
-                self._tell_of("collect", resource)
+                self._record_of("collect", resource)
                 resource.collect_info()
         except _CollectError as failure:
             error = failure
@@ -148,10 +148,10 @@ class LogStatusQuery:
             self._on_row(factory.row())
         for resource in reversed(locked):
             resource.unlock()
-            self._tell_of("unlock", resource)
+            self._record_of("unlock", resource)
         self._release(CHANNEL_MAP)
         self._release(LOCK_COLLECT_INSTANCE_LOG)
-        self._tell("leave")
+        self._record("leave")
         instance.blocked_until = instance.journal.tick(_LEAVE_US)
         self._wake_next()
         if error is not None:
@@ -185,16 +185,16 @@ class LogStatusQuery:
 
     def _allocate(self, at: str, resource: str, column: str) -> None:
         if self._exhausted == (at, resource):
-            self._tell("error", resource)
+            self._record("error", resource)
             raise _CollectError(column, _REASONS[at])
 
     def _take(self, latch: str) -> None:
         self._instance[Latches].take(latch, self._session)
-        self._tell("lock", latch)
+        self._record("lock", latch)
 
     def _release(self, latch: str) -> None:
         self._instance[Latches].release(latch, self._session)
-        self._tell("unlock", latch)
+        self._record("unlock", latch)
 
     def _wake_next(self) -> None:
         """LOCK_collect_instance_log is free: the session that waits longest takes it."""
@@ -204,11 +204,11 @@ class LogStatusQuery:
             at = max(self._fleet.now, instance.blocked_until)
             self._fleet.clock.schedule(at, instance, query.make_row)
 
-    def _tell_of(self, step: str, resource: InstanceLogResource) -> None:
+    def _record_of(self, step: str, resource: InstanceLogResource) -> None:
         """Write a step of a resource; of an engine with where its log stands."""
-        self._tell(step, resource.name, resource.lsn)
+        self._record(step, resource.name, resource.lsn)
 
-    def _tell(
+    def _record(
         self, step: str, resource: str | None = None, lsn: Callable[[], int | None] | None = None
     ) -> None:
         """Write one step; a fault may leave the record out, never the act."""
@@ -228,4 +228,4 @@ class LogStatusQuery:
         told = None if lsn is None else lsn()
         if told is not None:
             body["lsn"] = told
-        instance.journal.fact(RecordType.COLLECTION, body)
+        instance.journal.record(RecordType.COLLECTION, body)

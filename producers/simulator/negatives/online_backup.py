@@ -111,4 +111,4 @@ def _commit_in_cluster(instance: Instance) -> None:
     backup = instance.get(Backup)
     if instance.is_running and (backup is None or "ndb" not in backup.locks.locked):
         body = {"engine": "ndb", "type": "dml", "binlogged": False}
-        instance.journal.fact(RecordType.STATEMENT, body)
+        instance.journal.record(RecordType.STATEMENT, body)

@@ -22,17 +22,17 @@ def choose(instance: Instance, repository: Repository) -> None:
     """Both options in the configuration file; the next start goes by them."""
     instance.variables["master_info_repository"] = repository.value
     instance.variables["relay_log_info_repository"] = repository.value
-    _tell_kind(instance)
+    _record_kind(instance)
 
 
 def alter_engine(instance: Instance, engine: str) -> None:
     """A super user alters the tables of replication info, while replication stands still."""
     for kind in (rpl_info_factory.MASTER, rpl_info_factory.RELAY):
         system_table(instance, kind.table, kind.columns).alter_engine(engine)
-    _tell_kind(instance)
+    _record_kind(instance)
 
 
-def _tell_kind(instance: Instance) -> None:
+def _record_kind(instance: Instance) -> None:
     """The setting of ours that says whether the applier's position commits with the data."""
     table = system_table(instance, relay_log_info.TABLE, relay_log_info.COLUMNS)
     is_table = instance.variables[relay_log_info.OPTION] == Repository.TABLE.value

@@ -119,7 +119,7 @@ def recover(fleet: World, channel: Channel) -> None:
 
 def _throw_relay_logs_away(fleet: World, channel: Channel, number: int) -> None:
     """relay_log_recovery: relay logs are not trusted, the source is asked again."""
-    channel.replica.journal.fact(
+    channel.replica.journal.record(
         RecordType.CHANNEL, {"channel": channel.name, "action": "relay_log_recovery"}, channel.name
     )
     channel[RelayLog].files = []

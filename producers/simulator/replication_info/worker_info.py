@@ -95,7 +95,7 @@ def group_committed(channel: Channel, queued: QueuedGroup, reason: str) -> None:
         "reason": reason,
         "row": fields.values,
     }
-    channel.replica.journal.fact(RecordType.INFO_WRITE, body, channel.name)
+    channel.replica.journal.record(RecordType.INFO_WRITE, body, channel.name)
 
 
 def store(channel: Channel, queued: QueuedGroup) -> RplInfoFields | None:

@@ -161,7 +161,7 @@ class _Acts:
         group = tables.make_change(fleet.rng, GroupKind.INNODB, server.server_id, fleet.now)
         commit.commit(fleet, server, group)
         image = backup_image.take_image(server, "image-without-zone", is_validity_point=False)
-        server.journal.fact(RecordType.BACKUP, {"step": "image", **image.summary()})
+        server.journal.record(RecordType.BACKUP, {"step": "image", **image.summary()})
         self.unsafe_image = image
 
     def recover_without_zone(self, fleet: World) -> None:

@@ -99,7 +99,7 @@ def reset_binary_logs(fleet: World, instance: Instance) -> None:
     instance[BinaryLog].files = []
     instance[BinaryLog].lineage += 1
     instance[GtidState].begin_with(GtidIntervals())
-    instance.journal.fact(RecordType.BINLOG_RESET, {})
+    instance.journal.record(RecordType.BINLOG_RESET, {})
     binary_log.open_file(fleet, instance, 1, GtidIntervals())
 
 
@@ -114,21 +114,21 @@ def set_gtid_purged(fleet: World, instance: Instance, added: GtidIntervals) -> N
         instance[GtidState].logged,
     ):
         gtids.update(added)
-    instance.journal.fact(RecordType.GTID_PURGED, {"added": added.text()})
+    instance.journal.record(RecordType.GTID_PURGED, {"added": added.text()})
 
 
 def set_variables(instance: Instance, **variables: Any) -> None:
     """SET GLOBAL."""
     instance.variables.update(variables)
     instance[GtidState].mode = instance.variables["gtid_mode"]
-    instance.journal.fact(RecordType.VARIABLES, {"variables": variables})
+    instance.journal.record(RecordType.VARIABLES, {"variables": variables})
 
 
 def flush_relay_logs(fleet: World, channel: Channel) -> None:
     """FLUSH NO_WRITE_TO_BINLOG RELAY LOGS: the relay log rotates, F_c stays where it was."""
     if not channel.replica.is_running or not channel[RelayLog].files or has_partial_group(channel):
         return
-    channel.replica.journal.fact(
+    channel.replica.journal.record(
         RecordType.CHANNEL, {"channel": channel.name, "action": "flush_relay_logs"}, channel.name
     )
     relay_log.rotate(fleet, channel, with_source_format=bool(channel[Receiver].read[0]))
@@ -190,7 +190,7 @@ def change_source(
     if ignore_server_ids:
         body["ignore_server_ids"] = list(ignore_server_ids)
         body["filtered"] = True
-    channel.replica.journal.fact(RecordType.CHANNEL, body, channel.name)
+    channel.replica.journal.record(RecordType.CHANNEL, body, channel.name)
     receiver.create_relay_log(fleet, channel, 1)
     receiver.persist_position(fleet, channel, "change_source")
     crash_points.reach(channel, CrashPoint.BETWEEN_REPOSITORIES)
@@ -261,7 +261,7 @@ def reset_replica(fleet: World, channel: Channel, *, everything: bool = False) -
     clear_channel(channel)
     channel[Applier].applied = (format_log_file_name(channel[RelayLog].base_name, 1), MAGIC_LENGTH)
     action = "reset_all" if everything else "reset"
-    channel.replica.journal.fact(
+    channel.replica.journal.record(
         RecordType.CHANNEL, {"channel": channel.name, "action": action}, channel.name
     )
     if everything:
@@ -311,7 +311,7 @@ def shut_down(fleet: World, instance: Instance) -> None:
     if instance[BinaryLog].is_open:
         binary_log.close_with_stop(fleet, instance)
     fleet.bus.emit(STOPPED, fleet, instance, False)  # noqa: FBT003 - did not crash
-    instance.journal.fact(RecordType.STOP, {"clean": True})
+    instance.journal.record(RecordType.STOP, {"clean": True})
     _go_down(fleet, instance, crashed=False)
 
 
@@ -449,8 +449,8 @@ def start(fleet: World, instance: Instance, crashed: bool) -> None:
     fleet.bus.emit(RECOVERED, fleet, instance, body)
     instance.is_running = True
     instance[BinaryLog].rotation_is_due = False
-    instance.journal.fact(RecordType.START, body)
-    gtid_persistence.tell_recovery(instance, undo_gtids)
+    instance.journal.record(RecordType.START, body)
+    gtid_persistence.record_recovery(instance, undo_gtids)
     if last is not None:
         last.is_closed = True
     if instance[BinaryLog].is_open:

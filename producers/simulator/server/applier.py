@@ -197,7 +197,7 @@ def persist_positions(fleet: World, channel: Channel, reason: str) -> None:
     }
     if not written.is_durable:
         body["durable"] = False
-    channel.replica.journal.fact(RecordType.INFO_WRITE, body, channel.name)
+    channel.replica.journal.record(RecordType.INFO_WRITE, body, channel.name)
 
 
 def _apply(fleet: World, channel: Channel, generation: int) -> None:
@@ -372,6 +372,6 @@ def _schedule(fleet: World, channel: Channel, delay: int) -> None:
 
 
 def _administer(channel: Channel, action: str, **about: Any) -> None:
-    channel.replica.journal.fact(
+    channel.replica.journal.record(
         RecordType.CHANNEL, {"channel": channel.name, "action": action, **about}, channel.name
     )

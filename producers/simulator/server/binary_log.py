@@ -244,7 +244,7 @@ def purge(fleet: World, instance: Instance, to_number: int) -> None:
     instance[BinaryLog].files = kept
     if fleet.bus.emit(PURGED, fleet, instance, purged):
         instance[GtidState].purged = purged
-    instance.journal.fact(RecordType.BINLOG_PURGE, {"to_file": kept[0].name})
+    instance.journal.record(RecordType.BINLOG_PURGE, {"to_file": kept[0].name})
 
 
 def expire(fleet: World, instance: Instance) -> None:

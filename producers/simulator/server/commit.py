@@ -90,7 +90,7 @@ def commit(
         return _run(fleet, instance, group, channel, queued)
     if group.kind is GroupKind.DDL:
         # A backup blocks metadata operations, so they need no zone.
-        backup_protocol.tell_metadata_operation(instance, group)
+        backup_protocol.record_metadata_operation(instance, group)
         return _run(fleet, instance, group, channel, queued)
     if channel is None or queued is None:
         backup_synchronization.begin(
@@ -195,7 +195,7 @@ def _leave_behind(instance: Instance, group: Group) -> None:
     """The server dies with an open transaction: what MyISAM has of it cannot be rolled back."""
     if group.kind is GroupKind.MIXED:
         statement = {"engine": "myisam", "type": "dml", "binlogged": False}
-        instance.journal.fact(RecordType.STATEMENT, statement)
+        instance.journal.record(RecordType.STATEMENT, statement)
 
 
 def _try_again(fleet: World, instance: Instance, group: Group) -> None:

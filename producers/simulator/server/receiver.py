@@ -230,7 +230,7 @@ def _flush_info(fleet: World, channel: Channel, reason: str, events: int, *, for
     }
     if not written.is_durable:
         body["durable"] = False
-    channel.replica.journal.fact(RecordType.INFO_WRITE, body, channel.name)
+    channel.replica.journal.record(RecordType.INFO_WRITE, body, channel.name)
 
 
 def _receive(fleet: World, channel: Channel, generation: int) -> None:
@@ -395,6 +395,6 @@ def _file_by_position(channel: Channel) -> BinlogFile | None:
 
 
 def _administer(channel: Channel, action: str) -> None:
-    channel.replica.journal.fact(
+    channel.replica.journal.record(
         RecordType.CHANNEL, {"channel": channel.name, "action": action}, channel.name
     )

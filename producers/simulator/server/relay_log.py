@@ -248,7 +248,7 @@ def purge_applied(channel: Channel) -> None:
     for place, file in enumerate(files):
         if file.name == channel[Applier].applied[0]:
             channel[RelayLog].files = files[place:]
-            channel.replica.journal.fact(
+            channel.replica.journal.record(
                 RecordType.CHANNEL,
                 {"channel": channel.name, "action": "relay_purge", "to_file": file.name},
                 channel.name,
