@@ -119,9 +119,9 @@ class BackupSynchronization:
             about["ticket"] = thread.ticket.number
         self.record(step, **about)
 
-    def stays_outside(self, queued: QueuedGroup) -> bool:
-        """Whether an applier waits in front of the closed zone with this group."""
-        return queued in self.outside
+    def stays_outside(self, groups: list[QueuedGroup]) -> bool:
+        """Whether an applier waits in front of the closed zone with one of these groups."""
+        return not self.outside.isdisjoint(groups)
 
 
 def install(fleet: World, instance: Instance) -> None:

@@ -56,11 +56,7 @@ class BinlogCopy:
 
     def joiner_gtid_executed(self) -> GtidIntervals:
         """What a joiner reads from it: PREVIOUS_GTIDS and the groups that are complete."""
-        executed = self.file.previous_gtids.copy()
-        for logged in self.file.groups():
-            if logged.group.sid is not None and logged.end <= self.position:
-                executed.add(logged.group.sid, logged.group.gno)
-        return executed
+        return self.file.gtids(self.position)
 
 
 def copy_last_file(instance: Instance, begun_at: int, rng: Random) -> BinlogCopy:

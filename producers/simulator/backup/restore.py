@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.transactions import LoggedGroup
     from tallystick.producers.simulator.kernel.world import World
-    from tallystick.producers.simulator.server.binary_log import BinlogFile
     from tallystick.producers.simulator.server.channels import Channel
 
 Rows = dict[tuple[Any, ...], dict[str, Any]]
@@ -166,15 +165,8 @@ def _gtids_up_to(instance: Instance, name: str, position: int) -> GtidIntervals:
     """GTIDs of the binary log up to P, and of the time before its oldest file."""
     last = next(file for file in instance[BinaryLog].files if file.name == name)
     gtids = instance[GtidState].table_only.copy()
-    gtids.update(last.previous_gtids)
-    for logged in _groups_up_to(last, position):
-        if logged.group.sid is not None:
-            gtids.add(logged.group.sid, logged.group.gno)
+    gtids.update(last.gtids(position))
     return gtids
-
-
-def _groups_up_to(file: BinlogFile, position: int) -> list[LoggedGroup]:
-    return [logged for logged in file.groups() if logged.end <= position]
 
 
 def _relay_log_up_to(channel: Channel, name: str, position: int) -> list[RelayFile]:

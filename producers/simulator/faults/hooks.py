@@ -1,7 +1,7 @@
-"""Where a fault may take hold of the engine. Every hook's default leaves the history healthy.
+"""What a fault may take part in: a method for each moment of the bus.
 
-The engine calls the hooks of the one fault of its scenario. A hook may change what it is given,
-return something else, call the engine (``fleet``) or set up acts with ``fleet.schedule``.
+A hook may change what it is given, return something else, act on the fleet, or schedule acts with
+``fleet.schedule``. The default of each leaves the history healthy, and is not connected.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.replication_info import rpl_info_factory, worker_info
@@ -119,9 +118,7 @@ def recover(fleet: World, channel: Channel) -> None:
 
 def _throw_relay_logs_away(fleet: World, channel: Channel, number: int) -> None:
     """relay_log_recovery: relay logs are not trusted, the source is asked again."""
-    channel.replica.journal.record(
-        RecordType.CHANNEL, {"channel": channel.name, "action": "relay_log_recovery"}, channel.name
-    )
+    channel.record("relay_log_recovery")
     channel[RelayLog].files = []
     channel.pending = []
     channel[Receiver].retrieved = GtidIntervals()

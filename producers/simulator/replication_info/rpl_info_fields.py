@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 Columns = tuple[tuple[str, type], ...]
 """Names and types in the order of the table's columns, which is that of the file's lines."""
@@ -34,10 +34,6 @@ class RplInfoFields:
     def copy(self) -> RplInfoFields:
         """Fields of their own."""
         return RplInfoFields(self.columns, dict(self.values))
-
-    def with_values(self, values: Mapping[str, Any]) -> RplInfoFields:
-        """The fields, some of them changed."""
-        return RplInfoFields(self.columns, {**self.values, **values})
 
     def lines(self) -> list[str]:
         """The form of a file; the first line says how many there are."""

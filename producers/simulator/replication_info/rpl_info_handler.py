@@ -6,10 +6,12 @@ When a write happens, and what a crash leaves of it, is what the two kinds diffe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.kernel.bus import Permit
 
 if TYPE_CHECKING:
@@ -98,3 +100,13 @@ class RplInfoHandler(ABC):
         """Count a flush."""
         self.sync_counter += count
         return bool(sync_period) and self.sync_counter >= sync_period
+
+
+def record_write(
+    channel: Channel, table: str, reason: str, row: Mapping[str, Any], *, is_durable: bool = True
+) -> None:
+    """Write the record of a write to a repository."""
+    body: dict[str, Any] = {"table": table, "channel": channel.name, "reason": reason, "row": row}
+    if not is_durable:
+        body["durable"] = False
+    channel.replica.journal.record(RecordType.INFO_WRITE, body, channel.name)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.replication_info import relay_log_info
 from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields
 from tallystick.producers.simulator.replication_info.rpl_info_file import InfoFile, RplInfoFile
-from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
+from tallystick.producers.simulator.replication_info.rpl_info_handler import (
+    Repository,
+    record_write,
+)
 from tallystick.producers.simulator.replication_info.rpl_info_table import RplInfoTable
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import (
     InfoRepositories,
@@ -89,13 +91,7 @@ def group_committed(channel: Channel, queued: QueuedGroup, reason: str) -> None:
     fields = store(channel, queued)
     if fields is None:
         return
-    body: dict[str, Any] = {
-        "table": TABLE,
-        "channel": channel.name,
-        "reason": reason,
-        "row": fields.values,
-    }
-    channel.replica.journal.record(RecordType.INFO_WRITE, body, channel.name)
+    record_write(channel, TABLE, reason, fields.values)
 
 
 def store(channel: Channel, queued: QueuedGroup) -> RplInfoFields | None:

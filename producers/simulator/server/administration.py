@@ -128,9 +128,7 @@ def flush_relay_logs(fleet: World, channel: Channel) -> None:
     """FLUSH NO_WRITE_TO_BINLOG RELAY LOGS: the relay log rotates, F_c stays where it was."""
     if not channel.replica.is_running or not channel[RelayLog].files or has_partial_group(channel):
         return
-    channel.replica.journal.record(
-        RecordType.CHANNEL, {"channel": channel.name, "action": "flush_relay_logs"}, channel.name
-    )
+    channel.record("flush_relay_logs")
     relay_log.rotate(fleet, channel, with_source_format=bool(channel[Receiver].read[0]))
     if channel[Applier].is_running and not channel.pending and fleet.rng.random() < 0.5:
         # An applier that waits at the end of the relay log may move on into the new file.
@@ -178,8 +176,6 @@ def change_source(
     channel[MasterInfo].connection = master_info.connection(fleet.scenario.seed, channel)
     clear_channel(channel)
     body: dict[str, Any] = {
-        "channel": channel.name,
-        "action": "change_source",
         "source_uuid": source.server_uuid,
         "source_instance": source.instance_id,
         "auto_position": channel.auto_position,
@@ -190,7 +186,7 @@ def change_source(
     if ignore_server_ids:
         body["ignore_server_ids"] = list(ignore_server_ids)
         body["filtered"] = True
-    channel.replica.journal.record(RecordType.CHANNEL, body, channel.name)
+    channel.record("change_source", **body)
     receiver.create_relay_log(fleet, channel, 1)
     receiver.persist_position(fleet, channel, "change_source")
     crash_points.reach(channel, CrashPoint.BETWEEN_REPOSITORIES)
@@ -260,10 +256,7 @@ def reset_replica(fleet: World, channel: Channel, *, everything: bool = False) -
     stop_replication(fleet, channel)
     clear_channel(channel)
     channel[Applier].applied = (format_log_file_name(channel[RelayLog].base_name, 1), MAGIC_LENGTH)
-    action = "reset_all" if everything else "reset"
-    channel.replica.journal.record(
-        RecordType.CHANNEL, {"channel": channel.name, "action": action}, channel.name
-    )
+    channel.record("reset_all" if everything else "reset")
     if everything:
         channel[MasterInfo].handler.reset_info()
         channel.is_configured = False
@@ -444,7 +437,7 @@ def start(fleet: World, instance: Instance, crashed: bool) -> None:
     )
     if crashed:
         body["undo_gtids"] = undo_gtids.text()
-    logged = GtidIntervals() if last is None else binary_log.gtids_through(last)
+    logged = GtidIntervals() if last is None else last.gtids()
     gtid_state.init_gtid_sets(instance, logged)
     fleet.bus.emit(RECOVERED, fleet, instance, body)
     instance.is_running = True

@@ -7,9 +7,8 @@ preserved commit order they also commit in any order, and the positions are a lo
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup import backup_locks, backup_protocol, outer_locks
 from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
 from tallystick.producers.simulator.clone import donor
@@ -22,7 +21,10 @@ from tallystick.producers.simulator.replication_info import (
 )
 from tallystick.producers.simulator.replication_info.crash_points import CrashPoint
 from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
-from tallystick.producers.simulator.replication_info.rpl_info_handler import INFO_WRITE
+from tallystick.producers.simulator.replication_info.rpl_info_handler import (
+    INFO_WRITE,
+    record_write,
+)
 from tallystick.producers.simulator.server import commit, relay_log
 from tallystick.producers.simulator.server.channels import Applier, QueuedFraming, QueuedGroup
 from tallystick.producers.simulator.server.commit import APPLIED, LOST, MAY_APPLY
@@ -69,7 +71,7 @@ def start(fleet: World, channel: Channel) -> None:
         return
     channel[Applier].is_running = True
     channel[Applier].sql_errno = 0
-    _administer(channel, "start_applier")
+    channel.record("start_applier")
     wake(fleet, channel)
 
 
@@ -95,7 +97,7 @@ def stop(fleet: World, channel: Channel, sql_errno: int = 0) -> None:
                 commit.finish_all(fleet, channel.replica)
     channel[Applier].is_running = False
     channel[Applier].sql_errno = sql_errno
-    _administer(channel, "stop_applier", **({"errno": sql_errno} if sql_errno else {}))
+    channel.record("stop_applier", **({"errno": sql_errno} if sql_errno else {}))
     _move_low_water_mark(fleet, channel)
     persist_positions(fleet, channel, "applier_stop")
     worker_info.forget(channel)
@@ -183,21 +185,14 @@ def persist_positions(fleet: World, channel: Channel, reason: str) -> None:
     if written is None:
         return
     relay_name, relay_pos, source_name, source_pos = channel[Applier].group_end
-    body: dict[str, Any] = {
-        "table": relay_log_info.TABLE,
-        "channel": channel.name,
-        "reason": reason,
-        "row": {
-            "Channel_name": channel.name,
-            "Relay_log_name": f"./{relay_name}" if relay_name else "",
-            "Relay_log_pos": relay_pos,
-            "Master_log_name": source_name,
-            "Master_log_pos": source_pos,
-        },
+    row = {
+        "Channel_name": channel.name,
+        "Relay_log_name": f"./{relay_name}" if relay_name else "",
+        "Relay_log_pos": relay_pos,
+        "Master_log_name": source_name,
+        "Master_log_pos": source_pos,
     }
-    if not written.is_durable:
-        body["durable"] = False
-    channel.replica.journal.record(RecordType.INFO_WRITE, body, channel.name)
+    record_write(channel, relay_log_info.TABLE, reason, row, is_durable=written.is_durable)
 
 
 def _apply(fleet: World, channel: Channel, generation: int) -> None:
@@ -304,7 +299,7 @@ def _choose(fleet: World, channel: Channel, waiting: list[QueuedGroup]) -> Queue
 def _stays_outside(channel: Channel, groups: list[QueuedGroup]) -> bool:
     """Whether one of the groups waits in front of the closed critical zone."""
     synchronization = channel.replica.get(BackupSynchronization)
-    return synchronization is not None and not synchronization.outside.isdisjoint(groups)
+    return synchronization is not None and synchronization.stays_outside(groups)
 
 
 def _execute(fleet: World, channel: Channel, queued: QueuedGroup) -> bool:
@@ -368,10 +363,4 @@ def _schedule(fleet: World, channel: Channel, delay: int) -> None:
     channel[Applier].is_scheduled = True
     fleet.clock.schedule(
         fleet.now + delay, channel.replica, _apply, fleet, channel, channel.generation
-    )
-
-
-def _administer(channel: Channel, action: str, **about: Any) -> None:
-    channel.replica.journal.record(
-        RecordType.CHANNEL, {"channel": channel.name, "action": action, **about}, channel.name
     )

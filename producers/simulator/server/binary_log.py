@@ -97,6 +97,15 @@ class BinlogFile:
         """The groups in log order."""
         return [entry for entry in self.entries if isinstance(entry, LoggedGroup)]
 
+    def gtids(self, position: int | None = None) -> GtidIntervals:
+        """PREVIOUS_GTIDS and the groups that end at or before a position; None: all of them."""
+        gtids = self.previous_gtids.copy()
+        for logged in self.groups():
+            group = logged.group
+            if group.sid is not None and (position is None or logged.end <= position):
+                gtids.add(group.sid, group.gno)
+        return gtids
+
 
 @dataclass(slots=True, eq=False)
 class BinaryLog:
@@ -200,17 +209,8 @@ def rotate(fleet: World, instance: Instance) -> None:
     file.is_closed = True
     instance[BinaryLog].rotation_is_due = False
     gtid_state.save_gtids_of_last_binlog_into_table(instance)
-    open_file(fleet, instance, number, gtids_through(file))
+    open_file(fleet, instance, number, file.gtids())
     fleet.bus.emit(GREW, fleet, instance)
-
-
-def gtids_through(file: BinlogFile) -> GtidIntervals:
-    """PREVIOUS_GTIDS of the file after ``file``; GTIDs that only the table holds are not in it."""
-    gtids = file.previous_gtids.copy()
-    for logged in file.groups():
-        if logged.group.sid is not None:
-            gtids.add(logged.group.sid, logged.group.gno)
-    return gtids
 
 
 def write_rotate(fleet: World, instance: Instance, number: int) -> None:

@@ -6,8 +6,9 @@ Data only: ``relay_log``, ``receiver`` and ``applier`` change it, ``replication_
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import format_log_file_name
 from tallystick.producers.simulator.kernel.components import Components
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
@@ -171,6 +172,11 @@ class Channel(Components):
     pending: list[QueuedGroup | QueuedFraming] = field(default_factory=list)
     generation: int = 0
     starts_at_boot: bool = False
+
+    def record(self, action: str, **about: Any) -> None:
+        """Write a ``channel`` record: what was done to the channel, or what its threads did."""
+        body = {"channel": self.name, "action": action, **about}
+        self.replica.journal.record(RecordType.CHANNEL, body, self.name)
 
 
 @dataclass(slots=True, eq=False)

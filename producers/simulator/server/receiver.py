@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType
 from tallystick.producers.simulator.backup import backup_locks
 from tallystick.producers.simulator.kernel.bus import Permit
@@ -13,7 +12,10 @@ from tallystick.producers.simulator.kernel.transactions import LoggedGroup
 from tallystick.producers.simulator.replication_info import crash_points, master_info
 from tallystick.producers.simulator.replication_info.crash_points import CrashPoint
 from tallystick.producers.simulator.replication_info.master_info import MasterInfo
-from tallystick.producers.simulator.replication_info.rpl_info_handler import INFO_WRITE
+from tallystick.producers.simulator.replication_info.rpl_info_handler import (
+    INFO_WRITE,
+    record_write,
+)
 from tallystick.producers.simulator.server import applier, relay_log
 from tallystick.producers.simulator.server.binary_log import (
     GREW,
@@ -53,7 +55,7 @@ def start(fleet: World, channel: Channel) -> None:
     if channel[Receiver].is_running:
         return
     channel[Receiver].is_running = True
-    _administer(channel, "start_receiver")
+    channel.record("start_receiver")
     if not channel[RelayLog].files:
         create_relay_log(fleet, channel, _NUMBER_AFTER_RESET)
     connect(fleet, channel, channel.generation)
@@ -65,7 +67,7 @@ def stop(fleet: World, channel: Channel) -> None:
         return
     disconnect(fleet, channel)
     channel[Receiver].is_running = False
-    _administer(channel, "stop_receiver")
+    channel.record("stop_receiver")
     flush_position(fleet, channel)
     persist_position(fleet, channel, "receiver_stop")
     applier.wake(fleet, channel)
@@ -122,7 +124,7 @@ def _connect_anew(fleet: World, channel: Channel, generation: int) -> None:
             fleet.now + _RETRY_US, channel.replica, _connect_anew, fleet, channel, generation
         )
         return
-    _administer(channel, "reconnect")
+    channel.record("reconnect")
     connect(fleet, channel, generation)
 
 
@@ -143,7 +145,7 @@ def connect(fleet: World, channel: Channel, generation: int) -> None:
     if file is None:
         channel[Receiver].io_errno = ER_SOURCE_FATAL_ERROR
         channel[Receiver].is_running = False
-        _administer(channel, "stop_receiver")
+        channel.record("stop_receiver")
         persist_position(fleet, channel, "receiver_stop")
         return
     channel[Receiver].io_errno = 0
@@ -218,19 +220,9 @@ def _flush_info(fleet: World, channel: Channel, reason: str, events: int, *, for
     written = channel[MasterInfo].flush(channel, force=force, count=events)
     if written is None:
         return
-    body: dict[str, Any] = {
-        "table": master_info.TABLE,
-        "channel": channel.name,
-        "reason": reason,
-        "row": {
-            "Channel_name": channel.name,
-            "Master_log_name": channel[Receiver].read[0],
-            "Master_log_pos": channel[Receiver].read[1],
-        },
-    }
-    if not written.is_durable:
-        body["durable"] = False
-    channel.replica.journal.record(RecordType.INFO_WRITE, body, channel.name)
+    file, position = channel[Receiver].read
+    row = {"Channel_name": channel.name, "Master_log_name": file, "Master_log_pos": position}
+    record_write(channel, master_info.TABLE, reason, row, is_durable=written.is_durable)
 
 
 def _receive(fleet: World, channel: Channel, generation: int) -> None:
@@ -392,9 +384,3 @@ def _file_by_position(channel: Channel) -> BinlogFile | None:
     if not channel[Receiver].read[0]:
         return files[0]
     return next((file for file in files if file.name == channel[Receiver].read[0]), None)
-
-
-def _administer(channel: Channel, action: str) -> None:
-    channel.replica.journal.record(
-        RecordType.CHANNEL, {"channel": channel.name, "action": action}, channel.name
-    )

@@ -8,7 +8,6 @@ from tallystick.coordinates.events.journal import (
     FLAG_ARTIFICIAL,
     FLAG_RELAY_LOG,
     QueryVerb,
-    RecordType,
     Stream,
 )
 from tallystick.coordinates.values.binlog import (
@@ -248,11 +247,7 @@ def purge_applied(channel: Channel) -> None:
     for place, file in enumerate(files):
         if file.name == channel[Applier].applied[0]:
             channel[RelayLog].files = files[place:]
-            channel.replica.journal.record(
-                RecordType.CHANNEL,
-                {"channel": channel.name, "action": "relay_purge", "to_file": file.name},
-                channel.name,
-            )
+            channel.record("relay_purge", to_file=file.name)
             return
 
 
