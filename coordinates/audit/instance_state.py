@@ -15,14 +15,14 @@ from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.events.log_status import ServerState, read_log_status
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
 from tallystick.coordinates.logs.relay_reader import RelayReader
+from tallystick.coordinates.rules.backup_images import BackupImages
 from tallystick.coordinates.rules.backup_locks import BackupLockProtocol
+from tallystick.coordinates.rules.clone import CloneProtocol
+from tallystick.coordinates.rules.clone_tables import CloneTables
 from tallystick.coordinates.rules.collection import CollectionProtocol
 from tallystick.coordinates.rules.critical_zone import CriticalZoneProtocol
+from tallystick.coordinates.rules.gtid_persistence import GtidPersistence
 from tallystick.coordinates.rules.judging.applied_groups import AppliedGroups
-from tallystick.coordinates.rules.judging.backup_image import BackupImages
-from tallystick.coordinates.rules.judging.clone_protocol import CloneProtocol
-from tallystick.coordinates.rules.judging.clone_tables import CloneTables
-from tallystick.coordinates.rules.judging.gtid_persister import GtidPersistence
 from tallystick.coordinates.rules.judging.info_repositories import InfoRepositories
 from tallystick.coordinates.rules.online_backup import EngineLockProtocol, MetadataLockProtocol
 from tallystick.coordinates.state_codec import TRANSIENT

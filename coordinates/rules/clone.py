@@ -1,12 +1,28 @@
-"""Tier 3: clone, and how InnoDB keeps GTIDs. Registry entries of what one instance shows alone.
+"""Tiers 2 and 3: do donor and recipient of a clone keep its protocol (WL#9211)?
 
 What needs donor and recipient together is in `coordinates.rules.clone_coordinates`.
+The steps come from `clone` records (docs/journal.md). What clone_status and clone_progress show is
+in `clone_tables`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.state_codec import COLLABORATOR
+from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.events.journal import Block
 
 CLONE_PROTOCOL = register(
     Rule(
@@ -37,6 +53,29 @@ CLONE_PROTOCOL = register(
             " look for external XA transactions and huge commits on the donor, and clone from a"
             " replica next time."
         ),
+        cases={
+            "cloned_other_version": Case(
+                "A clone of version {donor} went on to a recipient of version {recipient}.",
+                "donor {donor}, recipient {recipient}",
+                "journal",
+                "ER_CLONE_DONOR_VERSION (3864)",
+                "WL#9211",
+            ),
+            "donor_blocked_too_long": Case(
+                "The clone blocked the donor's commits for {spent:seconds}.",
+                "{spent:seconds}",
+                "journal",
+                "less than {spent_max:seconds}",
+                "WL#9211",
+            ),
+            "stages_out_of_order": Case(
+                "The clone entered stage {stage} after {previous}.",
+                "{stage}",
+                "journal",
+                "stages in the order of clone_progress",
+                "WL#9211",
+            ),
+        },
     )
 )
 
@@ -69,68 +108,6 @@ GTID_TABLE_WITHIN_EXECUTED = register(
     )
 )
 
-PURGE_WAITS_FOR_GTID_PERSIST = register(
-    Rule(
-        number=64,
-        name="purge_waits_for_gtid_persist",
-        tier=3,
-        scope="T",
-        severity=Severity.CRITICAL,
-        claim=(
-            "Undo purge never passes the oldest transaction whose GTID is not in the table yet,"
-            " and the number stored in the TRX_SYS page never passes it either and never falls."
-        ),
-        why=(
-            "Between commit and the persister's next write, about a second, a GTID is durable only"
-            " in the undo log header. Purge asks the persister for its limit, and recovery reads"
-            " undo only from the stored number on: beyond the limit a crash loses GTIDs."
-        ),
-        undecided_when=(
-            "the persister's steps were not observed from its last write on, or the journal has a"
-            " gap among them"
-        ),
-        sources=("WL#9211, Key design points 2 to 4",),
-        remedy=(
-            "Nothing is lost before a crash: let the persister catch up (FLUSH BINARY LOGS stores"
-            " all logged GTIDs in the table), compare the table with gtid_executed, and report the"
-            " server's version."
-        ),
-    )
-)
-
-CLONE_STATUS_AGREES = register(
-    Rule(
-        number=71,
-        name="clone_status_agrees",
-        tier=3,
-        scope="T",
-        severity=Severity.ERROR,
-        claim=(
-            "clone_status and clone_progress agree with each other and with the clone that the"
-            " journal tells of: Completed or Failed as it ended, an error number where it failed"
-            " and nowhere else, no stage in front of one that is not completed, and the"
-            " coordinates that recovery read from the TRX_SYS page and the GTID table."
-        ),
-        why=(
-            "The state is all that an administrator looks at before replication starts from the"
-            " coordinates beside it. A clone that failed has dropped the recipient's data and has"
-            " no coordinates; recovery alone knows those of a clone that completed."
-        ),
-        undecided_when=(
-            "clone_status was not read, its columns are not readable, the end of the clone was not"
-            " observed, or the clone ended while the row was read"
-        ),
-        sources=(
-            "WL#9211, US-1 step-3, F-1.2 and Clone PHY binary log position",
-            "MySQL manual: The clone_status Table; The clone_progress Table",
-        ),
-        remedy=(
-            "Look into the recipient's error log for how the clone ended. Do not start replication"
-            " from the coordinates; clone again if the clone failed."
-        ),
-    )
-)
-
 CLONE_COMMITS_ORDERED = register(
     Rule(
         number=72,
@@ -158,6 +135,19 @@ CLONE_COMMITS_ORDERED = register(
             "Treat the clone's position as wrong: clone again, and set binlog_order_commits=ON and"
             " replica_preserve_commit_order=ON on the donor until the server is corrected."
         ),
+        cases={
+            "trx_sys_fell": Case(
+                (
+                    "While the clone forced the commit order, the TRX_SYS page fell from file"
+                    " {previous_number}, position {previous_position} to file {number}, position"
+                    " {position}."
+                ),
+                "{file}:{position}",
+                "journal",
+                "not before file {previous_number}, position {previous_position}",
+                "WL#9211",
+            ),
+        },
     )
 )
 
@@ -183,6 +173,15 @@ CLONE_BLOCKS_XA = register(
             "Compare the XA transaction's rows on donor and recipient before the recipient is"
             " used; clone again if they differ."
         ),
+        cases={
+            "xa_logged": Case(
+                "{statement} was logged at {at} while the end of a clone blocked external XA.",
+                "{statement} at {at}",
+                "journal",
+                "no external XA statement before donor_released",
+                "WL#9211",
+            ),
+        },
     )
 )
 
@@ -214,5 +213,211 @@ FAILED_CLONE_NOT_RESUMED = register(
             "Stop replication on the recipient at once, issue the clone again, and look into"
             " clone_status before replication is started."
         ),
+        cases={
+            "started_without_data": Case(
+                (
+                    "{action} of channel {name!r}: a clone that failed has dropped the data here,"
+                    " and none has completed since."
+                ),
+                "{witness}",
+                "journal",
+                "a clone that completes, or restored data",
+                "WL#9211",
+            ),
+        },
     )
 )
+
+STAGES = (
+    "DROP DATA",
+    "FILE COPY",
+    "PAGE COPY",
+    "REDO COPY",
+    "FILE SYNC",
+    "RESTART",
+    "RECOVERY",
+)
+DONOR_BLOCKED_US_MAX = 1_000_000
+_XA_VERBS = {
+    QueryVerb.XA_COMMIT: "XA COMMIT",
+    QueryVerb.XA_ROLLBACK: "XA ROLLBACK",
+}
+_STARTS = frozenset({"start_receiver", "start_applier"})
+OWN_DATA = "LOCAL INSTANCE"
+"""Column DESTINATION of a clone that replaces the recipient's data; else it names a directory."""
+
+
+@dataclass(eq=False)
+class CloneProtocol:
+    """A clone as the steps of its donor or its recipient show it.
+
+    Attributes:
+        blocks_xa: Whether the donor holds external XA back at the end of a clone.
+    """
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _stage: int | None = None
+    _blocked_at: int | None = None
+    blocks_xa: bool = False
+    _is_ordered: bool = False
+    _page: tuple[str, int, int] | None = None
+    """Base name, file number and position of the last commit while the order is forced."""
+    _replaces_data: bool = False
+    """Whether the clone is known to replace the recipient's own data."""
+    _data_dropped: bool = False
+    """Whether a clone has dropped data, and none has completed since."""
+    _is_failed: bool = False
+
+    def clone(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``clone`` record."""
+        step = body.get("step")
+        at = f"clone {step} at {ts}"
+        if body.get("role") == "donor":
+            self._donor_stepped(body, at, ts)
+        elif body.get("role") == "recipient":
+            self._recipient_stepped(body)
+        if step == "begin":
+            self._stage = -1
+            self._blocked_at = None
+        if step in ("begin", "version"):
+            donor, recipient = body.get("donor_version"), body.get("recipient_version")
+            failed = body.get("error") is not None
+            if donor and recipient and donor != recipient and not failed and step == "version":
+                broken = Broken(
+                    "cloned_other_version",
+                    witness=f"donor {donor}, recipient {recipient}",
+                    at=at,
+                    donor=donor,
+                    recipient=recipient,
+                )
+                self._reporter.broken(CLONE_PROTOCOL, broken)
+        elif step == "stage":
+            self._enter_stage(str(body.get("stage", "")).upper(), at)
+        elif step == "donor_blocked":
+            self._blocked_at = ts
+        elif step == "donor_released" and self._blocked_at is not None:
+            spent = ts - self._blocked_at
+            self._blocked_at = None
+            if spent >= DONOR_BLOCKED_US_MAX:
+                broken = Broken(
+                    "donor_blocked_too_long",
+                    witness=f"{spent} µs",
+                    at=at,
+                    spent=spent,
+                    spent_max=DONOR_BLOCKED_US_MAX,
+                )
+                self._reporter.broken(CLONE_PROTOCOL, broken)
+        elif step == "end":
+            self._stage = None
+
+    def _enter_stage(self, name: str, at: str) -> None:
+        if self._stage is None or name not in STAGES:
+            return
+        number = STAGES.index(name)
+        if number < self._stage:
+            previous = STAGES[self._stage]
+            broken = Broken(
+                "stages_out_of_order", witness=name, at=at, stage=name, previous=previous
+            )
+            self._reporter.broken(CLONE_PROTOCOL, broken)
+        self._stage = number
+
+    # The donor
+
+    def _donor_stepped(self, body: Mapping[str, Any], at: str, ts: int) -> None:
+        step = body.get("step")
+        if step in ("prepared_awaited", "begin", "end", "order_released"):
+            # Groups that were prepared before the order was forced may still pass each other.
+            self._is_ordered = step == "prepared_awaited"
+            self._page = None
+        if step in ("commit", "position_read") and self._is_ordered:
+            self._page_written(body, at)
+        if step == "donor_blocked":
+            self.blocks_xa = body.get("blocks") == "xa"
+        elif step in ("begin", "donor_released", "end"):
+            self.blocks_xa = False
+
+    def _page_written(self, body: Mapping[str, Any], at: str) -> None:
+        position = body.get("binlog_position")
+        try:
+            base_name, number = parse_log_file_name(str(body.get("binlog_file", "")))
+        except CoordinateError:
+            return
+        if not isinstance(position, int):
+            return
+        before, now = self._page, (base_name, number, position)
+        if before is not None and before[0] == base_name and now < before:
+            broken = Broken(
+                "trx_sys_fell",
+                witness=f"{body['binlog_file']}:{position}",
+                at=at,
+                file=body["binlog_file"],
+                number=number,
+                position=position,
+                previous_number=before[1],
+                previous_position=before[2],
+            )
+            self._reporter.broken(CLONE_COMMITS_ORDERED, broken)
+        self._page = now
+
+    def logged(self, block: Block, index: int) -> None:
+        """Take a binary log event of a donor that blocks external XA."""
+        columns = block.columns
+        verb = int(columns["query"][index])
+        if int(columns["type"][index]) == EventType.XA_PREPARE:
+            what = "XA PREPARE"
+        elif verb in _XA_VERBS:
+            what = _XA_VERBS[QueryVerb(verb)]
+        else:
+            return
+        file = int(columns["file"][index])
+        at = f"{block.files[file] if file >= 0 else ''}:{int(columns['start'][index])}"
+        broken = Broken("xa_logged", witness=f"{what} at {at}", at=at, statement=what)
+        self._reporter.broken(CLONE_BLOCKS_XA, broken)
+
+    # The recipient
+
+    def _recipient_stepped(self, body: Mapping[str, Any]) -> None:
+        step = body.get("step")
+        if step == "begin":
+            self._is_failed = False
+            self._replaces_data = body.get("destination") == OWN_DATA
+        elif step == "stage":
+            stage = str(body.get("stage", "")).upper()
+            if stage in STAGES[: STAGES.index("RESTART")]:
+                self._data_dropped = self._replaces_data
+        elif step == "recovered" or (step == "end" and body.get("error") is None):
+            self._data_dropped = False
+        elif step == "end":
+            self._is_failed = True
+
+    def channel_administered(self, channel: str, action: str, ts: int) -> None:
+        """Take one ``channel`` record."""
+        if action not in _STARTS or not (self._is_failed and self._data_dropped):
+            return
+        broken = Broken(
+            "started_without_data",
+            witness=f"{action} at {ts}",
+            at=f"{action} of channel {channel!r} at {ts}",
+            action=action,
+            name=channel,
+        )
+        self._reporter.broken(FAILED_CLONE_NOT_RESUMED, broken)
+
+    def started(self, data_lineage: str | None) -> None:
+        """The server has started: with it a clone of its own data has ended or completed."""
+        if data_lineage is not None:
+            self._data_dropped = self._is_failed = False
+        elif (
+            self._data_dropped and self._stage is not None and self._stage < STAGES.index("RESTART")
+        ):
+            self._is_failed = True
+
+    def interrupted(self, *, records_lost: bool) -> None:
+        """A restart ends a donor's clone; lost records may hide a stage."""
+        self._blocked_at = None
+        self.blocks_xa = self._is_ordered = False
+        self._page = None
+        if records_lost:
+            self._stage = None
+            self._data_dropped = self._is_failed = self._replaces_data = False

@@ -1,9 +1,131 @@
-"""Tier 3: what InnoDB promises of the GTIDs that it keeps (WL#9211, F-7 and key points 1 to 4)."""
+"""Tiers 2 and 3: does InnoDB keep every GTID (WL#9211, F-7 and key points 1 to 4)?
+
+The steps come from `gtid_persister` and `start` records (docs/journal.md), the table
+mysql.gtid_executed from rows of log_status.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.state_codec import COLLABORATOR
+from tallystick.coordinates.values.errors import GtidSetParseError
+from tallystick.coordinates.values.gtid import Gtid, GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.events.log_status import ServerState
+    from tallystick.coordinates.values.binlog import LogCoordinates
+
+TABLE_NOT_READ = reason("gtid_table_not_read", "mysql.gtid_executed or gtid_executed was not read")
+NO_CLOSED_FILE = reason(
+    "gtid_table_no_file", "the previous row named no file whose Previous_gtids are known"
+)
+TABLE_READ_EARLY = reason(
+    "gtid_table_read_early", "it is not known that the table was read after the previous row"
+)
+FILE_NOT_LATER = reason(
+    "gtid_table_file_not_later", "the row names no file, or an older one than the previous row"
+)
+
+
+class GtidTable(NamedTuple):
+    """What a row shows of mysql.gtid_executed, and of a file that was closed before.
+
+    Attributes:
+        table: The table's GTIDs, None when it was not read.
+        executed: gtid_executed.
+        closed: Previous_gtids of the file that the previous row named, None when not known.
+        is_read_later: Whether the table was read after the previous row.
+        names_later_file: Whether the row names that file or a later one.
+    """
+
+    table: GtidSet | None
+    executed: GtidSet | None
+    closed: GtidSet | None
+    is_read_later: bool
+    names_later_file: bool
+
+
+def table_has_closed_files(row: GtidTable) -> Answer:
+    """Whether the table has what was executed before the file that the previous row named."""
+    if row.table is None or row.executed is None:
+        return Undecided(TABLE_NOT_READ)
+    if row.closed is None:
+        return Undecided(NO_CLOSED_FILE)
+    if not row.is_read_later:
+        return Undecided(TABLE_READ_EARLY)
+    if not row.names_later_file:
+        return Undecided(FILE_NOT_LATER)
+    missing = (row.closed & row.executed) - row.table
+    if not missing:
+        return HOLDS
+    return Broken("table_lacks_closed_file", witness=missing, missing=missing, table=row.table)
+
+
+PURGE_WAITS_FOR_GTID_PERSIST = register(
+    Rule(
+        number=64,
+        name="purge_waits_for_gtid_persist",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "Undo purge never passes the oldest transaction whose GTID is not in the table yet,"
+            " and the number stored in the TRX_SYS page never passes it either and never falls."
+        ),
+        why=(
+            "Between commit and the persister's next write, about a second, a GTID is durable only"
+            " in the undo log header. Purge asks the persister for its limit, and recovery reads"
+            " undo only from the stored number on: beyond the limit a crash loses GTIDs."
+        ),
+        undecided_when=(
+            "the persister's steps were not observed from its last write on, or the journal has a"
+            " gap among them"
+        ),
+        sources=("WL#9211, Key design points 2 to 4",),
+        remedy=(
+            "Nothing is lost before a crash: let the persister catch up (FLUSH BINARY LOGS stores"
+            " all logged GTIDs in the table), compare the table with gtid_executed, and report the"
+            " server's version."
+        ),
+        cases={
+            "trx_num_gtid_fell": Case(
+                "TRX_SYS_TRX_NUM_GTID fell from {previous} to {number}.",
+                "{number}",
+                "journal",
+                "at least {previous}",
+                "WL#9211",
+            ),
+            "trx_num_gtid_passed": Case(
+                (
+                    "TRX_SYS_TRX_NUM_GTID {number} passed transaction {oldest}, whose GTID {gtid}"
+                    " is not in mysql.gtid_executed yet."
+                ),
+                "{witness}",
+                "journal",
+                "at most {oldest}",
+                "WL#9211",
+            ),
+            "purge_limit_passed": Case(
+                (
+                    "The purge limit {number} passed transaction {oldest}, whose GTID {gtid} is"
+                    " not in mysql.gtid_executed yet."
+                ),
+                "{witness}",
+                "journal",
+                "at most {oldest}",
+                "WL#9211",
+            ),
+        },
+    )
+)
 
 UNDO_GTIDS_RECOVERED = register(
     Rule(
@@ -33,6 +155,18 @@ UNDO_GTIDS_RECOVERED = register(
             " or on a replica that does not log, it is lost: compare with the source before the"
             " replica asks for the transaction again."
         ),
+        cases={
+            "gtids_not_recovered": Case(
+                (
+                    "InnoDB had committed {missing:gtids}; the start found them neither in"
+                    " mysql.gtid_executed nor in undo logs."
+                ),
+                "{found:gtids}",
+                "journal",
+                "with {missing:gtids}",
+                "WL#9211",
+            ),
+        },
     )
 )
 
@@ -61,6 +195,15 @@ GTID_PERSISTED_AFTER_COMMIT = register(
             "Before the server is restarted, find out whether the transaction's changes are in the"
             " data. If they are not, rebuild the server: never edit the table."
         ),
+        cases={
+            "persisted_early": Case(
+                "The GTID persister wrote {early:gtids}, which InnoDB had not committed.",
+                "{written:gtids}",
+                "journal",
+                "without {early:gtids}",
+                "WL#9211",
+            ),
+        },
     )
 )
 
@@ -85,6 +228,15 @@ GTID_PERSISTED_IN_TIME = register(
             "Look for what blocks the thread: a lock on mysql.gtid_executed, a full disk, a server"
             " that stands still. FLUSH BINARY LOGS stores all logged GTIDs meanwhile."
         ),
+        cases={
+            "persisted_late": Case(
+                "{gtid} was committed {waited:seconds} before the GTID persister wrote again.",
+                "{waited:seconds}",
+                "journal",
+                "about a second, at most {waited_max:seconds}",
+                "WL#9211",
+            ),
+        },
     )
 )
 
@@ -116,5 +268,246 @@ GTID_TABLE_HAS_CLOSED_FILES = register(
             "As long as the files are there a restart reads the GTIDs again. Before PURGE BINARY"
             " LOGS, rotate once more and compare table and gtid_executed."
         ),
+        cases={
+            "table_lacks_closed_file": Case(
+                "mysql.gtid_executed lacks {missing:gtids} of a binary log file that was closed"
+                " before.",
+                "{table:gtids}",
+                "mysql.gtid_executed",
+                "with {missing:gtids}",
+                "Previous_gtids of the file that the previous row named",
+            ),
+        },
+        judge=table_has_closed_files,
     )
 )
+
+PENDING_MAX = 65536
+LATE_US = 10_000_000
+WRITES_UNTIL_ANCHORED = 2
+"""Both lists may hold what was committed before the observation began."""
+
+
+@dataclass(eq=False)
+class GtidPersistence:
+    """The GTID persister's promises: what it has written, and how far undo may be purged."""
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _pending: dict[str, int] = field(default_factory=dict)
+    """GTID to trx_no of transactions whose GTID is not in the table yet; 0: prepared."""
+    _since: dict[str, int] = field(default_factory=dict)
+    """GTID to the moment of its commit, in that order."""
+    _trx_num_gtid: int = 0
+    _writes: int = 0
+    """Writes since the observation began, as far as that matters."""
+    _is_late: bool = False
+    """Whether it was reported that the oldest one waits too long."""
+    _file: tuple[str, int, int] | None = None
+    """Binary log file that the previous row named: base name, number, and the row's moment."""
+
+    def step(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``gtid_persister`` record."""
+        step = body.get("step")
+        trx_no = body.get("trx_no")
+        if step == "commit" and isinstance(trx_no, int):
+            self._ended(str(body.get("gtid")), trx_no, ts)
+        elif step == "prepare":
+            self._ended(str(body.get("gtid")), 0, ts)
+        elif step == "write":
+            self._written(body, ts)
+            self._moved(body, ts)
+        elif step == "number":
+            self._moved(body, ts)
+        elif step == "purge" and isinstance(trx_no, int):
+            self._judge_limit("purge_limit_passed", "purge limit", trx_no, ts)
+        elif step == "recover":
+            self._forget()
+            self._writes = WRITES_UNTIL_ANCHORED
+
+    def _ended(self, gtid: str, trx_no: int, ts: int) -> None:
+        try:
+            Gtid.parse(gtid)
+        except GtidSetParseError:
+            return
+        if len(self._pending) >= PENDING_MAX:
+            self._writes = 0
+            return
+        self._pending[gtid] = trx_no
+        self._since.setdefault(gtid, ts)
+        self._judge_time(next(iter(self._since.items())), ts)
+
+    def _written(self, body: Mapping[str, Any], ts: int) -> None:
+        gtids = body.get("gtids") or ""
+        try:
+            written = GtidSet.parse(gtids if isinstance(gtids, str) else ",".join(gtids))
+        except (GtidSetParseError, TypeError):
+            # Which of them are in the table now is unknown.
+            self._forget()
+            return
+        known = [gtid for gtid in self._pending if gtid in written]
+        oldest = next((item for item in self._since.items() if item[0] in written), None)
+        if oldest is not None:
+            self._judge_time(oldest, ts)
+        if self._writes < WRITES_UNTIL_ANCHORED:
+            self._writes += 1
+        elif written.count() != len(known):
+            early = written - GtidSet.parse(",".join(known))
+            broken = Broken(
+                "persisted_early",
+                witness=written,
+                at=f"gtid persister at {ts}",
+                early=early,
+                written=written,
+            )
+            self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
+        for gtid in known:
+            del self._pending[gtid]
+            self._since.pop(gtid, None)
+        self._is_late = False
+
+    def _judge_time(self, oldest: tuple[str, int], ts: int) -> None:
+        gtid, since = oldest
+        if ts - since <= LATE_US or self._is_late:
+            return
+        self._is_late = True
+        waited = ts - since
+        broken = Broken(
+            "persisted_late",
+            witness=f"{waited} µs",
+            at=f"gtid persister at {ts}",
+            gtid=gtid,
+            waited=waited,
+            waited_max=LATE_US,
+        )
+        self._reporter.broken(GTID_PERSISTED_IN_TIME, broken)
+
+    def _moved(self, body: Mapping[str, Any], ts: int) -> None:
+        """The number in the TRX_SYS page, if the record has it."""
+        number = body.get("trx_num_gtid")
+        if not isinstance(number, int):
+            return
+        if number < self._trx_num_gtid:
+            broken = Broken(
+                "trx_num_gtid_fell",
+                witness=number,
+                at=f"gtid persister at {ts}",
+                number=number,
+                previous=self._trx_num_gtid,
+            )
+            self._reporter.broken(PURGE_WAITS_FOR_GTID_PERSIST, broken)
+        self._trx_num_gtid = number
+        self._judge_limit("trx_num_gtid_passed", "TRX_SYS_TRX_NUM_GTID", number, ts)
+
+    def _judge_limit(self, case: str, what: str, number: int, ts: int) -> None:
+        numbered = [item for item in self._pending.items() if item[1]]
+        if not numbered:
+            return
+        gtid, oldest = min(numbered, key=lambda item: item[1])
+        if number > oldest:
+            broken = Broken(
+                case,
+                witness=f"{what} {number}",
+                at=f"gtid persister at {ts}",
+                number=number,
+                oldest=oldest,
+                gtid=gtid,
+            )
+            self._reporter.broken(PURGE_WAITS_FOR_GTID_PERSIST, broken)
+
+    # Starts
+
+    @property
+    def awaits_start(self) -> bool:
+        """Whether the next start has to find something."""
+        return bool(self._pending)
+
+    def started(self, body: Mapping[str, Any], ts: int, *, crashed: bool, gone: GtidSet) -> None:
+        """Judge what a start found.
+
+        Args:
+            body: Of the ``start`` record.
+            ts: Its moment.
+            crashed: Whether the boot before may have ended without a clean stop.
+            gone: GTIDs that the crash took out of the binary log: their transactions are gone too.
+        """
+        table, undo = body.get("gtid_executed_table"), body.get("undo_gtids")
+        is_told = isinstance(table, str) and (isinstance(undo, str) or not crashed)
+        if self._pending and is_told:
+            self._judge_found(f"{table},{undo or ''}", ts, gone)
+        self._forget()
+
+    def _judge_found(self, text: str, ts: int, gone: GtidSet) -> None:
+        try:
+            found = GtidSet.parse(text) | gone
+        except GtidSetParseError:
+            return
+        missing = GtidSet.parse(",".join(gtid for gtid in self._pending if gtid not in found))
+        if missing:
+            broken = Broken(
+                "gtids_not_recovered",
+                witness=found,
+                at=f"start at {ts}",
+                missing=missing,
+                found=found,
+            )
+            self._reporter.broken(UNDO_GTIDS_RECOVERED, broken)
+
+    # Rows
+
+    def gtid_table(
+        self, state: ServerState, requested_at: object, previous: Mapping[int, GtidSet]
+    ) -> GtidTable:
+        """The table of a row beside the file that the previous row named.
+
+        Args:
+            state: The row.
+            requested_at: When the row was asked for, if that is known.
+            previous: Previous_gtids of the binary log's files, by number.
+        """
+        last, position = self._file, state.position
+        names_later_file = (
+            last is not None
+            and position is not None
+            and position.base_name == last[0]
+            and position.file_number >= last[1]
+        )
+        return GtidTable(
+            state.gtid_table,
+            state.executed,
+            None if last is None else previous.get(last[1]),
+            is_read_later=last is not None
+            and isinstance(requested_at, int)
+            and requested_at >= last[2],
+            names_later_file=names_later_file,
+        )
+
+    def row_read(self, position: LogCoordinates | None, ts: int) -> None:
+        """Remember the file that a row names."""
+        if position is not None:
+            self._file = (position.base_name, position.file_number, ts)
+
+    # What ends an observation
+
+    def _forget(self) -> None:
+        self._pending = {}
+        self._since = {}
+        self._writes = 0
+        self._is_late = False
+
+    def interrupted(self) -> None:
+        """Lost records make the pending transactions unknown."""
+        self._forget()
+        self._file = None
+
+    def reset(self) -> None:
+        """RESET empties the table, and no transaction of before belongs into it."""
+        writes = self._writes
+        self._forget()
+        self._writes = writes
+        self._file = None
+
+    def begin_data_lineage(self) -> None:
+        """Another data directory has its own transaction numbers."""
+        self._forget()
+        self._trx_num_gtid = 0
+        self._file = None

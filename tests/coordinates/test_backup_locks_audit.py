@@ -10,6 +10,7 @@ import pytest
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.explanation import observation_text
 from tests.support import rule_cases_of_backup_locks as backups
 from tests.support.journals import UUID_C, Gtids, Journal, audit
 from tests.support.rule_cases import CASES, replica, source
@@ -76,7 +77,7 @@ def test_a_backup_that_cannot_be_judged_is_undecided(
     result = audit(build())
     assert [] == result.findings
     told = [o for o in result.observations if o.code is ObservationCode.BACKUP_UNDECIDED]
-    assert [True for one in told if reason in one.text]
+    assert [True for one in told if reason in observation_text(one)]
     assert all(one.is_undecided for one in told)
 
 

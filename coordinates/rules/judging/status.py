@@ -16,6 +16,10 @@ from tallystick.coordinates.rules.backup_coordinates import (
     header_is_fresh,
 )
 from tallystick.coordinates.rules.executed_set import executed_within_logged
+from tallystick.coordinates.rules.gtid_persistence import (
+    GTID_TABLE_HAS_CLOSED_FILES,
+    table_has_closed_files,
+)
 from tallystick.coordinates.rules.judging.binlog_row import judge_binlog_row
 from tallystick.coordinates.rules.judging.channel_row import judge_channel_rows
 from tallystick.coordinates.rules.judging.judgement import Judgement
@@ -111,7 +115,11 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         answer = header_is_fresh(state.trx_sys, locks.tables_locked_at)
         judgement.take(TRX_SYS_COORDS_FRESH_UNDER_LOCK, answer)
     locks.row(state, waiting.body.get("requested_at"), collection_id)
-    audit.persistence.judge_table(row)
+    table = audit.persistence.gtid_table(
+        state, waiting.body.get("requested_at"), audit.binlog.previous
+    )
+    judgement.take(GTID_TABLE_HAS_CLOSED_FILES, table_has_closed_files(table))
+    audit.persistence.row_read(state.position, waiting.ts)
     audit.baselines.has_row = True
     _tell_status(waiting, audit, collection_id)
     instance = base | previous

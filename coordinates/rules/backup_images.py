@@ -1,0 +1,351 @@
+"""Tier 3: does the summary of a backup image name one state (WL#3576, requirements 1 to 3)?
+
+The steps come from `backup` and `zone` records (docs/journal.md). The positions of a replica in the
+summary are judged in `image_positions`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.audit.baselines import ChannelBaselines
+from tallystick.coordinates.logs.event_window import MARK, Mark
+from tallystick.coordinates.results import ObservationCode, Severity
+from tallystick.coordinates.rules.image_positions import (
+    BACKUP_REPLICA_POSITIONS_AGREE,
+    judge_positions,
+)
+from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.state_codec import COLLABORATOR
+from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.errors import GtidSetParseError, JournalError
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.baselines import Baselines
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.audit.server import Server
+    from tallystick.coordinates.logs.binlog_reader import BinlogReader
+    from tallystick.coordinates.logs.relay_reader import RelayReader
+
+NO_POSITION = reason("image_no_position", "image {backup}: its summary has no binary log position")
+LOG_MISSING = reason(
+    "image_log_missing", "image {backup}: part of the journal is missing before it"
+)
+OTHER_FILES = reason(
+    "image_other_files", "image {backup}: the journal shows files of {base_name!r}"
+)
+POSITION_FORGOTTEN = reason(
+    "image_position_forgotten", "image {backup}: the position is older than the events remembered"
+)
+GROUP_UNSEEN = reason(
+    "image_group_unseen", "image {backup}: the group around the position was not seen whole"
+)
+SET_UNKNOWN = reason(
+    "image_set_unknown", "image {backup}: the GTID set or what was logged is not known"
+)
+PURGED_UNKNOWN = reason(
+    "image_purged_unknown",
+    "image {backup}: gtid_purged is not known, so its GTID set may hold more",
+)
+
+BACKUP_IMAGE_NAMES_ONE_STATE = register(
+    Rule(
+        number=84,
+        name="backup_image_names_one_state",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "The binary log position in an image's summary is the end of a group, lies where the"
+            " log stood at the validity point, and the image's GTID set is what the log holds up to"
+            " it."
+        ),
+        why=(
+            "At the validity point no thread is between writing the binary log and making its"
+            " change visible, so data, GTID set and position are one state. A position that leads"
+            " the data loses groups in the recovery, one that trails it executes them twice."
+        ),
+        undecided_when=(
+            "the binary log around the position was not seen or is no longer remembered, the image"
+            " has no position or no GTID set, or the server executes groups that it does not log."
+            " Without the steps of the commit zone the place of the validity point is not judged"
+        ),
+        sources=("WL#3576, requirements 1 and 3; Solution with a critical zone",),
+        remedy=(
+            "Do not recover from this image and start no replica at its position. Take the backup"
+            " again with the commit zone closed until position and data are stored."
+        ),
+        cases={
+            "image_beyond_log": Case(
+                "The image {backup} is said to be of {position}, but the log ends at {end}.",
+                "{position}",
+                "journal",
+                "at most {end}",
+                "binary log",
+            ),
+            "image_inside_event": Case(
+                "The image {backup} is said to be of {position}, but that is no event end.",
+                "{position}",
+                "journal",
+                "the end of a group",
+                "binary log",
+            ),
+            "image_inside_group": Case(
+                "The image {backup} is said to be of {position}, but that is inside a group.",
+                "{position}",
+                "journal",
+                "the end of a group",
+                "binary log",
+            ),
+            "image_without_validity_point": Case(
+                (
+                    "The image {backup} is said to be of {position}, but the commit zone was"
+                    " closed and its validity point not reached."
+                ),
+                "{position}",
+                "journal",
+                "the position of the validity point",
+                "binary log",
+            ),
+            "image_not_at_validity_point": Case(
+                (
+                    "The image {backup} is said to be of {position}, but the validity point was"
+                    " taken at {taken}."
+                ),
+                "{position}",
+                "journal",
+                "from {taken} to {opened}",
+                "binary log",
+            ),
+            "image_gtids_lack": Case(
+                (
+                    "The image {backup} is said to be of {position}, but its GTID set lacks"
+                    " {missing:gtids}, which was logged before."
+                ),
+                "{executed:gtids}",
+                "journal",
+                "at least {logged:gtids}",
+                "binary log",
+            ),
+            "image_gtids_hold_later": Case(
+                (
+                    "The image {backup} is said to be of {position}, but its GTID set holds"
+                    " {early:gtids}, which was logged after it."
+                ),
+                "{executed:gtids}",
+                "journal",
+                "{logged:gtids}",
+                "binary log",
+            ),
+            "image_gtids_hold_more": Case(
+                (
+                    "The image {backup} is said to be of {position}, but its GTID set holds"
+                    " {extra:gtids}, which is neither logged nor purged."
+                ),
+                "{executed:gtids}",
+                "journal",
+                "{logged:gtids}",
+                "binary log",
+            ),
+        },
+    )
+)
+
+FIRST_POSITION = 4
+_BOUNDARIES = (Mark.GROUP, Mark.HEADER, Mark.FILE)
+
+
+@dataclass(eq=False)
+class BackupImages:
+    """The images that are taken of one instance.
+
+    Args:
+        reporter: Where findings go.
+        server: What is known of the instance.
+        binlog: Its binary log as far as read.
+        baselines: Its accepted rows.
+        relays: The relay log of each of its channels.
+    """
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _server: Server = field(metadata=COLLABORATOR)
+    _binlog: BinlogReader = field(metadata=COLLABORATOR)
+    _baselines: Baselines = field(metadata=COLLABORATOR)
+    _relays: Mapping[str, RelayReader] = field(metadata=COLLABORATOR)
+    _backup_id: str | None = None
+    """Of the backup that has begun and has no image yet."""
+    _closed_since_begin: bool = False
+    _validity_point: LogCoordinates | None = None
+    """End of the binary log at the last validity point since then."""
+    _opened_at: LogCoordinates | None = None
+    """End of the binary log when the zone opened after it."""
+
+    def zone(self, step: object) -> None:
+        """Take the step of a ``zone`` record."""
+        if self._backup_id is None:
+            return
+        if step == "close":
+            self._closed_since_begin = True
+            self._validity_point = self._opened_at = None
+        elif step == "validity_point":
+            self._validity_point = self._end()
+        elif step == "open" and self._opened_at is None:
+            self._opened_at = self._end()
+
+    def step(self, body: Mapping[str, Any]) -> None:
+        """Take one ``backup`` record.
+
+        Raises:
+            JournalError: A GTID set cannot be read.
+        """
+        step = body["step"]
+        for key in ("gtid_executed", "excluded", "stop_gtid"):
+            if body.get(key) is not None:
+                self._read_set(body[key], key)
+        if step == "begin":
+            self._backup_id = str(body["backup_id"])
+            self._closed_since_begin = False
+            self._validity_point = self._opened_at = None
+        elif step == "image":
+            text = body.get("gtid_executed")
+            executed = None if text is None else self._read_set(text, "gtid_executed")
+            self._judge_image(body, executed)
+            for channel in body.get("channels") or ():
+                self._judge_channel(str(body["backup_id"]), channel, executed)
+            self._backup_id = None
+        elif step == "end" and body["backup_id"] == self._backup_id:
+            self._backup_id = None
+
+    def _read_set(self, text: str, key: str) -> GtidSet:
+        try:
+            return GtidSet.parse(text, tags=self._server.knows_tags)
+        except GtidSetParseError as error:
+            raise JournalError(f"key {key!r}: {error}") from None
+
+    def _end(self) -> LogCoordinates | None:
+        binlog = self._binlog
+        if binlog.base_name is None or binlog.end < 0:
+            return None
+        return LogCoordinates(binlog.base_name, binlog.file_number, binlog.end)
+
+    def _judge_channel(
+        self, backup_id: str, status: Mapping[str, Any], executed: GtidSet | None
+    ) -> None:
+        rule, name = BACKUP_REPLICA_POSITIONS_AGREE, str(status["channel"])
+        relay = self._relays.get(name)
+        baselines = self._baselines.channels.get(name) or ChannelBaselines()
+        answer = judge_positions(status, executed, self._server, relay, baselines)
+        self._take(rule, backup_id, answer, name)
+
+    def _judge_image(self, body: Mapping[str, Any], executed: GtidSet | None) -> None:
+        rule, backup_id = BACKUP_IMAGE_NAMES_ONE_STATE, str(body["backup_id"])
+        if body.get("binlog_file") is None or body.get("binlog_position") is None:
+            if self._server.log_bin:
+                self._take(rule, backup_id, Undecided(NO_POSITION))
+            return
+        position = LogCoordinates.of_file(body["binlog_file"], int(body["binlog_position"]))
+        answer = self._judge_position(position)
+        if answer is HOLDS and backup_id == self._backup_id:
+            answer = self._not_at_validity_point(position)
+        if answer is HOLDS:
+            answer = self._judge_set(position, executed)
+        self._take(rule, backup_id, answer, position=position)
+
+    def _take(
+        self,
+        rule: Rule,
+        backup_id: str,
+        answer: Answer,
+        channel: str | None = None,
+        position: LogCoordinates | None = None,
+    ) -> None:
+        at = f"image {backup_id}"
+        if isinstance(answer, Broken):
+            known = {"backup": backup_id} | ({} if position is None else {"position": position})
+            answer = Broken(answer.case, witness=answer.witness, at=at, **known, **answer.data)
+            self._reporter.broken(rule, answer, channel=channel)
+        elif isinstance(answer, Undecided) and rule.name not in self._reporter.disabled:
+            self._reporter.note(
+                ObservationCode.COMPARISON_UNDECIDED,
+                answer.reason,
+                at=at,
+                rules=(rule,),
+                is_undecided=True,
+                channel=channel,
+                backup=backup_id,
+                **answer.data,
+            )
+
+    def _judge_position(self, position: LogCoordinates) -> Answer:
+        """Whether the position is a boundary of the log."""
+        binlog, end = self._binlog, self._end()
+        if end is None or binlog.offsets_doubtful:
+            return Undecided(LOG_MISSING)
+        if end.base_name != position.base_name:
+            return Undecided(OTHER_FILES, base_name=end.base_name)
+        if position > end:
+            return Broken("image_beyond_log", witness=position, end=end)
+        if position.position <= FIRST_POSITION:
+            return HOLDS
+        key = position.file_number, position.position
+        found = binlog.window.find_end(*key)
+        if found is None:
+            if not binlog.window.covers(*key) or binlog.window.begins_at(*key):
+                return Undecided(POSITION_FORGOTTEN)
+            return Broken("image_inside_event", witness=position)
+        mark = Mark(int(binlog.window.rows()[found, MARK]))
+        if mark is Mark.UNKNOWN:
+            return Undecided(GROUP_UNSEEN)
+        if mark not in _BOUNDARIES:
+            return Broken("image_inside_group", witness=position)
+        return HOLDS
+
+    def _not_at_validity_point(self, position: LogCoordinates) -> Answer:
+        """Whether the log ended elsewhere while the zone was closed and empty."""
+        taken = self._validity_point
+        if taken is None:
+            if not self._closed_since_begin:
+                return HOLDS
+            return Broken("image_without_validity_point", witness=position)
+        opened = self._opened_at
+        if taken.base_name != position.base_name or (
+            position >= taken and (opened is None or position <= opened)
+        ):
+            return HOLDS
+        return Broken(
+            "image_not_at_validity_point", witness=position, taken=taken, opened=opened or taken
+        )
+
+    def _judge_set(self, position: LogCoordinates, executed: GtidSet | None) -> Answer:
+        """Whether the set has what was logged up to the position, and nothing else."""
+        binlog, baselines = self._binlog, self._baselines
+        logged = binlog.logged_at(position.file_number, position.position)
+        if executed is None or logged is None:
+            return Undecided(SET_UNKNOWN)
+        sets = {"executed": executed, "logged": logged}
+        missing = logged - executed
+        if missing:
+            return Broken("image_gtids_lack", witness=executed, missing=missing, **sets)
+        extra = executed - logged
+        if not self._server.logs_everything and self._server.server_uuid is not None:
+            extra = extra.restrict(self._server.server_uuid)
+        early = extra & binlog.grouped.freeze()
+        if early:
+            return Broken("image_gtids_hold_later", witness=executed, early=early, **sets)
+        for known in (baselines.purged, baselines.executed):
+            extra = extra if known is None else extra - known
+        extra = extra - baselines.assigned
+        if not extra:
+            return HOLDS
+        if not baselines.has_row:
+            return Undecided(PURGED_UNKNOWN)
+        return Broken("image_gtids_hold_more", witness=executed, extra=extra, **sets)
+
+    def interrupted(self) -> None:
+        """The server ended, or records are missing: no backup goes on."""
+        self._backup_id = None

@@ -1,0 +1,214 @@
+"""Tier 3: do the replica positions in the summary of a backup image agree (WL#3576, requirement 2)?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.logs.relay_reader import Q_END, Q_FILE, Q_GNO, Q_SID, Q_TYPE
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.values.binlog import EventType, LogCoordinates, strip_directory
+from tallystick.coordinates.values.errors import CoordinateError
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.baselines import ChannelBaselines
+    from tallystick.coordinates.audit.server import Server
+    from tallystick.coordinates.logs.relay_reader import RelayReader
+
+APPLIED_UNKNOWN = reason(
+    "image_applied_unknown", "image {backup}: it does not say how far the applier is"
+)
+IMAGE_RELAY_UNSEEN = reason(
+    "image_relay_unseen", "image {backup}: the channel's relay log was not seen"
+)
+NO_SET = reason("image_no_set", "image {backup}: it has no GTID set")
+
+BACKUP_REPLICA_POSITIONS_AGREE = register(
+    Rule(
+        number=85,
+        name="backup_replica_positions_agree",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "In the summary of a replica's image neither info repository is beyond the position"
+            " that it stores, a transactional slave_relay_log_info names the last transaction that"
+            " was committed, and the GTID set holds every group that it has passed."
+        ),
+        why=(
+            "At the validity point no applier is inside a group, so the positions read and"
+            " executed, both repositories and the data are one state. A server restored from the"
+            " image goes on at these positions: a stale one repeats groups, one that leads"
+            " loses them."
+        ),
+        undecided_when=(
+            "the image has no applied place or no GTID set, or the channel's relay log was not"
+            " seen; of a repository that is not transactional, or a low-water mark of workers, it"
+            " is not claimed that it names the last transaction"
+        ),
+        sources=(
+            "WL#3576, requirement 2: replication state, slave position, master.info, relay.info",
+            "WL#2775, REQ-5",
+        ),
+        remedy=(
+            "Do not start replication of a restored server from the image's repositories: use its"
+            " GTID set, or the executed position after comparing it with the data. Stop the applier"
+            " before the next backup."
+        ),
+        cases={
+            "image_relay_info_beyond_executed": Case(
+                (
+                    "The positions of channel {channel!r} in the image {backup} do not agree:"
+                    " slave_relay_log_info is beyond the executed position."
+                ),
+                "{stored}",
+                "summary of the image",
+                "at most {executed}",
+                "relay log of the channel, and the summary itself",
+            ),
+            "image_master_info_beyond_read": Case(
+                (
+                    "The positions of channel {channel!r} in the image {backup} do not agree:"
+                    " slave_master_info is beyond the read position."
+                ),
+                "{stored}",
+                "summary of the image",
+                "at most {read}",
+                "relay log of the channel, and the summary itself",
+            ),
+            "image_relay_info_stale": Case(
+                (
+                    "The positions of channel {channel!r} in the image {backup} do not agree:"
+                    " slave_relay_log_info names {stored}, and a transaction after it has"
+                    " committed."
+                ),
+                "{stored}",
+                "summary of the image",
+                "at least {committed}",
+                "relay log of the channel, and the summary itself",
+            ),
+            "image_relay_info_ahead": Case(
+                (
+                    "The positions of channel {channel!r} in the image {backup} do not agree:"
+                    " slave_relay_log_info names {stored}, beyond {missing:gtids}."
+                ),
+                "{executed:gtids}",
+                "summary of the image",
+                "at least {missing:gtids}, applied up to {stored}",
+                "relay log of the channel, and the summary itself",
+            ),
+        },
+    )
+)
+
+
+def judge_positions(
+    status: Mapping[str, Any],
+    executed: GtidSet | None,
+    server: Server,
+    relay: RelayReader | None,
+    baselines: ChannelBaselines,
+) -> Answer:
+    """Whether the positions of one channel in an image's summary agree."""
+    rows = [status.get(name) or {} for name in ("slave_master_info", "slave_relay_log_info")]
+    master, relay_info = rows
+    executed_source = _coordinates(status, "exec_source_log_file", "exec_source_log_pos")
+    stored_source = _coordinates(relay_info, "Master_log_name", "Master_log_pos")
+    if (
+        executed_source is not None
+        and stored_source is not None
+        and executed_source < stored_source
+    ):
+        return Broken(
+            "image_relay_info_beyond_executed",
+            witness=stored_source,
+            stored=stored_source,
+            executed=executed_source,
+        )
+    if relay is None or relay.base_name is None or relay.end < 0:
+        return Undecided(IMAGE_RELAY_UNSEEN)
+    stored_read = _coordinates(master, "Master_log_name", "Master_log_pos")
+    answer = _judge_read(stored_read, _coordinates(status, *_READ), relay)
+    if answer is not HOLDS:
+        return answer
+    applied = _coordinates(status, "relay_log_file", "relay_log_pos")
+    stored = _coordinates(relay_info, "Relay_log_name", "Relay_log_pos")
+    if applied is None or stored is None or applied.base_name != relay.base_name:
+        return Undecided(APPLIED_UNKNOWN)
+    if stored.base_name == applied.base_name and server.relay_log_info_is_transactional:
+        answer = _judge_stored(stored, applied, server, relay, baselines)
+        if answer is not HOLDS:
+            return answer
+    return _judge_executed(stored, executed, relay)
+
+
+_READ = ("read_source_log_file", "read_source_log_pos")
+
+
+def _coordinates(row: Mapping[str, Any], file: str, position: str) -> LogCoordinates | None:
+    """A coordinate of a row, None where it has none."""
+    name, offset = row.get(file), row.get(position)
+    if not isinstance(name, str) or not name or not isinstance(offset, int):
+        return None
+    try:
+        return LogCoordinates.of_file(strip_directory(name), offset)
+    except CoordinateError:
+        return None
+
+
+def _judge_read(
+    stored: LogCoordinates | None, read: LogCoordinates | None, relay: RelayReader
+) -> Answer:
+    """Whether the stored read position is within what was received."""
+    if stored is None or relay.source_base != stored.base_name:
+        return HOLDS
+    if (stored.file_number, stored.position) <= relay.source_high:
+        return HOLDS
+    # Skipped groups move the receiver without leaving relay events.
+    if read is None or read.base_name != stored.base_name or stored <= read:
+        return HOLDS
+    return Broken("image_master_info_beyond_read", witness=stored, stored=stored, read=read)
+
+
+def _judge_stored(
+    stored: LogCoordinates,
+    applied: LogCoordinates,
+    server: Server,
+    relay: RelayReader,
+    baselines: ChannelBaselines,
+) -> Answer:
+    """Whether no transaction between the stored and the applied position left the row as it was."""
+    if server.workers:
+        return HOLDS  # the row is a low-water mark
+    groups = relay.applied_groups(applied.file_number, applied.position)
+    for group in groups[::-1]:
+        end = LogCoordinates(stored.base_name, int(group[Q_FILE]), int(group[Q_END]))
+        if end <= stored:
+            return HOLDS
+        # A group that was executed before, and by another channel, is skipped without a commit.
+        may_be_skipped = group[Q_SID] >= 0 and not baselines.auto_position
+        if group[Q_TYPE] == EventType.XID and not may_be_skipped:
+            return Broken("image_relay_info_stale", witness=stored, stored=stored, committed=end)
+    return HOLDS
+
+
+def _judge_executed(stored: LogCoordinates, executed: GtidSet | None, relay: RelayReader) -> Answer:
+    """Whether the image's GTID set has what the stored position has passed."""
+    if executed is None:
+        return Undecided(NO_SET)
+    groups = relay.applied_groups(stored.file_number, stored.position)
+    groups = groups[groups[:, Q_SID] >= 0]
+    missing = GtidSet.from_groups(relay.sids, groups[:, Q_SID], groups[:, Q_GNO]) - executed
+    if not missing:
+        return HOLDS
+    return Broken(
+        "image_relay_info_ahead",
+        witness=executed,
+        executed=executed,
+        missing=missing,
+        stored=stored,
+    )
