@@ -1,4 +1,4 @@
-"""Tier 3: do the replica positions in the summary of a backup image agree (WL#3576, requirement 2)?"""
+"""Tier 3: do the replica positions in an image's summary agree (WL#3576, requirement 2)?"""
 
 from __future__ import annotations
 
