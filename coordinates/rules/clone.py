@@ -1,8 +1,7 @@
 """Tiers 2 and 3: do donor and recipient of a clone keep its protocol (WL#9211)?
 
-What needs donor and recipient together is in `coordinates.rules.clone_coordinates`.
 The steps come from `clone` records (docs/journal.md). What clone_status and clone_progress show is
-in `clone_tables`.
+in `clone_tables`, what needs donor and recipient together in `clone_coordinates`.
 """
 
 from __future__ import annotations
