@@ -14,7 +14,7 @@ EPOCH_BEGAN = reason(
     "the producer began epoch {epoch}: what happened in between is unknown",
 )
 RECORDS_MISSING = reason("journal_records_missing", "records {first} to {last} are missing")
-RECORDS_LOST = reason("journal_records_lost", "the observer lost records here")
+RECORDS_LOST = reason("journal_records_lost", "tallystick missed part of this log")
 RECORDS_REPEATED = reason("journal_repeated", "records {first} to {last} came again: dropped")
 STALE_EPOCH = reason(
     "journal_stale_epoch", "a block of epoch {epoch} came after epoch {newest}: dropped"

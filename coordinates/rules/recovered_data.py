@@ -20,7 +20,7 @@ GROUPS_LEFT_OUT = reason(
 NO_CHECKSUMS = reason("no_checksums", "instance {source} has no checksums of {file}:{position}")
 
 
-_GAVE = "Recovering from image {backup_id} gave table {table} {seen:content}; "
+_GAVE = "Recovering from image {backup_id} gave table {table} with {seen:content}; "
 
 
 @between(
@@ -58,7 +58,8 @@ _GAVE = "Recovering from image {backup_id} gave table {table} {seen:content}; "
             "table {table} in the image",
         ),
         "image_other_than_source": Case(
-            _GAVE + "on instance {of} at {file}:{position} it has {wanted:content}.",
+            "Image {backup_id} has table {table} with {seen:content}; on instance {of} at"
+            " {file}:{position} it has {wanted:content}.",
             "{seen:content}",
             "table {table} in the image",
             "{wanted:content}",

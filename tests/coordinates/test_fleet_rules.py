@@ -1205,6 +1205,21 @@ class TestClones:
         output = audit(*self.clone(position, f"{A}:{executed}"))
         assert names(output) == (["clone_coordinates_equal_donor"] if is_broken else [])
 
+    @pytest.mark.parametrize(
+        ("position", "case"),
+        [
+            (end_of(3) + 1, "inside_event"),
+            (end_of(3) + EVENT_LENGTH, "inside_group"),
+            (end_of(9), "beyond_end"),
+            (end_of(2), "set_has_more"),
+            (end_of(4), "set_lacks"),
+        ],
+    )
+    def test_a_wrong_position_is_named(self, position, case):
+        """What is at the position decides the case."""
+        [finding] = audit(*self.clone(position, f"{A}:1-3")).findings
+        assert (case, f"s-bin.000001:{position}") == (finding.case, finding.at)
+
     @pytest.mark.parametrize(("first", "is_broken"), [(3, True), (4, False), (5, True)])
     def test_it_goes_on_right_behind(self, first, is_broken):
         """The first group received is the first that the clone has not."""

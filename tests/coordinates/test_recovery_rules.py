@@ -251,3 +251,35 @@ def test_a_recovery_outlives_the_state_bytes(cut: int) -> None:
     fleet = FleetAudit.from_bytes(fleet.to_bytes())
     found += fleet.absorb(facts[cut:]).findings + fleet.finish().findings
     assert [finding.rule for finding in found] == [REPLAY]
+
+
+def test_an_image_whose_tables_the_source_did_not_have_is_found() -> None:
+    """The source's own checksums at the image's position are others."""
+    recovery = Recovery()
+    place = {"binlog_file": recovery.stop[0], "binlog_position": end_of(2)}
+    recovery.source.fleet_event(
+        FleetEventKind.BACKUP, step="checksum", binlog_lineage=0, **place, tables=OTHERS
+    )
+    [finding] = recovery.run(*gtids(3, 4, 5)).findings
+    assert (DATA, "image_other_than_source") == (finding.rule, finding.case)
+    assert [{"rows": 3, "checksum": sum_} for sum_ in ("aa", "bb")] == [
+        finding.data["seen"],
+        finding.data["wanted"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule", "reason"),
+    [
+        ({"executed": None}, STOP, "restored_set_unread"),
+        ({"restored": {"binlog_position": None}}, REPLAY, "image_without_position"),
+        ({"end": end_of(9)}, DATA, "no_checksums"),
+    ],
+)
+def test_what_was_not_read_leaves_its_rule_undecided(
+    changes: dict[str, Any], rule: str, reason: str
+) -> None:
+    """Each with the reason that it lacks."""
+    output = Recovery().run(*gtids(3, 4, 5), **changes)
+    assert rule not in names(output)
+    assert [reason] == [seen.reason for seen in output.observations if rule in seen.rules]
