@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
 
 from tallystick.coordinates.results import Outcome
 from tallystick.errors import MisuseError
@@ -163,32 +165,6 @@ class ScenarioResult:
         """JSON form."""
         return {**asdict(self), "is_shown": self.is_shown}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ScenarioResult:
-        """Inverse of ``to_dict``.
-
-        Raises:
-            KeyError: A key is missing.
-            TypeError: A value has another type than expected.
-        """
-        return cls(
-            name=str(values["name"]),
-            design=str(values["design"]),
-            title=str(values["title"]),
-            claims=tuple(
-                ClaimResult(
-                    requirement=str(claim["requirement"]),
-                    text=str(claim["text"]),
-                    seen=tuple(Seen(**seen) for seen in claim["seen"]),
-                    rules=tuple(RuleCount(**rule) for rule in claim["rules"]),
-                )
-                for claim in values["claims"]
-            ),
-            expected=tuple(ExpectedFinding(**expected) for expected in values["expected"]),
-            others=tuple((str(other[0]), str(other[1])) for other in values["others"]),
-            is_complete=bool(values["is_complete"]),
-        )
-
     def save(self, directory: Path) -> None:
         """Keep it beside the run's tables, for reports that are rendered later.
 
@@ -210,10 +186,10 @@ class ScenarioResult:
         """
         path = directory / FILE
         try:
-            return cls.from_dict(json.loads(path.read_text("utf-8")))
+            return TypeAdapter(cls).validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError) as error:
             raise MisuseError(f"{str(path)!r} cannot be read: {error}") from error
 
 
