@@ -30,6 +30,7 @@ _OF_CHANNELS = (
     purged_not_needed,
 )
 """Judged on a replica whose source is audited too."""
+_GAPS = {ObservationCode.JOURNAL_GAP, ObservationCode.BLOCK_UNREADABLE}
 _UNREAD_SOURCE = "its source is not among the servers"
 _UNREAD_RELAY = "its relay logs were not read"
 _UNREAD_BINLOG = "its binary log was not read"
@@ -93,7 +94,7 @@ def rule_results(
         instance = instances.setdefault(name, _Instance())
         instance.broken.setdefault((finding.rule, channel), []).append(finding)
     for name, instance in instances.items():
-        _take_events(instance)
+        _take_events(instance, [seen for seen in observations if _is_gap(seen, name)])
         doubts = [
             seen
             for seen in observations
@@ -106,17 +107,27 @@ def rule_results(
 
 
 def _take_row(instance: _Instance, cut: Cut) -> None:
-    instance.is_binlog_read |= cut.journal_gtid_set is not None
-    instance.is_relay_read |= cut.journal_retrieved_gtid_set is not None
+    logged = cut.journal_gtid_set, cut.journal_binary_log_file
+    received = cut.journal_retrieved_gtid_set, cut.journal_relay_log_file
+    instance.is_binlog_read |= logged != (None, None)
+    instance.is_relay_read |= received != (None, None)
     instance.held.update((name, cut.channel) for name in cut.names(Outcome.HOLDS))
     for check in cut.undecided:
         # The newest row's reason is the one that still holds.
         instance.undecided[check.rule, cut.channel] = reason_text(check)
 
 
-def _take_events(instance: _Instance) -> None:
+def _is_gap(seen: Observation, name: str) -> bool:
+    """Whether part of an instance's journal was not read."""
+    return seen.is_undecided and seen.instance_id == name and seen.code in _GAPS
+
+
+def _take_events(instance: _Instance, gaps: Sequence[Observation]) -> None:
     for name, rule in RULES.items():
         if rule.scope != "E":
+            continue
+        if gaps:
+            instance.undecided[name, None] = observation_text(gaps[0])
             continue
         is_of_relay = rule is RELAY_SOURCE_POS_MONOTONE
         if instance.is_relay_read if is_of_relay else instance.is_binlog_read:

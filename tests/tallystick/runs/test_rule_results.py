@@ -75,6 +75,18 @@ def test_rules_of_events_held_where_the_log_was_read():
     assert [] == given(unread, "relay_source_pos_monotone")
 
 
+def test_rules_of_events_are_undecided_where_part_of_the_journal_is_missing():
+    """What is not there was not judged."""
+    gap = Observation(
+        code=ObservationCode.JOURNAL_GAP, instance_id="a", channel=None, at="sequence 3",
+        reason="records_missing", data={"first": 3, "last": 4}, rules=(), is_undecided=True,
+        collection_id=None, epoch=0, sequence=3, ts=1,
+    )  # fmt: skip
+    found = found_in([row("a"), row("b")], observations=[gap])
+    assert [(None, UNDECIDED)] == given(found["a"], "log_events_contiguous")
+    assert [(None, HELD)] == given(found["b"], "log_events_contiguous")
+
+
 def test_a_replica_is_compared_with_a_source_that_is_there():
     """Then the comparisons held unless something is found; without the source it is undecided."""
     found = found_in()
