@@ -15,6 +15,7 @@ from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.events.log_status import ServerState, read_log_status
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
 from tallystick.coordinates.logs.relay_reader import RelayReader
+from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.backup_images import BackupImages
 from tallystick.coordinates.rules.backup_locks import BackupLockProtocol
 from tallystick.coordinates.rules.clone import CloneProtocol
@@ -22,8 +23,7 @@ from tallystick.coordinates.rules.clone_tables import CloneTables
 from tallystick.coordinates.rules.collection import CollectionProtocol
 from tallystick.coordinates.rules.critical_zone import CriticalZoneProtocol
 from tallystick.coordinates.rules.gtid_persistence import GtidPersistence
-from tallystick.coordinates.rules.judging.applied_groups import AppliedGroups
-from tallystick.coordinates.rules.judging.info_repositories import InfoRepositories
+from tallystick.coordinates.rules.info_repositories import InfoRepositories
 from tallystick.coordinates.rules.online_backup import EngineLockProtocol, MetadataLockProtocol
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import LogCoordinates

@@ -1,6 +1,7 @@
 """All rules: importing this module registers every family."""
 
 from tallystick.coordinates.rules import (
+    applied_groups,
     backup_coordinates,
     backup_images,
     backup_locks,
@@ -15,6 +16,7 @@ from tallystick.coordinates.rules import (
     history,
     identity,
     image_positions,
+    info_repositories,
     innodb,
     log_stream,
     logged_groups,
@@ -36,6 +38,7 @@ __all__ = [
     "COMPARISONS",
     "REASONS",
     "RULES",
+    "applied_groups",
     "backup_coordinates",
     "backup_images",
     "backup_locks",
@@ -50,6 +53,7 @@ __all__ = [
     "history",
     "identity",
     "image_positions",
+    "info_repositories",
     "innodb",
     "log_stream",
     "logged_groups",

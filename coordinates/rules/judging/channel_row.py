@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.row_evidence import channel_evidence
+from tallystick.coordinates.rules.applied_groups import APPLIED_EXACTLY_ONCE
 from tallystick.coordinates.rules.channel import (
     ChannelEvidence,
     applied_relay_gtids_executed,
@@ -27,7 +28,7 @@ from tallystick.coordinates.rules.registry import rules_on
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.row_evidence import Row
-    from tallystick.coordinates.rules.judging.applied_groups import AppliedGroups
+    from tallystick.coordinates.rules.applied_groups import AppliedGroups
     from tallystick.coordinates.rules.registry import Rule
 
 
@@ -53,7 +54,14 @@ def judge_channel_rows(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvi
         judge_paired(channel)
         judge_stored_applied(channel)
         judge_flush_points(channel)
-        applied.judge(channel)
+        answer = applied.judge(
+            name,
+            state.executed,
+            logs_everything=row.server.logs_everything,
+            is_seen=relay is not None,
+            is_filtered=history.is_filtered,
+        )
+        row.judgement.take(APPLIED_EXACTLY_ONCE, answer, name)
         _accept(channel)
     return views
 

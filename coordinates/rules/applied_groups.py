@@ -1,0 +1,292 @@
+"""Tier 3: did a replica execute each anonymous transaction once?
+
+With GTIDs the server itself skips what it has executed. Without them the stored position alone
+decides: one that is too old after a start makes the applier execute a transaction again, one that
+is too new leaves it out. Both logs show whose transaction it was by the origin's server id and
+commit time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.values.binlog import EventType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tallystick.coordinates.audit.fleet_events import FleetEvent
+    from tallystick.coordinates.values.binlog import LogCoordinates
+
+NOT_LOGGED = reason("applied_not_logged", "the replica does not log what it executes")
+RELAY_UNSEEN = reason("applied_relay_unseen", "no event of the channel's relay log was seen")
+
+APPLIED_EXACTLY_ONCE = register(
+    Rule(
+        number=83,
+        name="applied_exactly_once",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "Over a start, an applier without GTIDs executes each InnoDB transaction of its relay"
+            " log once: it goes on right behind the last one that the replica committed."
+        ),
+        why=(
+            "A transactional repository commits the position with the transaction. A file or a"
+            " MyISAM table is written behind the commit, so a crash in between repeats it; a place"
+            " that is too new leaves transactions out. Changes without a transaction are repeated"
+            " with every kind of repository, which is expected and not judged. With GTIDs the"
+            " server skips what it has executed."
+        ),
+        undecided_when=(
+            "the replica does not log what it executes, or no event of the relay log was seen; two"
+            " transactions of one server with one commit time, those that came on two channels,"
+            " and filtered channels are left out"
+        ),
+        sources=("WL#2775, motivation 2 and REQ-5", "MySQL manual: relay_log_recovery"),
+        remedy=(
+            "Compare the changed rows with the source and repair or rebuild the replica. Then use"
+            " GTIDs with auto-positioning, or at least relay_log_info_repository=TABLE in InnoDB"
+            " with relay_log_recovery=ON."
+        ),
+        cases={
+            "applied_again": Case(
+                (
+                    "After a start the replica executed {count:n transaction} again that it had"
+                    " committed, the first of them the one that ends at {first} of the source."
+                ),
+                "{count:n transaction} logged twice",
+                "binary log of the replica",
+                "each transaction once",
+                "relay log, by server id and original_commit_timestamp",
+            ),
+            "applied_not_at_all": Case(
+                (
+                    "Since the start the applier has passed {count:n transaction} without"
+                    " executing them, the first of them the one that ends at {first} of the"
+                    " source."
+                ),
+                "{count:n transaction} not logged",
+                "binary log of the replica",
+                "each transaction once",
+                "relay log, by server id and original_commit_timestamp",
+            ),
+        },
+    )
+)
+
+REMEMBERED_MAX = 4096
+ABSENT = -1
+
+Origin = tuple[int, int]
+"""server_id and original_commit_timestamp of a transaction."""
+SourceEnd = tuple[str, int, int]
+"""Base name, file number and end in the source's binary log."""
+
+
+@dataclass(slots=True)
+class _Received:
+    """An anonymous transaction of a relay log.
+
+    Attributes:
+        channel: Whose relay log.
+        end: Where it ends in the source's binary log.
+        is_judged: Whether an XID ends it: a change of InnoDB, safe with a transactional repository.
+        is_ambiguous: Another end or channel has the same origin: it is not compared.
+        is_reported: Reported already.
+    """
+
+    channel: str
+    end: SourceEnd
+    is_judged: bool
+    is_ambiguous: bool = False
+    is_reported: bool = False
+
+
+@dataclass(slots=True)
+class AppliedGroups:
+    """The anonymous transactions that an instance received, and those that it logged.
+
+    Attributes:
+        received: By origin, in order of their first receipt.
+        logged: Where the own binary log has each origin: file number, end, and number of the boot.
+        boots: How many starts there were.
+        resumed: For each channel, the furthest place executed at the last start.
+        has_gaps: Channels in which transactions are missing away from any start: filters leave
+            them out there.
+    """
+
+    received: dict[Origin, _Received] = field(default_factory=dict)
+    logged: dict[Origin, list[tuple[int, int, int]]] = field(default_factory=dict)
+    resumed: dict[str, SourceEnd] = field(default_factory=dict)
+    has_gaps: set[str] = field(default_factory=set)
+    boots: int = 0
+
+    def learn(self, fleet_events: Sequence[FleetEvent], own_server_id: int | None) -> None:
+        """Take what was read of the logs since the last call."""
+        for event in fleet_events:
+            if event.kind is FleetEventKind.RECEIVED and -1 in event.arrays["group_sid"]:
+                self._receive(event)
+            elif event.kind is FleetEventKind.LOGGED and -1 in event.arrays["group_sid"]:
+                self._log(event, own_server_id)
+
+    def _receive(self, event: FleetEvent) -> None:
+        arrays, body = event.arrays, event.body
+        channel, base_name = body["channel"], body["source_base_name"]
+        for sid, kind, server_id, commit_ts, end in zip(
+            *(
+                arrays[name].tolist()
+                for name in (
+                    "group_sid",
+                    "group_type",
+                    "group_server_id",
+                    "group_commit_ts",
+                    "group_source_end",
+                )
+            ),
+            strict=True,
+        ):
+            if sid >= 0 or commit_ts <= 0 or end < 0 or base_name is None:
+                continue
+            origin = (server_id, commit_ts)
+            source_end = (base_name, body["source_file_number"], end)
+            known = self.received.get(origin)
+            if known is None:
+                self.received[origin] = _Received(channel, source_end, kind == EventType.XID)
+            elif (known.channel, known.end) != (channel, source_end):
+                known.is_ambiguous = True
+        while len(self.received) > REMEMBERED_MAX:
+            del self.received[next(iter(self.received))]
+
+    def _log(self, event: FleetEvent, own_server_id: int | None) -> None:
+        arrays = event.arrays
+        ends = arrays["event_ends"][arrays["group_event"]].tolist()
+        for sid, server_id, commit_ts, end in zip(
+            arrays["group_sid"].tolist(),
+            arrays["group_server_id"].tolist(),
+            arrays["group_commit_ts"].tolist(),
+            ends,
+            strict=True,
+        ):
+            if sid < 0 and commit_ts > 0 and server_id != own_server_id:
+                origin = (server_id, commit_ts)
+                self.logged.setdefault(origin, []).append(
+                    (event.body["file_number"], end, self.boots)
+                )
+        while len(self.logged) > REMEMBERED_MAX:
+            del self.logged[next(iter(self.logged))]
+
+    def started(self, recovered: tuple[int, int] | None, *, crashed: bool) -> None:
+        """A boot: what lies beyond the recovered end of the binary log never was."""
+        self.boots += 1
+        if crashed:
+            if recovered is None:
+                self.forget()
+                return
+            self.logged = {
+                origin: kept
+                for origin, places in self.logged.items()
+                if (kept := [place for place in places if place[:2] <= recovered])
+            }
+        self.resumed = {}
+        for origin, received in self.received.items():
+            if origin in self.logged:
+                last = self.resumed.get(received.channel)
+                if last is None or (last[0] == received.end[0] and last < received.end):
+                    self.resumed[received.channel] = received.end
+
+    def forget(self) -> None:
+        """Records are missing, a channel was sent elsewhere, or the log began anew."""
+        self.received = {}
+        self.logged = {}
+        self.resumed = {}
+        self.has_gaps = set()
+
+    def judge(
+        self,
+        channel: str,
+        executed: LogCoordinates | None,
+        *,
+        logs_everything: bool,
+        is_seen: bool,
+        is_filtered: bool,
+    ) -> RowAnswer:
+        """Judge the transactions of one channel at a row.
+
+        Args:
+            channel: Its name.
+            executed: Up to where of the source's binary log the applier is, None when not known.
+            logs_everything: Whether the replica logs what it executes.
+            is_seen: Whether events of the channel's relay log were seen.
+            is_filtered: Whether the channel leaves transactions out.
+        """
+        if not logs_everything:
+            return Undecided(NOT_LOGGED)
+        if not is_seen:
+            return Undecided(RELAY_UNSEEN)
+        mine = [
+            (origin, received)
+            for origin, received in self.received.items()
+            if received.channel == channel and received.is_judged and not received.is_ambiguous
+        ]
+        twice = [
+            (origin, received)
+            for origin, received in mine
+            if not received.is_reported
+            and len({boot for *_, boot in self.logged.get(origin, ())}) > 1
+        ]
+        omitted = [] if is_filtered else self._omitted(channel, executed, mine)
+        case, what = ("applied_again", "again") if twice else ("applied_not_at_all", "left out")
+        found = twice or omitted
+        if not found:
+            return HOLDS
+        for _, received in found:
+            received.is_reported = True
+        first = _text(found[0][1].end)
+        return Broken(case, witness=first, at=f"{what} {first}", first=first, count=len(found))
+
+    def _omitted(
+        self,
+        channel: str,
+        executed: LogCoordinates | None,
+        mine: list[tuple[Origin, _Received]],
+    ) -> list[tuple[Origin, _Received]]:
+        """What is between the last transaction before a start and the first one after it."""
+        if executed is None or channel in self.has_gaps:
+            return []
+        passed = [
+            (origin, received)
+            for origin, received in mine
+            if received.end[0] == executed.base_name
+            and received.end[1:] <= (executed.file_number, executed.position)
+        ]
+        passed.sort(key=lambda item: item[1].end)
+        done = [at for at, (origin, _) in enumerate(passed) if origin in self.logged]
+        absent = [
+            (at, item)
+            for at, item in enumerate(passed)
+            if item[0] not in self.logged and not item[1].is_reported and done and at > done[0]
+        ]
+        if not absent:
+            return []
+        resumed = self.resumed.get(channel)
+        before = [at for at in done if resumed is not None and passed[at][1].end <= resumed]
+        after = [at for at in done if at > (before[-1] if before else -1)]
+        if not before or not after:
+            # What is not followed by an executed transaction may still come.
+            return []
+        inside = [item for at, item in absent if before[-1] < at < after[0]]
+        if len(inside) < len([at for at, _ in absent if at < after[-1]]):
+            self.has_gaps.add(channel)
+            return []
+        return inside
+
+
+def _text(end: SourceEnd) -> str:
+    return f"{end[0]}.{end[1]:06d}:{end[2]}"

@@ -1,0 +1,230 @@
+"""Tiers 2 and 3: does a start read what was last written to the replication info repositories?
+
+The writes come from `info_write` records, what a start finds from `start` records
+(docs/journal.md; WL#2775).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.state_codec import COLLABORATOR
+from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.errors import CoordinateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.reporter import Reporter
+
+INFO_REPOSITORY_UNAMBIGUOUS = register(
+    Rule(
+        number=37,
+        name="info_repository_unambiguous",
+        tier=2,
+        scope="S",
+        severity=Severity.ERROR,
+        claim=("Replication does not come up while both a file and a table hold its positions."),
+        why=(
+            "When the kind of repository is changed, the server moves the positions at start and"
+            " empties the old place. With two filled ones it cannot know which is newer, and"
+            " refuses rather than begin at an arbitrary one."
+        ),
+        undecided_when=(
+            "the start did not report where positions were found, or whether replication came up"
+        ),
+        sources=("WL#2775, REQ-6",),
+        remedy=(
+            "Stop the server, compare both with the relay log and gtid_executed, put the older one"
+            " away, and start with the table as the repository."
+        ),
+        cases={
+            "file_and_table": Case(
+                (
+                    "At the start both the file and the table of {table} held data, and"
+                    " replication started all the same."
+                ),
+                "file and table hold data, replication started",
+                "start of the server",
+                "an error that refuses the start of replication",
+                "WL#2775, REQ-6",
+            ),
+        },
+    )
+)
+
+INFO_REPOSITORY_READ_BACK = register(
+    Rule(
+        number=82,
+        name="info_repository_read_back",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "What a start reads from a replication info repository is what was last written there;"
+            " after a crash, at least the last write that nothing could take back."
+        ),
+        why=(
+            "A table of InnoDB keeps every committed write; a clean stop closes and syncs the"
+            " others. A crash may take back what was only cached, and recovery may commit a"
+            " prepared transaction together with its row. A migration between file and table"
+            " copies the place as it is."
+        ),
+        undecided_when=(
+            "the journal has no writes of the repository, records are missing behind them, or the"
+            " start did not tell what it read"
+        ),
+        sources=("WL#2775, REQ-3, REQ-5 and REQ-6", "MySQL manual: sync_relay_log_info"),
+        remedy=(
+            "Stop replication before it goes on from the wrong place. Compare the place with"
+            " gtid_executed and the replica's own binary log, and set it by CHANGE REPLICATION"
+            " SOURCE; keep both repositories in InnoDB tables."
+        ),
+        cases={
+            "read_back_after_stop": Case(
+                (
+                    "At the start {table} has {found:list}, but what was last written to it is"
+                    " {last:list}: replication goes on where it was not."
+                ),
+                "{found:list}",
+                "{table}, read by the start",
+                "{last:list}",
+                "previous writes to the repository",
+            ),
+            "read_back_after_crash": Case(
+                (
+                    "At the start {table} has {found:list}, but what was last written to it is"
+                    " {last:list}: replication goes on where it was not."
+                ),
+                "{found:list}",
+                "{table}, read by the start",
+                "at least {durable:list}",
+                "previous writes to the repository",
+            ),
+        },
+    )
+)
+
+_COLUMNS = {
+    "slave_master_info": ("Master_log_name", "Master_log_pos"),
+    "slave_relay_log_info": (
+        "Relay_log_name",
+        "Relay_log_pos",
+        "Master_log_name",
+        "Master_log_pos",
+    ),
+}
+_WRITES_MAX = 256
+_FORGETTING = frozenset({"reset", "reset_all"})
+
+Values = list[Any]
+"""The coordinates of one write, in the order of ``_COLUMNS``."""
+
+
+@dataclass(eq=False)
+class InfoRepositories:
+    """What was written to each repository since the last write that nothing can take back."""
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _writes: dict[tuple[str, str], list[Values]] = field(default_factory=dict)
+    """The last durable write of (table, channel), then those a power cut may take back."""
+
+    def written(self, body: Mapping[str, Any]) -> None:
+        """Take one ``info_write`` record."""
+        key = str(body.get("table")), str(body.get("channel", "")).lower()
+        values = _values(key[0], body.get("row"))
+        if values is None:
+            self._writes.pop(key, None)
+            return
+        writes = self._writes.get(key)
+        if body.get("durable", True) or writes is None:
+            # What a file had before the first write seen is not known, if that may be lost.
+            self._writes[key] = [values]
+            if not body.get("durable", True):
+                del self._writes[key]
+            return
+        writes.append(values)
+        if len(writes) > _WRITES_MAX:
+            del self._writes[key]
+
+    def administered(self, channel: str, action: str | None) -> None:
+        """RESET REPLICA empties the repositories."""
+        if action in _FORGETTING:
+            self._writes = {key: w for key, w in self._writes.items() if key[1] != channel}
+
+    def started(self, found: Mapping[str, Any], ts: int, *, crashed: bool) -> None:
+        """Judge what a start found in one repository of one channel."""
+        table, channel = str(found.get("repository")), str(found.get("channel", "")).lower()
+        if found.get("file") and found.get("table") and found.get("started"):
+            broken = Broken(
+                "file_and_table", witness=table, at=f"{table} at start {ts}", table=table
+            )
+            self._reporter.broken(INFO_REPOSITORY_UNAMBIGUOUS, broken, channel=channel)
+        values = _values(table, found.get("row")) if found.get("started") else None
+        writes = self._writes.pop((table, channel), None)
+        if values is None:
+            return
+        self._writes[table, channel] = [values]
+        if writes is None or _may_read(values, writes, crashed=crashed):
+            return
+        broken = Broken(
+            "read_back_after_crash" if crashed else "read_back_after_stop",
+            witness=f"{_text(values)} instead of {_text(writes[-1])}",
+            at=f"{table} at start {ts}",
+            table=table,
+            found=_coordinates(values),
+            last=_coordinates(writes[-1]),
+            durable=_coordinates(writes[0]),
+        )
+        self._reporter.broken(INFO_REPOSITORY_READ_BACK, broken, channel=channel)
+
+    def forget(self) -> None:
+        """Records are missing, or the data is another: nothing written before is known."""
+        self._writes = {}
+
+
+def _values(table: str, row: Any) -> Values | None:
+    """The coordinates of a row; None where some are missing."""
+    if not isinstance(row, dict) or table not in _COLUMNS:
+        return None
+    values = [row.get(name) for name in _COLUMNS[table]]
+    return None if any(value is None for value in values) else values
+
+
+def _may_read(values: Values, writes: list[Values], *, crashed: bool) -> bool:
+    """Whether a start may find these values.
+
+    A clean stop leaves the last write. A crash may take back what was not durable, and recovery
+    may commit a prepared transaction, with a row whose write the journal does not have.
+    """
+    if values == writes[-1]:
+        return True
+    return crashed and (values in writes or _is_beyond(values, writes[-1]))
+
+
+def _is_beyond(values: Values, last: Values) -> bool:
+    """Whether every coordinate is at or after the last one, file by file."""
+    for at in range(0, len(values), 2):
+        here, there = _parsed(values[at : at + 2]), _parsed(last[at : at + 2])
+        if here is None or there is None or here.base_name != there.base_name or here < there:
+            return False
+    return True
+
+
+def _parsed(pair: Values) -> LogCoordinates | None:
+    try:
+        return LogCoordinates.of_file(str(pair[0]).removeprefix("./"), int(pair[1]))
+    except (CoordinateError, ValueError):
+        return None
+
+
+def _coordinates(values: Values) -> list[str]:
+    return [f"{values[i]}:{values[i + 1]}" for i in range(0, len(values), 2)]
+
+
+def _text(values: Values) -> str:
+    return " with ".join(_coordinates(values))
