@@ -35,7 +35,9 @@ from tallystick.expectations.validation import CollectionValidation, Expectation
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_COLUMNS = cut_columns() | {"broken": str, "undecided": str}
+TABLE_COLUMNS: dict[str, Any] = cut_columns() | {"broken": str, "undecided": str}
+"""The columns that expectations read: those of the cut table, and its checks as two texts."""
+"""The columns that the expectations read: of the cut table, and its checks as text."""
 _PANDAS_TYPES: dict[type, Any] = {str: "object", int: "Int64", bool: "boolean"}
 _SPARK_TYPES = {str: "string", int: "bigint", bool: "boolean"}
 _NO_ROWS = Tally(0, 0, 0, 0, 0)
@@ -99,7 +101,7 @@ class CollectionValidator:
 
     def _validated(self, collection_id: str, cuts: Sequence[Cut]) -> CollectionValidation:
         run_id = _run_id(collection_id, cuts)
-        rows = [tuple(_cell(cut, name) for name in _COLUMNS) for cut in cuts]
+        rows = [tuple(cell(cut, name) for name in TABLE_COLUMNS) for cut in cuts]
         if self._spark is not None and len(cuts) >= self._spark_rows_min:
             engine, (summary, complete) = "spark", self._on_spark
             frame: Any = _spark_frame(self._spark, rows).persist()
@@ -258,7 +260,8 @@ def _not_validated(collection_id: str, reason: str) -> CollectionValidation:
     return CollectionValidation(collection_id, Verdict.UNDECIDED, (), (reason,), "", "")
 
 
-def _cell(cut: Cut, name: str) -> Any:
+def cell(cut: Cut, name: str) -> Any:
+    """What the validated table holds of a cut in one of its columns."""
     if name == "broken":
         value: Any = ",".join(cut.names(ResultOutcome.BROKEN))
     elif name == "undecided":
@@ -274,13 +277,13 @@ def _pandas_frame(rows: Sequence[tuple[Any, ...]]) -> Any:
     return pd.DataFrame(
         {
             name: pd.array(list(values), dtype=_PANDAS_TYPES[kind])
-            for (name, kind), values in zip(_COLUMNS.items(), columns, strict=True)
+            for (name, kind), values in zip(TABLE_COLUMNS.items(), columns, strict=True)
         }
     )
 
 
 def _spark_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> Any:
-    schema = ", ".join(f"`{name}` {_SPARK_TYPES[kind]}" for name, kind in _COLUMNS.items())
+    schema = ", ".join(f"`{name}` {_SPARK_TYPES[kind]}" for name, kind in TABLE_COLUMNS.items())
     return spark.createDataFrame(list(rows), schema)
 
 

@@ -9,6 +9,7 @@ from cuts import SOURCE_UUID, collection_cuts
 
 from tallystick.coordinates.results import Verdict
 from tallystick.expectations.validate import CollectionValidator
+from tests.support.results import checks
 
 _CHANGES = (
     {"lsn": None, "relay_log_position": None},
@@ -17,7 +18,11 @@ _CHANGES = (
     {"gtid_executed": SOURCE_UUID.upper() + ":1-2:3-4", "retrieved_gtid_set": "?"},
     {"binary_log_position": 2**53 + 1},
     {"answer": "missing", "gtid_executed": None, "gtid_purged": None},
-    {"answer": "empty", "verdict": "INCONSISTENT", "broken": "snapshot_never_silently_empty"},
+    {
+        "answer": "empty",
+        "verdict": "INCONSISTENT",
+        "checks": checks(broken="snapshot_never_silently_empty"),
+    },
     {"event_findings": 3},
     {"exec_source_log_file": "binlog.1000000", "read_source_log_file": "binlog.999999"},
     {"instance_id": '<b>"é"</b>', "gtid_purged": None},
