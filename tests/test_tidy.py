@@ -1,4 +1,4 @@
-"""What no tracked file may hold: where packages come from here, and paths of one machine."""
+"""What no tracked file may hold: package hosts, paths of one machine, wide prose."""
 
 from __future__ import annotations
 
@@ -60,3 +60,40 @@ def test_what_is_unwanted_is_seen(text: str) -> None:
 def test_ordinary_text_is_left_alone(text: str) -> None:
     """Words that contain such a word are no path of a machine."""
     assert unwanted(text) == []
+
+
+def too_wide(text: str) -> list[str]:
+    """Returns the lines of Markdown prose over 120 columns: no tables, code or single words."""
+    lines, in_code = [], False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        is_code = in_code or line.startswith("    ")
+        if len(line) > 120 and not is_code and not line.startswith("|") and " " in line.strip():
+            lines.append(line)
+    return lines
+
+
+def test_markdown_is_at_most_120_columns_wide() -> None:
+    """Prose can be read in an editor and in a diff; tables and code keep their lines."""
+    files = [path for path in tracked_files() if path.suffix == ".md"]
+    assert files
+    wide = {str(path.relative_to(ROOT)): too_wide(path.read_text("utf-8")) for path in files}
+    assert {name: lines for name, lines in wide.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("word " * 25, 1),
+        ("- " + "word " * 25, 1),
+        ("word " * 24, 0),
+        ("| " + "word " * 25 + "|", 0),
+        ("```\n" + "word " * 25 + "\n```\n", 0),
+        ("```\n```\n" + "word " * 25, 1),
+        ("x" * 121, 0),
+    ],
+)
+def test_wide_prose_is_seen(text: str, count: int) -> None:
+    """The check itself: paragraphs and list items, but no table, code or long word."""
+    assert len(too_wide(text)) == count
