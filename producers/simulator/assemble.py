@@ -15,11 +15,13 @@ from tallystick.producers.simulator.backup import (
     backup_locks,
     backup_protocol,
     backup_synchronization,
+    outer_locks,
     restore,
+    tables,
 )
 from tallystick.producers.simulator.backup.lock_state import BackupLocks
 from tallystick.producers.simulator.clone import donor, recipient
-from tallystick.producers.simulator.innodb import redo_log
+from tallystick.producers.simulator.innodb import header, redo_log
 from tallystick.producers.simulator.innodb.gtid_persistence import GtidPersistence
 from tallystick.producers.simulator.innodb.header import InnodbHeader
 from tallystick.producers.simulator.kernel import topology
@@ -71,7 +73,10 @@ _JOINING = (
     backup_synchronization,
     backup_protocol,
     backup_locks,
+    outer_locks,
+    tables,
     donor,
+    header,
     recipient,
     restore,
 )

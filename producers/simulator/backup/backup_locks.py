@@ -16,7 +16,8 @@ from tallystick.producers.simulator.innodb import header
 from tallystick.producers.simulator.kernel.bus import Permit
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server.binary_log import BinaryLog
-from tallystick.producers.simulator.server.commit_queue import MAY_WRITE, CommitQueue
+from tallystick.producers.simulator.server.commit_queue import COMMITS_ENDED, CommitQueue
+from tallystick.producers.simulator.server.locks import MAY_MOVE, MAY_WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,8 +113,10 @@ def change_waits(instance: Instance, kind: GroupKind, again: Callable[[], None])
 
 
 def join(bus: Bus) -> None:
-    """Clients wait for the table lock."""
+    """Changes wait for the table lock, what moves coordinates for the binlog lock."""
     bus.connect(MAY_WRITE, lambda *change: not change_waits(*change))
+    bus.connect(MAY_MOVE, lambda *move: not coordinates_wait(*move))
+    bus.connect(COMMITS_ENDED, commits_ended)
 
 
 def coordinates_wait(instance: Instance, again: Callable[[], None]) -> bool:

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Final
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
 from tallystick.producers.simulator.backup.engine_locking import ROUNDS_MAX, EngineLocks, pause_us
-from tallystick.producers.simulator.backup.tables import table_of
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.kernel.world import WENT_DOWN
 from tallystick.producers.simulator.server import commit
-from tallystick.producers.simulator.server.binary_log import BinaryLog
-from tallystick.producers.simulator.server.commit_queue import MAY_WRITE
+from tallystick.producers.simulator.server.locks import MAY_WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.backup.engine_locking import Engine
     from tallystick.producers.simulator.kernel.bus import Bus
     from tallystick.producers.simulator.kernel.instance import Instance
-    from tallystick.producers.simulator.kernel.transactions import Group
     from tallystick.producers.simulator.kernel.world import World
 
 ER_LOCK_WAIT_TIMEOUT: Final = 1205
@@ -168,11 +165,3 @@ def _may_write(instance: Instance, kind: GroupKind, again: Callable[[], None]) -
         return True
     backup.waiting.append(again)
     return False
-
-
-def record_metadata_operation(instance: Instance, group: Group) -> None:
-    """A metadata operation is executed on a server that is backed up now and then."""
-    table = table_of(group)
-    engine = "innodb" if table is None else table.engine.lower()
-    body = {"engine": engine, "type": "ddl", "binlogged": instance[BinaryLog].is_open}
-    instance.journal.record(RecordType.STATEMENT, body)

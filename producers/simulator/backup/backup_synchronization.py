@@ -22,6 +22,7 @@ from tallystick.producers.simulator.backup.tables import BACKED_UP, table_of
 from tallystick.producers.simulator.backup.threads import Thread
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.kernel.world import WENT_DOWN
+from tallystick.producers.simulator.server.binary_log import BinaryLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -209,6 +210,14 @@ def _unlock_tables(synchronization: BackupSynchronization, thread: Thread) -> No
     with thread.ticket or nullcontext():
         make_visible()
         synchronization.record_sequence("unlock_tables", thread)
+
+
+def record_metadata_operation(instance: Instance, group: Group) -> None:
+    """A metadata operation is executed on a server that is backed up now and then."""
+    table = table_of(group)
+    engine = "innodb" if table is None else table.engine.lower()
+    body = {"engine": engine, "type": "ddl", "binlogged": instance[BinaryLog].is_open}
+    instance.journal.record(RecordType.STATEMENT, body)
 
 
 def join(bus: Bus) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events.journal import RecordType
+from tallystick.producers.simulator.server.locks import MAY_EXECUTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tallystick.producers.simulator.kernel.bus import Bus
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.transactions import GroupKind
     from tallystick.producers.simulator.kernel.world import World
@@ -44,6 +46,11 @@ def must_wait(instance: Instance, kind: GroupKind, again: Callable[[], None]) ->
         return False
     locks.waiting.append(again)
     return True
+
+
+def join(bus: Bus) -> None:
+    """Clients and appliers wait for the locks."""
+    bus.connect(MAY_EXECUTE, lambda *change: not must_wait(*change))
 
 
 def forbids_purge(instance: Instance) -> bool:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server import workload
+from tallystick.producers.simulator.server.commit_queue import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from random import Random
 
+    from tallystick.producers.simulator.kernel.bus import Bus
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.transactions import Group
 
@@ -150,8 +152,12 @@ def install(instances: Iterable[Instance]) -> None:
             instance[TableData] = TableData()
 
 
-def change(instance: Instance, group: Group) -> None:
-    """A group becomes visible, where somebody looks at the content of tables."""
+def join(bus: Bus) -> None:
+    """Somebody may look at the content of tables."""
+    bus.connect(VISIBLE, _change)
+
+
+def _change(instance: Instance, group: Group) -> None:
     tables = instance.get(TableData)
     if tables is not None:
         tables.change(group)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.transactions import Group
     from tallystick.producers.simulator.server.commit_queue import Pending
 
-WAIT_US = 1_000
-"""After this time an XA statement that was held back is tried again."""
 _XA_KINDS = frozenset({GroupKind.XA_PREPARE, GroupKind.XA_COMMIT})
 
 

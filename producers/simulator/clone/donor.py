@@ -16,7 +16,9 @@ from tallystick.producers.simulator.innodb import gtid_persistence, trx_sys, und
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.bus import Permit
 from tallystick.producers.simulator.kernel.world import WENT_DOWN
+from tallystick.producers.simulator.server.commit_queue import ENGINE_COMMIT, EXECUTED, MAY_REORDER
 from tallystick.producers.simulator.server.gtid_state import GtidState
+from tallystick.producers.simulator.server.locks import MAY_COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,21 +167,36 @@ class Donation:
         self.donor.journal.record(RecordType.CLONE, body)
 
 
-def must_wait(instance: Instance, group: Group) -> bool:
-    """Whether the end of a clone holds a statement back."""
+def join(bus: Bus) -> None:
+    """While a clone runs its donor orders commits, and may go down."""
+    bus.connect(MAY_COMMIT, may_commit)
+    bus.connect(MAY_REORDER, _may_reorder)
+    bus.connect(ENGINE_COMMIT, note_commit)
+    bus.connect(EXECUTED, _executed)
+    bus.connect(WENT_DOWN, _went_down)
+
+
+def may_commit(instance: Instance, group: Group) -> bool:
+    """Whether the end of a clone does not hold a statement back."""
     donation = instance.get(Donation)
-    return donation is not None and donation.order.holds_back(group)
+    return donation is None or not donation.order.holds_back(group)
+
+
+def _may_reorder(instance: Instance, pending: Pending) -> bool:
+    donation = instance.get(Donation)
+    return donation is None or not donation.order.orders(pending)
 
 
 def note_commit(instance: Instance, pending: Pending) -> None:
     """An InnoDB transaction commits at a donor: its position goes into the TRX_SYS page with it."""
-    if instance.get(Donation) is not None:
+    if instance.get(Donation) is not None and pending.logged.group.redo_length:
         instance[Innodb].trx_sys = (pending.file.name, pending.logged.end)
 
 
-def join(bus: Bus) -> None:
-    """A donor may go down."""
-    bus.connect(WENT_DOWN, _went_down)
+def _executed(instance: Instance, pending: Pending) -> None:
+    donation = instance.get(Donation)
+    if donation is not None:
+        donation.committed(pending)
 
 
 def _went_down(_fleet: World, instance: Instance) -> None:

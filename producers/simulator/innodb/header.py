@@ -16,9 +16,10 @@ from tallystick.producers.simulator.backup.galera_node import GaleraNode
 from tallystick.producers.simulator.innodb import redo_log
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.server.binary_log import BinaryLog
-from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.commit_queue import ENGINE_COMMIT, CommitQueue
 
 if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.bus import Bus
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.server.commit_queue import Pending
 
@@ -55,6 +56,11 @@ def updates_of(instance: Instance) -> HeaderUpdates:
     if instance[InnodbHeader].updates is HeaderUpdates.NEVER and is_backup_safe(instance):
         return HeaderUpdates.INNODB_COMMITS
     return instance[InnodbHeader].updates
+
+
+def join(bus: Bus) -> None:
+    """Coordinates may be written with each commit."""
+    bus.connect(ENGINE_COMMIT, note_commit)
 
 
 def note_commit(instance: Instance, pending: Pending) -> None:

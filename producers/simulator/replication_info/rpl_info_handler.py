@@ -6,7 +6,6 @@ When a write happens, and what a crash leaves of it, is what the two kinds diffe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,8 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.kernel.bus import Permit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.replication_info.rpl_info_fields import RplInfoFields
     from tallystick.producers.simulator.server.channels import Channel

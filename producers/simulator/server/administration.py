@@ -10,7 +10,6 @@ from tallystick.coordinates.values.binlog import MAGIC_LENGTH, format_log_file_n
 from tallystick.producers.simulator.backup import (
     backup_locks,
     outer_locks,
-    tables,
 )
 from tallystick.producers.simulator.backup.lock_state import BackupLocks
 from tallystick.producers.simulator.backup.outer_locks import OuterLocks
@@ -50,8 +49,9 @@ from tallystick.producers.simulator.server.channels import (
     Receiver,
     RelayLog,
 )
-from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.commit_queue import VISIBLE, CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
+from tallystick.producers.simulator.server.locks import MAY_MOVE
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.bus import Bus
@@ -73,7 +73,7 @@ def flush_binary_logs(fleet: World, instance: Instance) -> None:
     """FLUSH NO_WRITE_TO_BINLOG BINARY LOGS."""
     if not instance.is_running or not instance[BinaryLog].is_open:
         return
-    if backup_locks.coordinates_wait(instance, partial(flush_binary_logs, fleet, instance)):
+    if not fleet.bus.emit(MAY_MOVE, instance, partial(flush_binary_logs, fleet, instance)):
         return
     commit.finish_all(fleet, instance)
     binary_log.rotate(fleet, instance)
@@ -91,7 +91,7 @@ def purge_binary_logs(fleet: World, instance: Instance) -> None:
 
 def reset_binary_logs(fleet: World, instance: Instance) -> None:
     """RESET MASTER: a new lineage from file 000001, no GTID executed."""
-    if backup_locks.coordinates_wait(instance, partial(reset_binary_logs, fleet, instance)):
+    if not fleet.bus.emit(MAY_MOVE, instance, partial(reset_binary_logs, fleet, instance)):
         return
     commit.finish_all(fleet, instance)
     gtid_persistence.reset(fleet, instance)
@@ -326,7 +326,7 @@ def crash(fleet: World, instance: Instance, *, torn: bool = True, power_cut: boo
     while instance[CommitQueue].in_commit:
         pending = instance[CommitQueue].in_commit.pop(0)
         group = pending.logged.group
-        tables.change(instance, group)
+        fleet.bus.emit(VISIBLE, instance, group)
         gtid_persistence.recover_from_binary_log(instance, group)
         if pending.channel is not None and pending.queued is not None:
             applier.recover_position(fleet, pending.channel, pending.queued)

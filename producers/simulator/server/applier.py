@@ -9,9 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tallystick.producers.simulator.backup import backup_locks, backup_protocol, outer_locks
+from tallystick.producers.simulator.backup import backup_locks, backup_protocol
 from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
-from tallystick.producers.simulator.clone import donor
 from tallystick.producers.simulator.kernel.bus import Permit
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.replication_info import (
@@ -30,6 +29,7 @@ from tallystick.producers.simulator.server.channels import Applier, QueuedFramin
 from tallystick.producers.simulator.server.commit import APPLIED, LOST, MAY_APPLY
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
+from tallystick.producers.simulator.server.locks import MAY_COMMIT, MAY_EXECUTE, MAY_MOVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,7 +199,7 @@ def _apply(fleet: World, channel: Channel, generation: int) -> None:
     if generation != channel.generation:
         return
     later = partial(_apply, fleet, channel, generation)
-    if _is_held_back(channel, later) or backup_locks.coordinates_wait(channel.replica, later):
+    if _is_held_back(fleet, channel, later) or not fleet.bus.emit(MAY_MOVE, channel.replica, later):
         return
     channel[Applier].is_scheduled = False
     if not channel[Applier].is_running:
@@ -241,11 +241,11 @@ def _go_on(fleet: World, channel: Channel) -> None:
     _schedule(fleet, channel, -waited % _LOOK_US if waited else _LOOK_US)
 
 
-def _is_held_back(channel: Channel, later: Callable[[], None]) -> bool:
+def _is_held_back(fleet: World, channel: Channel, later: Callable[[], None]) -> bool:
     """Whether the next group waits for a backup's locks; applying goes on when they are free."""
     first = next((item for item in channel.pending if isinstance(item, QueuedGroup)), None)
-    return first is not None and outer_locks.must_wait(
-        channel.replica, first.logged.group.kind, later
+    return first is not None and not fleet.bus.emit(
+        MAY_EXECUTE, channel.replica, first.logged.group.kind, later
     )
 
 
@@ -311,7 +311,7 @@ def _execute(fleet: World, channel: Channel, queued: QueuedGroup) -> bool:
             return False  # another channel is committing the same GTID
         group_committed(fleet, channel, queued)
         return True
-    if donor.must_wait(replica, group):
+    if not fleet.bus.emit(MAY_COMMIT, replica, group):
         return False
     if not fleet.bus.emit(APPLY, fleet, channel, queued):
         group_committed(fleet, channel, queued)

@@ -11,7 +11,8 @@ from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server import administration, commit, workload
 from tallystick.producers.simulator.server.channels import ChannelMap
-from tallystick.producers.simulator.server.commit_queue import MAY_WRITE, CommitQueue
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.locks import MAY_WRITE
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance

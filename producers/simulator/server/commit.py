@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup import (
-    backup_locks,
-    backup_protocol,
     backup_synchronization,
-    outer_locks,
-    tables,
 )
 from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
-from tallystick.producers.simulator.clone import commit_order, donor
-from tallystick.producers.simulator.clone.donor import Donation
-from tallystick.producers.simulator.innodb import gtid_persistence, header, redo_log
+from tallystick.producers.simulator.innodb import gtid_persistence, redo_log
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.bus import Change, Notice, Permit
 from tallystick.producers.simulator.kernel.transactions import GroupKind, LoggedGroup
@@ -29,8 +23,17 @@ from tallystick.producers.simulator.replication_info.crash_points import CrashPo
 from tallystick.producers.simulator.server import binary_log
 from tallystick.producers.simulator.server.binary_log import GREW, BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
-from tallystick.producers.simulator.server.commit_queue import CommitQueue, Pending
+from tallystick.producers.simulator.server.commit_queue import (
+    COMMITS_ENDED,
+    ENGINE_COMMIT,
+    EXECUTED,
+    MAY_REORDER,
+    VISIBLE,
+    CommitQueue,
+    Pending,
+)
 from tallystick.producers.simulator.server.gtid_state import GtidState
+from tallystick.producers.simulator.server.locks import MAY_COMMIT, MAY_EXECUTE, MAY_MOVE
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.backup.threads import Thread
@@ -51,6 +54,8 @@ LOST: Notice[[World, Channel, QueuedGroup]] = Notice(
 )
 MAY_APPLY: Notice[[World, Channel]] = Notice("what an applier waited for has ended")
 
+_HELD_BACK_US = 1_000
+"""After this time a statement that was held back is tried again."""
 _SEMI_SYNC_US = (1_500, 6_000)
 """Least and most time for which a semi-sync source waits for the acknowledgement."""
 
@@ -82,15 +87,14 @@ def commit(
     Returns:
         Where it was logged; None if the instance does not log it, or not yet.
     """
-    if channel is None and outer_locks.must_wait(
-        instance, group.kind, partial(_try_again, fleet, instance, group)
-    ):
+    again = partial(_try_again, fleet, instance, group)
+    if channel is None and not fleet.bus.emit(MAY_EXECUTE, instance, group.kind, again):
         return None
     if instance.get(BackupSynchronization) is None:
         return _run(fleet, instance, group, channel, queued)
     if group.kind is GroupKind.DDL:
         # A backup blocks metadata operations, so they need no zone.
-        backup_protocol.record_metadata_operation(instance, group)
+        backup_synchronization.record_metadata_operation(instance, group)
         return _run(fleet, instance, group, channel, queued)
     if channel is None or queued is None:
         backup_synchronization.begin(
@@ -181,12 +185,12 @@ def _is_kept_out(fleet: World, instance: Instance, group: Group, *, is_in_zone: 
     """Whether a client fails, or waits for the end of a lock and begins its commit again then."""
     if instance[CommitQueue].super_read_only:
         return True
-    later = partial(_try_again, fleet, instance, group)
+    again = partial(_try_again, fleet, instance, group)
     # Who is in the critical zone has waited for the binlog lock in front of it.
-    if not is_in_zone and backup_locks.coordinates_wait(instance, later):
+    if not is_in_zone and not fleet.bus.emit(MAY_MOVE, instance, again):
         return True
-    if donor.must_wait(instance, group):
-        fleet.clock.schedule(fleet.now + commit_order.WAIT_US, instance, later)
+    if not fleet.bus.emit(MAY_COMMIT, instance, group):
+        fleet.clock.schedule(fleet.now + _HELD_BACK_US, instance, again)
         return True
     return False
 
@@ -210,7 +214,7 @@ def finish_all(fleet: World, instance: Instance) -> None:
     if instance[BinaryLog].rotation_is_due:
         binary_log.rotate(fleet, instance)
         binary_log.expire(fleet, instance)
-    backup_locks.commits_ended(fleet, instance)
+    fleet.bus.emit(COMMITS_ENDED, fleet, instance)
 
 
 def _commit_stage(fleet: World, instance: Instance, pending: Pending, generation: int) -> None:
@@ -226,11 +230,10 @@ def _commit_stage(fleet: World, instance: Instance, pending: Pending, generation
         if pending.channel is None
         else instance.variables["replica_preserve_commit_order"]
     )
-    donation = instance.get(Donation)
     if (
         is_ordered
         or instance[BinaryLog].rotation_is_due
-        or (donation is not None and donation.order.orders(pending))
+        or not fleet.bus.emit(MAY_REORDER, instance, pending)
     ):
         while instance[CommitQueue].in_commit:
             first = instance[CommitQueue].in_commit.pop(0)
@@ -243,7 +246,7 @@ def _commit_stage(fleet: World, instance: Instance, pending: Pending, generation
     if instance[BinaryLog].rotation_is_due:
         # A rotation waits until no group is between its stages.
         finish_all(fleet, instance)
-    backup_locks.commits_ended(fleet, instance)
+    fleet.bus.emit(COMMITS_ENDED, fleet, instance)
 
 
 def _finish(fleet: World, instance: Instance, pending: Pending) -> None:
@@ -251,24 +254,23 @@ def _finish(fleet: World, instance: Instance, pending: Pending) -> None:
     if group.redo_length:
         redo_log.write_redo(instance[Innodb], 60)
         redo_log.flush_redo(instance[Innodb])
-        donor.note_commit(instance, pending)
-    header.note_commit(instance, pending)
+    fleet.bus.emit(ENGINE_COMMIT, instance, pending)
     thread = pending.thread
     unlocking_shows = thread is not None and group.kind is GroupKind.NON_TRANSACTIONAL
     if not unlocking_shows:
-        _make_visible(instance, group)
+        _make_visible(fleet, instance, group)
     is_executed = fleet.bus.emit(COMMITTED, fleet, instance, pending.logged)
     gtid_persistence.end_transaction(fleet, instance, group, with_gtid=is_executed)
     if is_executed and group.sid is not None:
         instance[GtidState].executed.add(group.sid, group.gno)
-    donation = instance.get(Donation)
-    if donation is not None:
-        donation.committed(pending)
+    fleet.bus.emit(EXECUTED, instance, pending)
     if pending.channel is not None and pending.queued is not None:
         fleet.bus.emit(APPLIED, fleet, pending.channel, pending.queued)
     if thread is not None:
         # Last of all: a validity point may follow, and finds the applier's positions moved.
-        make_visible = partial(_make_visible, instance, group) if unlocking_shows else _do_nothing
+        make_visible = (
+            partial(_make_visible, fleet, instance, group) if unlocking_shows else _do_nothing
+        )
         backup_synchronization.committed(fleet, instance, thread, make_visible)
 
 
@@ -288,9 +290,9 @@ def _commit_without_log(
     if gtid_persistence.crashes_before_add(fleet, instance, group):
         if channel is not None and queued is not None:
             fleet.bus.emit(LOST, fleet, channel, queued)
-        tables.change(instance, group)
+        fleet.bus.emit(VISIBLE, instance, group)
         return
-    _make_visible(instance, group)
+    _make_visible(fleet, instance, group)
     is_persisted = gtid_persistence.end_transaction(fleet, instance, group)
     if group.sid is not None:
         instance[GtidState].executed.add(group.sid, group.gno)
@@ -302,8 +304,8 @@ def _commit_without_log(
         fleet.bus.emit(APPLIED, fleet, channel, queued)
 
 
-def _make_visible(instance: Instance, group: Group) -> None:
-    tables.change(instance, group)
+def _make_visible(fleet: World, instance: Instance, group: Group) -> None:
+    fleet.bus.emit(VISIBLE, instance, group)
     if group.kind is GroupKind.XA_PREPARE:
         instance[CommitQueue].prepared_xa.append(group)
     elif group.xa_of is not None and group.xa_of in instance[CommitQueue].prepared_xa:

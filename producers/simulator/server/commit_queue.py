@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tallystick.producers.simulator.kernel.bus import Permit
+from tallystick.producers.simulator.kernel.bus import Notice, Permit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tallystick.producers.simulator.backup.threads import Thread
     from tallystick.producers.simulator.kernel.instance import Instance
-    from tallystick.producers.simulator.kernel.transactions import Group, GroupKind, LoggedGroup
+    from tallystick.producers.simulator.kernel.transactions import Group, LoggedGroup
+    from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.server.binary_log import BinlogFile
     from tallystick.producers.simulator.server.channels import Channel, QueuedGroup
 
-MAY_WRITE: Permit[[Instance, GroupKind, Callable[[], None]]] = Permit(
-    "a client is to change data; False: it waits, and is called again"
+ENGINE_COMMIT: Notice[[Instance, Pending]] = Notice(
+    "InnoDB has flushed the commit of a logged group; also where it has no part in it"
+)
+VISIBLE: Notice[[Instance, Group]] = Notice("what a group changed is visible")
+EXECUTED: Notice[[Instance, Pending]] = Notice("a logged group is in gtid_executed")
+COMMITS_ENDED: Notice[[World, Instance]] = Notice("groups have left the commit stage")
+MAY_REORDER: Permit[[Instance, Pending]] = Permit(
+    "a group is to be committed before others that were logged earlier"
 )
 
 

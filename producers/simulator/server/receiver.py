@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType
-from tallystick.producers.simulator.backup import backup_locks
 from tallystick.producers.simulator.kernel.bus import Permit
 from tallystick.producers.simulator.kernel.transactions import LoggedGroup
 from tallystick.producers.simulator.replication_info import crash_points, master_info
@@ -31,6 +30,7 @@ from tallystick.producers.simulator.server.channels import (
     RelayLog,
 )
 from tallystick.producers.simulator.server.gtid_state import GtidState
+from tallystick.producers.simulator.server.locks import MAY_MOVE
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.bus import Bus
@@ -107,7 +107,7 @@ def reconnect(fleet: World, channel: Channel, delay: int) -> None:
     if not channel[Receiver].is_running:
         return
     later = partial(reconnect, fleet, channel, delay)
-    if not channel.auto_position and backup_locks.coordinates_wait(channel.replica, later):
+    if not channel.auto_position and not fleet.bus.emit(MAY_MOVE, channel.replica, later):
         return  # what has arrived of a group will move the position
     disconnect(fleet, channel)
     applier.wake(fleet, channel)
@@ -133,7 +133,7 @@ def connect(fleet: World, channel: Channel, generation: int) -> None:
     if generation != channel.generation or not channel[Receiver].is_running:
         return
     later = partial(connect, fleet, channel, generation)
-    if backup_locks.coordinates_wait(channel.replica, later):
+    if not fleet.bus.emit(MAY_MOVE, channel.replica, later):
         return
     source = channel.source
     if not source.is_running or not source[BinaryLog].is_open:
@@ -229,7 +229,7 @@ def _receive(fleet: World, channel: Channel, generation: int) -> None:
     if generation != channel.generation or not channel[Receiver].is_connected:
         return
     later = partial(_receive, fleet, channel, generation)
-    if backup_locks.coordinates_wait(channel.replica, later):
+    if not fleet.bus.emit(MAY_MOVE, channel.replica, later):
         return
     channel[Receiver].is_scheduled = False
     source = channel.source

@@ -1,0 +1,79 @@
+"""The kernel of the simulator: moments on the bus, components of a server."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick.producers.simulator import assemble
+from tallystick.producers.simulator.kernel.bus import Bus, Change, Moment, Notice, Permit
+from tallystick.producers.simulator.kernel.components import Components
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.kernel.world import BUILT
+
+HAPPENED: Notice[[str]] = Notice("it happens")
+MAY: Permit[[str]] = Permit("it is to happen")
+VALUE: Change[[str, int | None], int | None] = Change("a value")
+
+
+def test_a_notice_is_given_in_the_order_of_connecting() -> None:
+    """Everybody is called, first who came first."""
+    bus, heard = Bus(), []
+    bus.connect(HAPPENED, lambda what: heard.append(f"first {what}"))
+    bus.connect(HAPPENED, lambda what: heard.append(f"second {what}"))
+    bus.emit(HAPPENED, "now")
+    assert heard == ["first now", "second now"]
+
+
+def test_a_permit_ends_with_the_first_refusal() -> None:
+    """Who comes after a refusal is not asked: a change waits in one queue."""
+    bus, asked = Bus(), []
+    assert bus.emit(MAY, "alone")
+    bus.connect(MAY, lambda what: what != "no")
+    bus.connect(MAY, lambda what: asked.append(what) is None)
+    assert bus.emit(MAY, "yes")
+    assert not bus.emit(MAY, "no")
+    assert asked == ["yes"]
+
+
+def test_a_change_goes_from_one_to_the_next() -> None:
+    """Each gets what the one before it made; None is the end."""
+    bus, seen = Bus(), []
+    assert bus.emit(VALUE, "unchanged", 1) == 1
+    bus.connect(VALUE, lambda what, value: None if what == "drop" else (value or 0) + 1)
+    bus.connect(VALUE, lambda _, value: seen.append(value) or (value or 0) * 10)
+    assert bus.emit(VALUE, "add", 1) == 20
+    assert bus.emit(VALUE, "drop", 1) is None
+    assert seen == [2]
+
+
+def test_a_moment_itself_does_nothing() -> None:
+    """What comes of listeners is said by its three kinds."""
+    with pytest.raises(NotImplementedError):
+        Moment[[], None]("bare").call([])
+
+
+def test_components_are_found_by_their_class() -> None:
+    """At most one of a class; a missing one is an error, or None for who asks."""
+    made = Components()
+    made.add(1, "text")
+    assert (made[int], made[str], made.get(float)) == (1, "text", None)
+    made[int] = 2
+    made.remove(str)
+    made.remove(str)
+    assert (made[int], made.get(str)) == (2, None)
+    with pytest.raises(KeyError):
+        made[str]
+
+
+def test_a_fleet_says_when_it_is_built() -> None:
+    """Faults schedule their acts then: all servers are there, and the clock has not moved."""
+
+    class Hooks(assemble.faults.hooks.FaultHooks):
+        def on_fleet(self, fleet: object) -> None:
+            built.append(fleet)
+
+    built: list[object] = []
+    fleet = assemble.Fleet(Scenario(seed=1, topology="pair"), Hooks())
+    assert built == [fleet]
+    assert fleet.now == fleet.start_ts
+    assert repr(BUILT).startswith("Notice(")
