@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from reports import broken, healthy, hostile, observation, result
@@ -80,6 +81,15 @@ def test_the_json_document_leaves_nothing_out(build):
     assert document["rules"].keys() == {cut.instance_id for cut in made.cuts} | {
         finding.instance_id for finding in made.found
     }
+
+
+def test_every_key_of_the_json_document_is_documented():
+    """Also those of findings, of observations, and of rules."""
+    page = (Path(__file__).parents[3] / "docs" / "outputs.md").read_text("utf-8")
+    document = document_of(broken())
+    parts = [document["findings"][0], document["observations"][0], document["rules"]["source-1"][0]]
+    keys = set(document).union(*parts, document["collections"][0], document["counts"])
+    assert {key for key in keys if f"`{key}`" not in page} == set()
 
 
 def test_an_undecided_result_has_its_reasons_in_json():
