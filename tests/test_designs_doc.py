@@ -274,12 +274,12 @@ def test_a_state_says_how_far_it_is(document: str) -> None:
         ("log_status.collection.request", True),
         ("log_status.log_status_query.LogStatusQuery.begin", True),
         ("server.channels.Receiver.flushed", True),
-        ("coordinates.rules.judging.replication_info_rows.judge_paired", True),
+        ("coordinates.rules.replication_info.relay_info_coordinates_paired", True),
         ("log_status.collection", False),
         ("log_status.collection.requested", False),
         ("log_status.log_status_query.LogStatusQuery.request", False),
         ("collecting.request", False),
-        ("coordinates.rules.judging.replication_info_rows.request", False),
+        ("coordinates.rules.replication_info.request", False),
     ],
 )
 def test_a_name_of_the_code_is_looked_up(name: str, exists: bool) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
-SETTLE_US = 10_000_000
-"""T_settle: after this long a logged group must be executed."""
 UNSETTLED_MAX = 64
 
 
@@ -54,12 +51,8 @@ class Baselines:
     unexplained: GtidSet = GtidSet.EMPTY
     """Reported as executed without receipt."""
     must_recover: GtidSet | None = None
-    late_recovered: GtidSet = field(default=GtidSet.EMPTY, metadata=TRANSIENT)
-    """Reported by the row being judged as not recovered."""
     unseen_channel_left: bool = False
     """A channel was removed since the row before whose relay log was not seen completely."""
-    grown: tuple[GtidSet, GtidSet] | None = field(default=None, metadata=TRANSIENT)
-    """Executed sets of the accepted row before and of the row being judged."""
     log_bin_changed: bool = False
     log_bin_was_off: bool = False
     """Whether the binary log was seen to be switched off or on in its lineage."""

@@ -16,6 +16,7 @@ import numpy as np
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance_state import WaitingRow
 from tallystick.coordinates.audit.reporter import shorten
+from tallystick.coordinates.audit.row import judge_answer
 from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.audit.server_records import ServerRecordReader
 from tallystick.coordinates.events._record_fields import read_server_record
@@ -24,7 +25,6 @@ from tallystick.coordinates.events.log_events import EventColumns
 from tallystick.coordinates.logs import log_reader
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
-from tallystick.coordinates.rules.judging.status import judge_answer
 from tallystick.coordinates.state_codec import decode, encode, restore, split
 from tallystick.coordinates.values.errors import JournalError, StateError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
 from tallystick.coordinates.rules.outcomes import Broken, json_values
-from tallystick.coordinates.rules.registry import PROSE_CASE, RULE_OF_ANOMALY
+from tallystick.coordinates.rules.registry import RULE_OF_ANOMALY
 from tallystick.coordinates.state_codec import TRANSIENT
 
 if TYPE_CHECKING:
@@ -95,29 +95,6 @@ class Reporter:
             RULE_OF_ANOMALY[kind],
             Broken(kind.value, witness=witness, at=at, **data),
             channel=channel,
-        )
-
-    def prose(
-        self,
-        rule: Rule,
-        *,
-        at: str,
-        channel: str | None = None,
-        collection_id: str | None = None,
-        witness: object,
-        **texts: object,
-    ) -> None:
-        """Write down a finding whose texts were made where it was judged."""
-        self.broken(
-            rule,
-            Broken(
-                PROSE_CASE,
-                witness=shorten(str(witness)),
-                at=at,
-                **{name: shorten(str(text)) for name, text in texts.items()},
-            ),
-            channel=channel,
-            collection_id=collection_id,
         )
 
     def note(

@@ -1,4 +1,4 @@
-"""Evidence for the rules on a row: the row's values, what the logs show there, and earlier rows.
+"""Evidence for the rules on an instance's row: its values, what the logs show, and earlier rows.
 
 Nothing is decided here and nothing is changed. Each function makes the evidence of one family.
 """
@@ -10,25 +10,40 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallystick.coordinates.logs.event_window import END, FILE, MARK, Mark
-from tallystick.coordinates.logs.relay_reader import Q_GNO, Q_SID
-from tallystick.coordinates.rules.channel import NO_RELAY, RELAY_MISSED, ChannelEvidence
-from tallystick.coordinates.rules.columns import NOT_REMEMBERED, same_family
+from tallystick.coordinates.logs.event_window import END, FILE, GNO, MARK, SID, Mark
+from tallystick.coordinates.rules.binlog_position import (
+    BINLOG_MISSED,
+    GROUP_NOT_WHOLE,
+    NO_BINLOG_SEEN,
+    OFFSETS_DOUBTFUL,
+    OTHER_BASE_NAME,
+    PositionEvidence,
+)
+from tallystick.coordinates.rules.columns import NOT_REMEMBERED
+from tallystick.coordinates.rules.commit_lag import SETTLE_US, LagEvidence, LoggedGroups
 from tallystick.coordinates.rules.executed_set import ExecutedEvidence, Growth
 from tallystick.coordinates.rules.innodb import RedoEvidence
-from tallystick.coordinates.values.binlog import MAGIC_LENGTH, LogCoordinates
+from tallystick.coordinates.rules.outcomes import Undecided
+from tallystick.coordinates.rules.purged_set import PurgedEvidence
+from tallystick.coordinates.values.binlog import (
+    LogCoordinates,
+    format_log_file_name,
+    parse_log_file_name,
+)
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tallystick.coordinates.audit.baselines import Baselines, ChannelBaselines
+    from tallystick.coordinates.audit.baselines import Baselines
+    from tallystick.coordinates.audit.row_checks import RowChecks
     from tallystick.coordinates.audit.server import Server
-    from tallystick.coordinates.events.log_status import ChannelState, ServerState
+    from tallystick.coordinates.events.log_status import ServerState
     from tallystick.coordinates.logs.binlog_reader import BinlogReader
     from tallystick.coordinates.logs.relay_reader import RelayReader
-    from tallystick.coordinates.rules.judging.judgement import Judgement
-    from tallystick.coordinates.rules.outcomes import Reason
+
+_BOUNDARY = np.zeros(len(Mark), dtype=bool)
+_BOUNDARY[[Mark.GROUP, Mark.HEADER, Mark.FILE]] = True
 
 
 @dataclass(slots=True)
@@ -43,7 +58,101 @@ class Row:
     binlog: BinlogReader
     relays: Mapping[str, RelayReader]
     baselines: Baselines
-    judgement: Judgement
+    checks: RowChecks
+
+    @property
+    def has_binlog(self) -> bool:
+        """Whether the row is of a server that writes a binary log."""
+        return self.state.has_binlog is not False
+
+
+# The position
+
+
+def position_evidence(row: Row) -> PositionEvidence:
+    """Of the binary log coordinates."""
+    position, binlog, history = row.state.position, row.binlog, row.baselines
+    fallen: Any = history.fallen.get("position")
+    doubt = _binlog_doubt(position, binlog)
+    if position is None or doubt is not None:
+        return PositionEvidence(
+            position=position,
+            has_binlog=row.has_binlog,
+            previous_position=history.position,
+            fallen=fallen,
+            doubt=doubt,
+        )
+    boundary_doubt, is_event_end = _event_at(position, binlog)
+    return PositionEvidence(
+        position=position,
+        has_binlog=row.has_binlog,
+        journal_position=_boundary_before(position, binlog) if boundary_doubt is None else None,
+        previous_position=history.position,
+        fallen=fallen,
+        boundary_doubt=boundary_doubt,
+        log_end=LogCoordinates(position.base_name, binlog.file_number, binlog.end),
+        file_end=_file_end(position, binlog),
+        is_event_end=is_event_end,
+    )
+
+
+def _binlog_doubt(position: LogCoordinates | None, binlog: BinlogReader) -> Undecided | None:
+    """Why the log says nothing about a position."""
+    if binlog.base_name is None:
+        return Undecided(NO_BINLOG_SEEN)
+    if position is not None and binlog.base_name != position.base_name:
+        return Undecided(OTHER_BASE_NAME, base_name=binlog.base_name)
+    if binlog.end < 0:
+        return Undecided(BINLOG_MISSED)
+    return Undecided(OFFSETS_DOUBTFUL) if binlog.offsets_doubtful else None
+
+
+def _file_end(position: LogCoordinates, binlog: BinlogReader) -> LogCoordinates | None:
+    """Where the file of a position ends, None when no event of it is remembered."""
+    if position.file_number == binlog.file_number:
+        return LogCoordinates(position.base_name, binlog.file_number, binlog.end)
+    rows = binlog.window.rows()
+    ends = rows[rows[:, FILE] == position.file_number][:, END]
+    if not len(ends):
+        return None
+    return LogCoordinates(position.base_name, position.file_number, int(ends[-1]))
+
+
+def _event_at(position: LogCoordinates, binlog: BinlogReader) -> tuple[Undecided | None, bool]:
+    """Why it is not known whether a group ends at a position, and whether an event does."""
+    place, window = (position.file_number, position.position), binlog.window
+    found = window.find_end(*place)
+    if found is not None:
+        is_unknown = window.rows()[found, MARK] == Mark.UNKNOWN
+        return Undecided(GROUP_NOT_WHOLE) if is_unknown else None, True
+    is_written = place <= (binlog.file_number, binlog.end)
+    if is_written and (not window.covers(*place) or window.begins_at(*place)):
+        return Undecided(NOT_REMEMBERED), False
+    return None, False
+
+
+def _boundary_before(position: LogCoordinates, binlog: BinlogReader) -> LogCoordinates | None:
+    """The last end of a group, header or file at or before a position."""
+    rows = binlog.window.rows()
+    ends = rows[_BOUNDARY[rows[:, MARK]]]
+    earlier = ends[
+        (ends[:, FILE] < position.file_number)
+        | ((ends[:, FILE] == position.file_number) & (ends[:, END] <= position.position))
+    ]
+    if not len(earlier):
+        return None
+    last = earlier[-1]
+    return LogCoordinates(position.base_name, int(last[FILE]), int(last[END]))
+
+
+def logged_up_to(row: Row, evidence: PositionEvidence) -> GtidSet | None:
+    """What the binary log holds up to the row's position, None unknown."""
+    if not row.has_binlog:
+        return GtidSet.EMPTY
+    position = row.state.position
+    if position is None or evidence.doubt is not None:
+        return None
+    return row.binlog.logged_at(position.file_number, position.position)
 
 
 # The executed set
@@ -88,6 +197,100 @@ def _was_seen_completely(relay: RelayReader | None) -> bool:
     return relay is not None and relay.base_name is not None and relay.received_is_complete
 
 
+# The commit lag
+
+
+def lag_evidence(row: Row, executed: ExecutedEvidence) -> LagEvidence:
+    """Of what is logged and not executed."""
+    history, server = row.baselines, row.server
+    gtids, logged = executed.gtid_executed, executed.journal_gtid_set
+    recovered = executed.must_recover
+    due = GtidSet.EMPTY
+    for ts, unsettled in history.unsettled:
+        if row.ts - ts >= SETTLE_US:
+            due = due | unsettled
+    is_behind = gtids is not None and logged is not None and not logged <= gtids
+    return LagEvidence(
+        gtid_executed=gtids,
+        journal_gtid_set=logged,
+        commit_lag_max=server.commit_lag_max,
+        knows_commit_lag_max=server.knows_commit_lag_max,
+        commits_are_ordered=server.commits_are_ordered,
+        groups=_groups(row) if is_behind else None,
+        known_holes=history.known_holes,
+        late_recovered=GtidSet.EMPTY if recovered is None or gtids is None else recovered - gtids,
+        due=due,
+        lost=history.lost,
+    )
+
+
+def _groups(row: Row) -> LoggedGroups | None:
+    position, binlog = row.state.position, row.binlog
+    if position is None:
+        return None
+    groups = binlog.groups_up_to(position.file_number, position.position)
+    return LoggedGroups(binlog.sids, groups[:, SID], groups[:, GNO])
+
+
+# The purged set, and the files
+
+
+def purged_evidence(row: Row) -> PurgedEvidence:
+    """Of gtid_purged, the list of binary logs, and mysql.gtid_executed."""
+    state, history, binlog = row.state, row.baselines, row.binlog
+    fallen: Any = history.fallen.get("purged")
+    oldest = binlog.oldest_file
+    if state.binary_logs:
+        oldest = parse_log_file_name(state.binary_logs[0][0])[1]
+    return PurgedEvidence(
+        gtid_purged=state.purged,
+        gtid_executed=state.executed,
+        previous_gtid_purged=history.purged,
+        fallen=fallen,
+        has_binlog=row.has_binlog,
+        logged=binlog.logged.freeze(),
+        grouped=binlog.grouped.freeze(),
+        lost_from_log=_lost_from_log(row),
+        oldest_number=oldest,
+        oldest_file=_file_name(binlog, oldest),
+        oldest_previous=None if oldest is None else binlog.previous.get(oldest),
+        is_oldest_as_before=oldest == history.oldest_file,
+        binary_logs=state.binary_logs,
+        list_changed=state.binary_logs_changed,
+        list_confirmed=state.binary_logs_confirmed,
+        gtid_table=state.gtid_table,
+        gtid_owned=state.owned,
+        prepared_xa=state.prepared_xa,
+        executed_first=state.executed_first,
+    )
+
+
+def _file_name(binlog: BinlogReader, number: int | None) -> str | None:
+    if binlog.base_name is None or number is None:
+        return None
+    return format_log_file_name(binlog.base_name, number)
+
+
+def _lost_from_log(row: Row) -> GtidSet:
+    """Own GTIDs that count as purged, never were in the log, and have older ones in it.
+
+    Files are purged from the oldest on. At a start the server counts as purged what InnoDB has
+    committed and the log does not hold.
+    """
+    own, binlog, purged = row.server.server_uuid, row.binlog, row.state.purged
+    if purged is None or own is None:
+        return GtidSet.EMPTY
+    if not binlog.logged_is_complete or row.baselines.log_bin_was_off:
+        return GtidSet.EMPTY
+    logged = binlog.logged.freeze()
+    lost = (purged - logged - row.baselines.assigned).restrict(own)
+    kept = (logged - purged).restrict(own)
+    oldest = {sid: first for sid, first, _ in reversed(list(kept))}
+    return GtidSet.from_bounds(
+        {sid: [first, last + 1] for sid, first, last in lost if first > oldest.get(sid, last)}
+    )
+
+
 # The redo log
 
 
@@ -98,7 +301,7 @@ def redo_evidence(row: Row, grown: tuple[GtidSet, GtidSet] | None) -> RedoEviden
     return RedoEvidence(
         lsn=state.lsn,
         lsn_checkpoint=state.lsn_checkpoint,
-        previous=history.numbers,
+        previous=dict(history.numbers),
         innodb=state.innodb,
         fallen={
             name.removeprefix("lsn."): value
@@ -121,119 +324,3 @@ def _commits(binlog: BinlogReader, before: GtidSet, after: GtidSet) -> list[str]
             if after.contains_gnos(sid, gnos)[0] and not before.contains_gnos(sid, gnos)[0]:
                 commits.append(f"{sid}:{gno}")
     return commits
-
-
-# A channel
-
-
-def channel_evidence(
-    row: Row, state: ChannelState, relay: RelayReader | None, history: ChannelBaselines
-) -> ChannelEvidence:
-    """Of one channel; ``relay`` is None where no event of its relay log was seen."""
-    previous = {"relay": history.relay, "executed": history.executed}
-    return ChannelEvidence(
-        relay=state.relay,
-        relay_is_empty=state.relay_is_empty,
-        applied=state.applied,
-        read=state.read,
-        executed=state.executed,
-        retrieved=state.retrieved,
-        gtid_executed=row.state.executed,
-        was_reset=relay is None or relay.source_base is None,
-        auto_position=history.auto_position,
-        is_gtid_only=state.is_gtid_only,
-        received_before=history.received,
-        previous={name: value for name, value in previous.items() if value is not None},
-        fallen=history.fallen,
-        **({"doubt": NO_RELAY} if relay is None else _shown(row, state, relay, history)),
-    )
-
-
-def _shown(
-    row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
-) -> dict[str, Any]:
-    """What the relay log shows of a channel."""
-    end = None
-    if relay.base_name is not None and relay.end >= 0:
-        end = LogCoordinates(relay.base_name, relay.file_number, relay.end)
-    before = _relay_end_before(state.relay, relay)
-    return {
-        "is_followed": True,
-        "relay_end": end,
-        "journal_relay": before,
-        "doubt": _relay_doubt(state.relay, before, relay),
-        "journal_read": _read_end(relay),
-        "journal_retrieved": relay.received.freeze() | relay.arriving()
-        if relay.received_is_complete
-        else None,
-        "forgotten": relay.forgotten,
-        "events_after": _events_between(state.relay, state.applied, relay),
-        "passed": _passed(row, state.applied, relay, history),
-    }
-
-
-def _relay_end_before(flushed: LogCoordinates | None, relay: RelayReader) -> LogCoordinates | None:
-    """The last end of an event, or start of a file, at or before the flushed coordinates."""
-    if flushed is None or flushed.base_name != relay.base_name:
-        return None
-    number, offset = flushed.file_number, flushed.position
-    is_written = (number, offset) <= (relay.file_number, relay.end)
-    if is_written and (offset == MAGIC_LENGTH or relay.window.begins_at(number, offset)):
-        return flushed
-    last = relay.window.last_end_at_or_before(number, offset)
-    return None if last is None else LogCoordinates(flushed.base_name, *last)
-
-
-def _relay_doubt(
-    flushed: LogCoordinates | None, before: LogCoordinates | None, relay: RelayReader
-) -> Reason | None:
-    """Why the relay log does not decide on the flushed coordinates."""
-    if flushed is None or flushed.base_name != relay.base_name:
-        return NO_RELAY
-    if relay.end < 0 or relay.offsets_doubtful:
-        return RELAY_MISSED
-    place = (flushed.file_number, flushed.position)
-    is_known = (
-        flushed == before or place > (relay.file_number, relay.end) or relay.window.covers(*place)
-    )
-    return None if is_known else NOT_REMEMBERED
-
-
-def _read_end(relay: RelayReader) -> LogCoordinates | None:
-    """The highest source coordinates that the relay log named; the start when none yet."""
-    if relay.source_base is None:
-        return None
-    number, end = relay.source_high
-    if number < 1:
-        return LogCoordinates(relay.source_base, 1, 0)
-    return LogCoordinates(relay.source_base, number, max(end, 0))
-
-
-def _events_between(
-    flushed: LogCoordinates | None, applied: LogCoordinates | None, relay: RelayReader
-) -> int | None:
-    """How many events end after the flushed coordinates, and at or before the applied ones."""
-    if flushed is None or applied is None or not same_family(applied, flushed):
-        return None
-    if applied <= flushed:
-        return 0
-    if not relay.window.covers(flushed.file_number, flushed.position):
-        return None
-    rows = relay.window.after(flushed.file_number, flushed.position)
-    between = rows[
-        (rows[:, FILE] < applied.file_number)
-        | ((rows[:, FILE] == applied.file_number) & (rows[:, END] <= applied.position))
-    ]
-    return int(np.isin(between[:, MARK], (Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN)).sum())
-
-
-def _passed(
-    row: Row, applied: LogCoordinates | None, relay: RelayReader, history: ChannelBaselines
-) -> GtidSet | None:
-    """GTIDs before the applied coordinates that are not logged, and were not reported."""
-    if applied is None or relay.base_name != applied.base_name:
-        return None
-    groups = relay.applied_groups(applied.file_number, applied.position)
-    named = groups[groups[:, Q_SID] >= 0]
-    gtids = GtidSet.from_groups(relay.sids, named[:, Q_SID], named[:, Q_GNO])
-    return gtids - row.binlog.logged.freeze() - history.applied_lost

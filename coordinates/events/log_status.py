@@ -9,14 +9,9 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.rules.readable import (
-    CHANNEL_ROWS_UNIQUE,
-    GTID_TEXT_CANONICAL,
-    GTID_TEXT_WELLFORMED,
-    LOG_STATUS_ROW_COMPLETE,
-)
 from tallystick.coordinates.values._gtid_text import is_uuid
 from tallystick.coordinates.values.binlog import (
     LogCoordinates,
@@ -29,23 +24,39 @@ from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tallystick.coordinates.rules.registry import Rule
-
 INTEGER_END = 2**63
 LENGTH_UNKNOWN = -1
 COLUMNS = ("server_uuid", "local", "replication", "storage_engines")
 _COLUMN_ALIASES = {"master": "local", "channels": "replication"}
 
 
+class ProblemKind(str, Enum):
+    """Why a datum could not be read; `coordinates.rules.readable` has a rule for each."""
+
+    GTIDS_UNREADABLE = "gtids_unreadable"
+    GTIDS_NOT_CANONICAL = "gtids_not_canonical"
+    INCOMPLETE = "incomplete"
+    CHANNEL_TWICE = "channel_twice"
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A datum that could not be read."""
+    """A datum that could not be read.
 
-    rule: Rule
+    Attributes:
+        kind: Why.
+        datum: Its name; a doubled channel as ``table:channel``.
+        observed: What was found.
+        expected: What was expected.
+        error: What the parser says.
+        channel: The channel concerned, None when none is.
+    """
+
+    kind: ProblemKind
     datum: str
-    sentence: str
     observed: str
     expected: str
+    error: str = ""
     channel: str | None = None
 
 
@@ -353,12 +364,11 @@ class _Reader:
                 self._doubled.add(lower)
                 self.state.problems.append(
                     Problem(
-                        CHANNEL_ROWS_UNIQUE,
+                        ProblemKind.CHANNEL_TWICE,
                         f"{where}:{lower}",
-                        f"The channel {lower!r} occurs more than once in {where}.",
                         ", ".join(repr(str(n)) for n in names),
                         "each channel name once, whatever its case",
-                        lower,
+                        channel=lower,
                     )
                 )
             seen.add(lower)
@@ -382,14 +392,7 @@ class _Reader:
             return None
         if canonical and not is_canonical_server_text(text):
             self.state.problems.append(
-                Problem(
-                    GTID_TEXT_CANONICAL,
-                    datum,
-                    f"{datum} is not printed in canonical form.",
-                    text,
-                    str(gtids),
-                    channel,
-                )
+                Problem(ProblemKind.GTIDS_NOT_CANONICAL, datum, text, str(gtids), channel=channel)
             )
             return None
         return gtids
@@ -398,14 +401,7 @@ class _Reader:
         self, datum: str, text: str, reason: str, channel: str | None = None
     ) -> None:
         self.state.problems.append(
-            Problem(
-                GTID_TEXT_WELLFORMED,
-                datum,
-                f"{datum} cannot be read: {reason}",
-                repr(text),
-                "a GTID set",
-                channel,
-            )
+            Problem(ProblemKind.GTIDS_UNREADABLE, datum, repr(text), "a GTID set", reason, channel)
         )
 
     def _coordinates(
@@ -430,14 +426,7 @@ class _Reader:
         self, datum: str, observed: Any, expected: str, channel: str | None = None
     ) -> None:
         self.state.problems.append(
-            Problem(
-                LOG_STATUS_ROW_COMPLETE,
-                datum,
-                f"{datum} of the log_status row is incomplete or malformed: expected {expected}.",
-                repr(observed),
-                expected,
-                channel,
-            )
+            Problem(ProblemKind.INCOMPLETE, datum, repr(observed), expected, channel=channel)
         )
 
 

@@ -13,7 +13,6 @@ from tallystick.coordinates.rules.outcomes import (
     HOLDS,
     NOT_APPLICABLE,
     Broken,
-    Reason,
     RowAnswer,
     Undecided,
 )
@@ -85,7 +84,7 @@ class ChannelEvidence:
     gtid_executed: GtidSet | None = None
     is_followed: bool = False
     was_reset: bool | None = None
-    doubt: Reason | None = None
+    doubt: Undecided | None = None
     relay_end: LogCoordinates | None = None
     events_after: int | None = None
     passed: GtidSet | None = None
@@ -201,7 +200,7 @@ def relay_position_on_written_boundary(e: ChannelEvidence) -> RowAnswer:
     if e.relay is None:
         return Undecided(NOT_READ)
     if e.doubt is not None:
-        return Undecided(e.doubt)
+        return e.doubt
     if e.relay == e.journal_relay:
         return HOLDS
     if e.journal_relay is None and not e.is_followed:

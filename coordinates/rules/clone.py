@@ -78,35 +78,6 @@ CLONE_PROTOCOL = register(
     )
 )
 
-GTID_TABLE_WITHIN_EXECUTED = register(
-    Rule(
-        number=63,
-        name="gtid_table_within_executed",
-        tier=3,
-        scope="S",
-        severity=Severity.CRITICAL,
-        claim=(
-            "Every GTID in the table mysql.gtid_executed is executed, logged, owned by a session"
-            " that is committing it, or that of a prepared XA transaction."
-        ),
-        why=(
-            "The table is filled from transactions that InnoDB has committed or prepared, and read"
-            " before the row, so it trails gtid_executed. A GTID only in the table would count as"
-            " executed after the next start, and its transaction would never come."
-        ),
-        undecided_when=(
-            "the table was not read or is not readable, gtid_executed is not readable, or an"
-            " excess could be owned or prepared and gtid_owned or the prepared XA transactions"
-            " were not read, or gtid_executed began anew (RESET) while the answer was read"
-        ),
-        sources=("WL#9211, F-7", "MySQL manual: mysql.gtid_executed Table"),
-        remedy=(
-            "Before the server is restarted, find out whether the transaction's changes are in the"
-            " data. If they are not, rebuild the server: never edit the table."
-        ),
-    )
-)
-
 CLONE_COMMITS_ORDERED = register(
     Rule(
         number=72,

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.outcomes import NOT_APPLICABLE, Broken, RowAnswer
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.values.gtid import GtidSet
 
 BINLOG_GROUP_WELLFORMED = register(
     Rule(
@@ -254,6 +256,14 @@ PREVIOUS_GTIDS_CONTINUITY = register(
                 "{expected:gtids}",
                 "Previous_gtids and groups of the previous file",
             ),
+            "head_not_purged": Case(
+                "A Previous_gtids holds {unexplained:gtids}, which no file before logged and which"
+                " is not purged.",
+                "{found:gtids}",
+                "PREVIOUS_GTIDS without the groups of the files before",
+                "within {purged:gtids}",
+                "@@gtid_purged",
+            ),
         },
     )
 )
@@ -351,3 +361,23 @@ GTID_MODE_RESPECTED = register(
         },
     )
 )
+
+
+def head_is_purged(found: GtidSet, purged: GtidSet) -> RowAnswer:
+    """At a row: GTIDs that a PREVIOUS_GTIDS added without a group are purged ones.
+
+    Args:
+        found: Those added since the last row.
+        purged: gtid_purged of the row.
+    """
+    unexplained = found - purged
+    if not unexplained:
+        return NOT_APPLICABLE
+    return Broken(
+        "head_not_purged",
+        witness=unexplained,
+        at=unexplained.first(3),
+        unexplained=unexplained,
+        found=found,
+        purged=purged,
+    )

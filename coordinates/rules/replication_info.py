@@ -1,131 +1,318 @@
-"""Invariants of the replication info repositories (WL#2775)."""
+"""Rules on the replication info repositories of a channel at a row (WL#2775)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.channel import GTID_ONLY, NO_RELAY
+from tallystick.coordinates.rules.columns import NOT_READ, same_family
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
+from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.values.binlog import LogCoordinates
 
-MASTER_INFO_NOT_AHEAD_OF_RELAY = register(
-    Rule(
-        number=33,
-        name="master_info_not_ahead_of_relay",
-        tier=2,
-        scope="S",
-        severity=Severity.CRITICAL,
-        claim=(
-            "The source coordinate stored for the receiver is not beyond the source position of the"
-            " last event in the relay log."
-        ),
-        why=(
-            "The receiver writes the event first and stores the position after it, so a crash"
-            " between the two repeats events. The other order would lose them: the receiver would"
-            " go on behind an event that no relay log holds."
-        ),
-        undecided_when=(
-            "the repository (slave_master_info) was not read, the channel is gtid_only, the end of"
-            " the relay log is not known (not observed, a gap, no source file named in it), or the"
-            " receiver may have passed groups that it need not queue"
-        ),
-        sources=("WL#9452, Step-1", "WL#2775, REQ-3"),
-        remedy=(
-            "Do not start the receiver from the stored position. Begin at the executed position"
-            " (relay_log_recovery=ON) or use auto-positioning."
-        ),
-    )
+MAY_HAVE_SKIPPED = reason(
+    "may_have_skipped", "the receiver may have skipped groups beyond the relay log"
+)
+GROUP_FORGOTTEN = reason("group_forgotten", "the group at the stored position is not remembered")
+SOURCE_END_UNKNOWN = reason("source_end_unknown", "the source position of the group is not known")
+NOT_TRANSACTIONAL = reason(
+    "not_transactional", "the relay log info repository is not transactional"
+)
+RECEIVER_NOT_STOPPED = reason(
+    "receiver_not_stopped", "the receiver was not stopped since the channel began"
+)
+STOPPED_MEANWHILE = reason(
+    "stopped_meanwhile", "the receiver was stopped while the answer was read"
 )
 
 
-RELAY_INFO_COORDINATES_PAIRED = register(
-    Rule(
-        number=34,
-        name="relay_info_coordinates_paired",
-        tier=2,
-        scope="S",
-        severity=Severity.ERROR,
-        claim=(
-            "The two halves of a relay log info row, relay position and source position, denote one"
-            " and the same event, or the source position lies behind it among events that the"
-            " receiver ignores."
+class StoredGroup(NamedTuple):
+    """What ends at the relay coordinates of a relay log info row.
+
+    Attributes:
+        source_end: Where it ends in the source's log, None not known.
+        has_moved_on: Whether the applier may have gone on from there to the stored source
+            coordinates without a group.
+    """
+
+    source_end: LogCoordinates | None
+    has_moved_on: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvidence:
+    """The stored positions of one channel, and what the relay log shows. None: not known.
+
+    The cut table has none of them, so only the audit makes it.
+
+    Attributes:
+        is_gtid_only: Whether the channel persists no positions.
+        is_transactional: Whether the relay log info repository commits with the transaction.
+        is_followed: Whether the relay log was observed.
+        stored_read: Source coordinates in the master info repository.
+        stored_applied, stored_executed: Relay and source coordinates in the relay log info row.
+        read, applied: Coordinates of SHOW REPLICA STATUS.
+        relay_read: The highest source coordinates that an event of the relay log named.
+        shows_stored: Whether the relay log is of the family that ``stored_applied`` names.
+        group: What ends at ``stored_applied``, None not remembered.
+        previous_applied: Of the last accepted row, where a commit lies between the stored
+            coordinates and it.
+        committed: End of a group after ``stored_applied`` that was committed before the row.
+        is_next_statement: Whether ``stored_applied`` ends the one group after ``applied``, a
+            statement.
+        stopped_at: When the receiver stopped, None: it runs, or was not seen to stop.
+        receiver_runs: Of SHOW REPLICA STATUS.
+        requested_at: When the row was asked for.
+    """
+
+    is_gtid_only: bool = False
+    is_transactional: bool = True
+    is_followed: bool = False
+    stored_read: LogCoordinates | None = None
+    stored_applied: LogCoordinates | None = None
+    stored_executed: LogCoordinates | None = None
+    read: LogCoordinates | None = None
+    applied: LogCoordinates | None = None
+    relay_read: LogCoordinates | None = None
+    shows_stored: bool = False
+    group: StoredGroup | None = None
+    previous_applied: LogCoordinates | None = None
+    committed: LogCoordinates | None = None
+    is_next_statement: bool = False
+    stopped_at: int | None = None
+    receiver_runs: bool | None = None
+    requested_at: int | None = None
+
+    scope: ClassVar = "channel"
+
+
+@rule(
+    number=33,
+    tier=2,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=(
+        "The source coordinate stored for the receiver is not beyond the source position of the"
+        " last event in the relay log."
+    ),
+    why=(
+        "The receiver writes the event first and stores the position after it, so a crash"
+        " between the two repeats events. The other order would lose them: the receiver would"
+        " go on behind an event that no relay log holds."
+    ),
+    undecided_when=(
+        "the repository (slave_master_info) was not read, the channel is gtid_only, the end of"
+        " the relay log is not known (not observed, a gap, no source file named in it), or the"
+        " receiver may have passed groups that it need not queue"
+    ),
+    sources=("WL#9452, Step-1", "WL#2775, REQ-3"),
+    remedy=(
+        "Do not start the receiver from the stored position. Begin at the executed position"
+        " (relay_log_recovery=ON) or use auto-positioning."
+    ),
+    evidence=StoredEvidence,
+    cases={
+        "ahead": Case(
+            "The master info repository says {stored} of the source, but the relay log ends at"
+            " {end}: after a restart the events between them would be skipped.",
+            "{stored}",
+            "slave_master_info, Master_log_name and Master_log_pos",
+            "at most {end}",
+            "source position of the last relay log event",
         ),
-        why=(
-            "Both are set under Relay_log_info::data_lock when a group is done and stored by one"
-            " write. Within one relay file and one source file they differ by a constant, so that"
-            " a torn pair shows. Whoever restores by one half and skips by the other repeats or"
-            " loses groups. Ignored events, in a ring the replica's own, leave nothing in the relay"
-            " log and move the source position up to the next event that is there."
-        ),
-        undecided_when=(
-            "the repository was not read, the channel is gtid_only or fresh, or the relay events at"
-            " the row's place were not observed or are no longer remembered"
-        ),
-        sources=("WL#2775, REQ-5", "Percona XtraBackup issue PXB-1737"),
-        remedy=(
-            "Trust gtid_executed instead of the row. Without GTIDs find the relay position's event"
-            " with SHOW RELAYLOG EVENTS and take the source position from it."
-        ),
-    )
+    },
 )
+def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
+    """Skipped groups move the receiver without leaving relay events."""
+    if e.is_gtid_only:
+        return Undecided(GTID_ONLY)
+    if e.stored_read is None:
+        return Undecided(NOT_READ)
+    if e.relay_read is None or not same_family(e.relay_read, e.stored_read):
+        return Undecided(NO_RELAY)
+    if e.stored_read <= e.relay_read:
+        return HOLDS
+    if e.read is None or not same_family(e.read, e.stored_read) or e.stored_read <= e.read:
+        return Undecided(MAY_HAVE_SKIPPED)
+    return Broken("ahead", witness=e.stored_read, stored=e.stored_read, end=e.relay_read)
 
 
-RELAY_INFO_UPDATED_WITH_COMMIT = register(
-    Rule(
-        number=35,
-        name="relay_info_updated_with_commit",
-        tier=2,
-        scope="S",
-        severity=Severity.CRITICAL,
-        claim=(
-            "A transactional relay log info repository names the end of the last transaction that"
-            " the applier committed; not an earlier one and not a later one."
+@rule(
+    number=34,
+    tier=2,
+    scope="S",
+    severity=Severity.ERROR,
+    claim=(
+        "The two halves of a relay log info row, relay position and source position, denote one"
+        " and the same event, or the source position lies behind it among events that the"
+        " receiver ignores."
+    ),
+    why=(
+        "Both are set under Relay_log_info::data_lock when a group is done and stored by one"
+        " write. Within one relay file and one source file they differ by a constant, so that"
+        " a torn pair shows. Whoever restores by one half and skips by the other repeats or"
+        " loses groups. Ignored events, in a ring the replica's own, leave nothing in the relay"
+        " log and move the source position up to the next event that is there."
+    ),
+    undecided_when=(
+        "the repository was not read, the channel is gtid_only or fresh, or the relay events at"
+        " the row's place were not observed or are no longer remembered"
+    ),
+    sources=("WL#2775, REQ-5", "Percona XtraBackup issue PXB-1737"),
+    remedy=(
+        "Trust gtid_executed instead of the row. Without GTIDs find the relay position's event"
+        " with SHOW RELAYLOG EVENTS and take the source position from it."
+    ),
+    evidence=StoredEvidence,
+    cases={
+        "torn": Case(
+            "The relay log info row pairs {relay} with {source} of the source, but what ends there"
+            " ends at {end}.",
+            "{relay} with {source}",
+            "slave_relay_log_info",
+            "{relay} with {end}",
+            "relay log",
         ),
-        why=(
-            "The applier updates the row inside the transaction that it applies, so data and"
-            " position commit or vanish together, also in a crash. An older row repeats"
-            " transactions after a restart, a newer one loses them. MySQL 8.0 does not write the"
-            " row for groups that no InnoDB commit ends (MyISAM, ANALYZE, FLUSH, XA): behind them"
-            " it may stay, and an atomic DDL writes it before the applied coordinate moves."
-        ),
-        undecided_when=(
-            "the repository was not read or is not transactional, the channel is gtid_only, or the"
-            " applied coordinate is not known. Several workers store positions at checkpoints only:"
-            " then only a row beyond the applied coordinate, or behind that of an earlier row, is a"
-            " breach"
-        ),
-        sources=("WL#2775, REQ-5", "MySQL manual: Replication Metadata Repositories"),
-        remedy=(
-            "Check that mysql.slave_relay_log_info is InnoDB. Before a restart of the replica"
-            " compare the row with gtid_executed, and set relay_log_recovery=ON with"
-            " auto-positioning."
-        ),
-    )
+    },
 )
+def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
+    """A group, or the ROTATE to a file of the source, ends at the relay coordinates."""
+    relay, source = e.stored_applied, e.stored_executed
+    if e.is_gtid_only:
+        return Undecided(GTID_ONLY)
+    if relay is None or source is None:
+        return Undecided(NOT_READ)
+    if not e.shows_stored:
+        return Undecided(NO_RELAY)
+    if e.group is None:
+        return Undecided(GROUP_FORGOTTEN)
+    end = e.group.source_end
+    if end is None:
+        return Undecided(SOURCE_END_UNKNOWN)
+    if end == source or e.group.has_moved_on:
+        return HOLDS
+    return Broken("torn", witness=f"{source} instead of {end}", relay=relay, source=source, end=end)
 
 
-MASTER_INFO_FLUSH_POINTS = register(
-    Rule(
-        number=36,
-        name="master_info_flush_points",
-        tier=2,
-        scope="T",
-        severity=Severity.WARNING,
-        claim=(
-            "While the receiver is stopped, the stored source coordinate is the one it had read"
-            " when it stopped."
+@rule(
+    number=35,
+    tier=2,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=(
+        "A transactional relay log info repository names the end of the last transaction that"
+        " the applier committed; not an earlier one and not a later one."
+    ),
+    why=(
+        "The applier updates the row inside the transaction that it applies, so data and"
+        " position commit or vanish together, also in a crash. An older row repeats"
+        " transactions after a restart, a newer one loses them. MySQL 8.0 does not write the"
+        " row for groups that no InnoDB commit ends (MyISAM, ANALYZE, FLUSH, XA): behind them"
+        " it may stay, and an atomic DDL writes it before the applied coordinate moves."
+    ),
+    undecided_when=(
+        "the repository was not read or is not transactional, the channel is gtid_only, or the"
+        " applied coordinate is not known. Several workers store positions at checkpoints only:"
+        " then only a row beyond the applied coordinate, or behind that of an earlier row, is a"
+        " breach"
+    ),
+    sources=("WL#2775, REQ-5", "MySQL manual: Replication Metadata Repositories"),
+    remedy=(
+        "Check that mysql.slave_relay_log_info is InnoDB. Before a restart of the replica"
+        " compare the row with gtid_executed, and set relay_log_recovery=ON with"
+        " auto-positioning."
+    ),
+    evidence=StoredEvidence,
+    cases={
+        "too_old": Case(
+            "The relay log info row says {stored}, but groups up to {committed} are committed.",
+            "{stored}",
+            "slave_relay_log_info, Relay_log_name and Relay_log_pos",
+            "{committed}",
+            "end of the last committed group",
         ),
-        why=(
-            "A stop forces the receiver's positions into the repository. The other flush points of"
-            " the design leave no moment at which both can be read at rest, and FLUSH RELAY LOGS"
-            " does not write the row on 8.0.31, so only the stop is judged."
+        "beyond_applied": Case(
+            "The relay log info row says {stored}, beyond {applied}, where the applier is.",
+            "{stored}",
+            "slave_relay_log_info, Relay_log_name and Relay_log_pos",
+            "{applied}",
+            "end of the last committed group",
         ),
-        undecided_when=(
-            "the repository was not read, no stop of the receiver was observed since the channel"
-            " began or it came while the answer was read, the read coordinate is not known, or the"
-            " channel is gtid_only"
-        ),
-        sources=("WL#2775, REQ-3", "MySQL manual: sync_source_info"),
-        remedy=(
-            "Look into the error log for failed writes of the repository (a full disk, a lock on"
-            " mysql.slave_master_info). Backups should use the row of log_status, not this table."
-        ),
-    )
+    },
 )
+def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
+    """The relay log info row commits with the group: neither older nor newer.
+
+    Groups that no XID ends need not move the row: statements that commit by themselves (ANALYZE,
+    FLUSH, MyISAM, XA PREPARE, empty groups) leave it until the next commit or relay log file, and
+    an atomic DDL writes it before the applied position moves.
+    """
+    stored, applied, previous = e.stored_applied, e.applied, e.previous_applied
+    if e.is_gtid_only:
+        return Undecided(GTID_ONLY)
+    if not e.is_transactional:
+        return Undecided(NOT_TRANSACTIONAL)
+    if stored is None or applied is None or not same_family(stored, applied):
+        return Undecided(NOT_READ)
+    is_beyond = stored > applied and not e.is_next_statement
+    if previous is None and e.committed is None and not is_beyond:
+        return HOLDS
+    if not is_beyond:
+        committed = e.committed or previous
+        return Broken("too_old", witness=stored, stored=stored, committed=committed)
+    if not e.is_followed:
+        # An atomic DDL may be under way: the relay log would show it.
+        return Undecided(NO_RELAY)
+    return Broken("beyond_applied", witness=stored, stored=stored, applied=applied)
+
+
+@rule(
+    number=36,
+    tier=2,
+    scope="T",
+    severity=Severity.WARNING,
+    claim=(
+        "While the receiver is stopped, the stored source coordinate is the one it had read"
+        " when it stopped."
+    ),
+    why=(
+        "A stop forces the receiver's positions into the repository. The other flush points of"
+        " the design leave no moment at which both can be read at rest, and FLUSH RELAY LOGS"
+        " does not write the row on 8.0.31, so only the stop is judged."
+    ),
+    undecided_when=(
+        "the repository was not read, no stop of the receiver was observed since the channel"
+        " began or it came while the answer was read, the read coordinate is not known, or the"
+        " channel is gtid_only"
+    ),
+    sources=("WL#2775, REQ-3", "MySQL manual: sync_source_info"),
+    remedy=(
+        "Look into the error log for failed writes of the repository (a full disk, a lock on"
+        " mysql.slave_master_info). Backups should use the row of log_status, not this table."
+    ),
+    evidence=StoredEvidence,
+    cases={
+        "not_stored": Case(
+            "The master info repository says {stored}, although the receiver stopped at {read}.",
+            "{stored}",
+            "slave_master_info",
+            "{read}",
+            "Read_Source_Log_Pos when the receiver stopped",
+        ),
+    },
+)
+def master_info_flush_points(e: StoredEvidence) -> RowAnswer:
+    """A stopped receiver has stored where it stopped."""
+    if e.is_gtid_only:
+        return Undecided(GTID_ONLY)
+    if e.stored_read is None:
+        return Undecided(NOT_READ)
+    if e.stopped_at is None or e.receiver_runs is not False or e.read is None:
+        return Undecided(RECEIVER_NOT_STOPPED)
+    if e.requested_at is not None and e.stopped_at >= e.requested_at:
+        return Undecided(STOPPED_MEANWHILE)
+    if e.stored_read == e.read or not same_family(e.stored_read, e.read):
+        return HOLDS
+    return Broken("not_stored", witness=e.stored_read, stored=e.stored_read, read=e.read)

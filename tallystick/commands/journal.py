@@ -216,4 +216,4 @@ def _row_lines(body: dict[str, Any]) -> Iterator[str]:
         if channel.is_listed:
             yield f"  channel {channel.channel!r}: relay log {channel.relay or 'empty'}"
     for problem in state.problems:
-        yield f"  {problem.rule.name}: {problem.sentence}"
+        yield f"  {problem.datum}: expected {problem.expected}, found {problem.observed}"

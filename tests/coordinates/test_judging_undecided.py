@@ -162,7 +162,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
     f"{rule}: {reason}": (rule, build, reason, scope)
     for rule, build, reason, scope in [
         ("executed_within_logged", with_row(drop_purged), "gtid_purged was not read", "instance"),
-        ("executed_within_logged", of_another_base, "up to the coordinate is unknown", "instance"),
+        ("executed_within_logged", of_another_base, "up to the position is not known", "instance"),
         ("executed_monotone", with_row(drop_executed), "could not be read", "instance"),
         ("snapshot_position_within_file", of_another_base, "files of 'binlog'", "instance"),
         ("snapshot_position_on_group_boundary", of_an_old_place, "older than", "instance"),
@@ -170,7 +170,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("gtid_table_within_executed", plain, "was not read", "instance"),
         ("gtid_table_within_executed", table_from_before_a_reset, "began anew", "instance"),
         ("gtid_table_has_closed_files", plain, "was not read", "instance"),
-        ("checkpoint_age_within_capacity", plain, "is unknown", "instance"),
+        ("checkpoint_age_within_capacity", plain, "is not known", "instance"),
         ("binlog_files_form_range", plain, "was not read", "instance"),
         ("lsn_grows_with_commits", with_row(drop_lsn), "no readable LSN", "instance"),
         ("lsn_monotone", with_row(drop_lsn), "no readable LSN", "instance"),
@@ -184,7 +184,12 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
             "not seen completely",
             "instance",
         ),
-        ("exec_source_pos_within_read", without_relay_log, "begins further back", "channel"),
+        (
+            "exec_source_pos_within_read",
+            without_relay_log,
+            "begins at an earlier position",
+            "channel",
+        ),
         ("relay_position_on_written_boundary", without_relay_log, "no event", "channel"),
         ("applied_exactly_once", without_relay_log, "no event", "channel"),
         ("applied_relay_gtids_executed", without_status, "was not read", "channel"),

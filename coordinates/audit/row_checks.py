@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Check, Outcome
-from tallystick.coordinates.rules.outcomes import Broken, Holds, NotApplicable, Undecided
-from tallystick.coordinates.rules.registry import UNDECIDED_PROSE
+from tallystick.coordinates.rules.outcomes import Broken, Holds, NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,10 +14,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.rules.outcomes import RowAnswer
     from tallystick.coordinates.rules.registry import Rule
 
-_HOLDS = Holds()
 
-
-class Judgement:
+class RowChecks:
     """Collects what rules answer about one log_status row, and reports what is broken.
 
     A rule may be asked several times of one subject (None: the instance, else a channel): broken
@@ -65,31 +62,10 @@ class Judgement:
         """Whether any of them is undecided so far."""
         return any(self._outcome(rule, channel) is Outcome.UNDECIDED for rule in rules)
 
-    def checks(self, channel: str | None) -> tuple[Check, ...]:
+    def of(self, channel: str | None) -> tuple[Check, ...]:
         """All checks of one subject, by the names of their rules."""
         return tuple(check for _, check in sorted(self._checks.get(channel, {}).items()))
 
     def _outcome(self, rule: Rule, channel: str | None) -> Outcome | None:
         check = self._checks.get(channel, {}).get(rule.name)
         return None if check is None else check.outcome
-
-    # Until every rule of a row is a function: answers whose texts were made where it was judged.
-
-    def holds(self, rule: Rule, channel: str | None = None) -> None:
-        """The row keeps the rule."""
-        self.take(rule, _HOLDS, channel)
-
-    def undecided(self, rule: Rule, reason: str, channel: str | None = None) -> None:
-        """The evidence does not suffice."""
-        self.take(rule, Undecided(UNDECIDED_PROSE, text=reason), channel)
-
-    def broken(
-        self, rule: Rule, *, channel: str | None = None, witness: object, **texts: Any
-    ) -> None:
-        """The row breaks the rule."""
-        at = texts.pop("at", None)
-        self.take(
-            rule,
-            Broken("prose", witness=witness, at=at, **{n: str(t) for n, t in texts.items()}),
-            channel,
-        )

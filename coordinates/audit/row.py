@@ -1,13 +1,16 @@
-"""Judging one instance's answer to a collection: the row becomes cuts, findings and a fact."""
+"""One instance's answer to a collection becomes cuts, findings and a fleet event."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.reporter import shorten
+from tallystick.coordinates.audit.row_checks import RowChecks
 from tallystick.coordinates.audit.row_evidence import Row
+from tallystick.coordinates.audit.row_rules import judge_channels, judge_instance
 from tallystick.coordinates.events.log_status import ServerState
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
@@ -15,34 +18,28 @@ from tallystick.coordinates.rules.backup_coordinates import (
     TRX_SYS_COORDS_FRESH_UNDER_LOCK,
     header_is_fresh,
 )
+from tallystick.coordinates.rules.binlog_position import snapshot_position_on_group_boundary
 from tallystick.coordinates.rules.executed_set import executed_within_logged
 from tallystick.coordinates.rules.gtid_persistence import (
     GTID_TABLE_HAS_CLOSED_FILES,
     table_has_closed_files,
 )
-from tallystick.coordinates.rules.judging.binlog_row import judge_binlog_row
-from tallystick.coordinates.rules.judging.channel_row import judge_channel_rows
-from tallystick.coordinates.rules.judging.judgement import Judgement
-from tallystick.coordinates.rules.judging.redo_row import judge_redo_row
 from tallystick.coordinates.rules.readable import (
-    CHANNEL_ROWS_UNIQUE,
-    GTID_TEXT_CANONICAL,
-    GTID_TEXT_WELLFORMED,
-    LOG_STATUS_ROW_COMPLETE,
     NO_ROW,
     NOT_REACHED,
     SETTINGS_LOST,
-    SNAPSHOT_NEVER_SILENTLY_EMPTY,
+    AnswerEvidence,
+    snapshot_never_silently_empty,
 )
-from tallystick.coordinates.rules.snapshot import (
-    SNAPSHOT_POSITION_ON_GROUP_BOUNDARY,
-)
+from tallystick.coordinates.rules.registry import rules_on
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tallystick.coordinates.audit.instance_state import InstanceState, WaitingRow
-    from tallystick.coordinates.events.log_status import ChannelState
+    from tallystick.coordinates.audit.row_rules import RowEvidence
+    from tallystick.coordinates.audit.server import Server
+    from tallystick.coordinates.events.log_status import ChannelState, Problem
     from tallystick.coordinates.logs.relay_reader import RelayReader
     from tallystick.coordinates.rules.channel import ChannelEvidence
     from tallystick.coordinates.rules.outcomes import Reason
@@ -52,14 +49,8 @@ REFUSED_CODES = frozenset({1142, 1227})
 """ER_TABLEACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR."""
 FAILED_CODE = 3722
 """ER_UNABLE_TO_COLLECT_LOG_STATUS."""
-TIER_0 = (
-    GTID_TEXT_WELLFORMED,
-    GTID_TEXT_CANONICAL,
-    LOG_STATUS_ROW_COMPLETE,
-    CHANNEL_ROWS_UNIQUE,
-    SNAPSHOT_NEVER_SILENTLY_EMPTY,
-)
-REQUIRED_FOR_CONSISTENT = (executed_within_logged, SNAPSHOT_POSITION_ON_GROUP_BOUNDARY)
+READABLE = rules_on(AnswerEvidence)
+REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_boundary)
 """Without these two a row cannot be called consistent; others undecided are told beside it."""
 
 
@@ -75,14 +66,14 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     reporter = audit.reporter
     reporter.look_at(waiting.epoch, waiting.sequence, waiting.ts)
     collection_id = str(waiting.body.get("collection_id"))
-    judgement = Judgement(reporter, collection_id)
+    checks = RowChecks(reporter, collection_id)
     if waiting.state is None:
-        return [_judge_no_row(waiting, audit, judgement, collection_id)]
+        return [_judge_no_row(waiting, audit, checks, collection_id)]
     state = waiting.state
-    base = _server_half(waiting, audit, collection_id)
+    base = _server_side(waiting, audit, collection_id)
     if reporter.is_mute:
-        return [_leave_undecided(audit, judgement, base, SETTINGS_LOST)]
-    _judge_readable(state, judgement, waiting.body)
+        return [_leave_undecided(audit, checks, base, SETTINGS_LOST)]
+    _ask_readable(checks, state.problems)
     audit.server.server_uuid = audit.server.server_uuid or state.server_uuid
     if is_early:
         reporter.note(
@@ -92,8 +83,8 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
             is_undecided=True,
             collection_id=collection_id,
         )
-        return [_leave_undecided(audit, judgement, base, NOT_REACHED)]
-    channels = {name: _channel_half(base, state, name) for name in state.channels}
+        return [_leave_undecided(audit, checks, base, NOT_REACHED)]
+    channels = {name: _channel_side(base, state, name) for name in state.channels}
     row = Row(
         collection_id=collection_id,
         ts=waiting.ts,
@@ -103,40 +94,32 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         binlog=audit.binlog,
         relays=audit.relays,
         baselines=audit.baselines,
-        judgement=judgement,
+        checks=checks,
     )
-    previous = _previous_half(audit)
-    view = judge_binlog_row(row)
-    judge_redo_row(row)
-    views = judge_channel_rows(row, audit.applied)
+    evidence = judge_instance(row)
+    asked = judge_channels(row, audit.applied)
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
     locks = audit.backup_locks
     if is_backup_safe and locks.freezes_tables:
         answer = header_is_fresh(state.trx_sys, locks.tables_locked_at)
-        judgement.take(TRX_SYS_COORDS_FRESH_UNDER_LOCK, answer)
+        checks.take(TRX_SYS_COORDS_FRESH_UNDER_LOCK, answer)
     locks.row(state, waiting.body.get("requested_at"), collection_id)
     table = audit.persistence.gtid_table(
         state, waiting.body.get("requested_at"), audit.binlog.previous
     )
-    judgement.take(GTID_TABLE_HAS_CLOSED_FILES, table_has_closed_files(table))
+    checks.take(GTID_TABLE_HAS_CLOSED_FILES, table_has_closed_files(table))
     audit.persistence.row_read(state.position, waiting.ts)
     audit.baselines.has_row = True
     _tell_status(waiting, audit, collection_id)
-    instance = base | previous
-    instance |= {
-        "scope": "instance",
-        "journal_gtid_set": None if view.logged is None else str(view.logged),
-        "commit_lag": view.lag,
-        "commit_lag_max": audit.server.commit_lag_max,
-        "commits_are_ordered": audit.server.commits_are_ordered,
-        "logs_everything": audit.server.logs_everything,
-        "event_findings": audit.event_findings,
-    }
-    if view.boundary is not None:
-        instance["journal_binary_log_file"], instance["journal_binary_log_position"] = view.boundary
-    cuts = [Cut(**instance, **_checked(judgement, None))]
+    instance = base | _journal_side(evidence, audit.server) | _previous_side(evidence)
+    instance |= {"scope": "instance", "event_findings": audit.event_findings}
+    cuts = [Cut(**instance, **_checked(checks, None))]
     cuts += [
-        Cut(**channels[name], **_journal_half(views[name]), **_checked(judgement, name))
+        Cut(
+            **channels[name],
+            **_channel_journal_side(asked[name]),
+            **_checked(checks, name),
+        )
         for name in sorted(channels)
     ]
     return cuts
@@ -146,7 +129,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
 
 
 def _judge_no_row(
-    waiting: WaitingRow, audit: InstanceState, judgement: Judgement, collection_id: str
+    waiting: WaitingRow, audit: InstanceState, checks: RowChecks, collection_id: str
 ) -> Cut:
     reporter, error = audit.reporter, waiting.body.get("error")
     values: dict[str, Any] = {
@@ -162,18 +145,8 @@ def _judge_no_row(
     }
     if not isinstance(error, dict) or not error:
         values["answer"] = "empty"
-        judgement.broken(
-            SNAPSHOT_NEVER_SILENTLY_EMPTY,
-            sentence=f"Collection {collection_id} brought no row and no error.",
-            observed="zero rows, no error",
-            observed_in="query of performance_schema.log_status",
-            expected="one row, or error 1142, 1227 or 3722",
-            expected_in="WL#9452, I-2 and I-3",
-            witness=collection_id,
-        )
     else:
         values |= _refusal(error)
-        judgement.holds(SNAPSHOT_NEVER_SILENTLY_EMPTY)
         reporter.note(
             {
                 "refused": ObservationCode.LOG_STATUS_REFUSED,
@@ -185,10 +158,14 @@ def _judge_no_row(
             is_undecided=True,
             collection_id=collection_id,
         )
+    checks.ask(
+        (snapshot_never_silently_empty,),
+        AnswerEvidence(collection_id=collection_id, answer=values["answer"]),
+    )
     reporter.fleet_event(
         FleetEventKind.NO_STATUS, {"collection_id": collection_id, "reason": values["answer"]}
     )
-    return Cut(**values, **_undecided(judgement, NO_ROW[values["answer"]]))
+    return Cut(**values, **_undecided(checks, NO_ROW[values["answer"]]))
 
 
 def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,48 +187,39 @@ def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leave_undecided(
-    audit: InstanceState, judgement: Judgement, base: dict[str, Any], why: Reason
+    audit: InstanceState, checks: RowChecks, base: dict[str, Any], why: Reason
 ) -> Cut:
     """A row that cannot be judged by the journal: no baseline, and nothing for the fleet."""
     audit.reporter.fleet_event(
         FleetEventKind.NO_STATUS,
-        {"collection_id": judgement.collection_id, "reason": "undecided"},
+        {"collection_id": checks.collection_id, "reason": "undecided"},
     )
     return Cut(
         **base,
         scope="instance",
         event_findings=audit.event_findings,
-        **_undecided(judgement, why),
+        **_undecided(checks, why),
     )
 
 
 # Tier 0
 
 
-def _judge_readable(state: ServerState, judgement: Judgement, body: Mapping[str, Any]) -> None:
-    for rule in TIER_0:
-        judgement.holds(rule)
-    seen: set[tuple[str, str]] = set()
-    for problem in state.problems:
-        if (problem.rule.name, problem.datum) in seen:
-            continue
-        seen.add((problem.rule.name, problem.datum))
-        judgement.broken(
-            problem.rule,
-            at=f"{judgement.collection_id} {problem.datum}",
-            sentence=problem.sentence,
-            observed=problem.observed,
-            observed_in=f"{problem.datum} of the answer to {body.get('collection_id')}",
-            expected=problem.expected,
-            expected_in="MySQL manual: performance_schema.log_status",
-            witness=problem.observed,
-        )
+def _ask_readable(checks: RowChecks, problems: Sequence[Problem]) -> None:
+    """Ask about the answer as a whole, then about each datum that could not be read."""
+    whole = AnswerEvidence(collection_id=checks.collection_id)
+    checks.ask(READABLE, whole)
+    seen = set()
+    for problem in problems:
+        if (problem.kind, problem.datum) not in seen:
+            seen.add((problem.kind, problem.datum))
+            checks.ask(READABLE, replace(whole, problems=(problem,)))
 
 
-# Halves of the cut
+# The sides of the cut
 
 
-def _server_half(waiting: WaitingRow, audit: InstanceState, collection_id: str) -> dict[str, Any]:
+def _server_side(waiting: WaitingRow, audit: InstanceState, collection_id: str) -> dict[str, Any]:
     state = waiting.state or ServerState()
     return {
         "collection_id": collection_id,
@@ -270,7 +238,7 @@ def _server_half(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
     }
 
 
-def _channel_half(base: Mapping[str, Any], state: ServerState, name: str) -> dict[str, Any]:
+def _channel_side(base: Mapping[str, Any], state: ServerState, name: str) -> dict[str, Any]:
     channel = state.channels[name]
     kept = ("collection_id", "instance_id", "ts", "epoch", "sequence", "server_uuid", "profile")
     return {
@@ -290,7 +258,7 @@ def _channel_half(base: Mapping[str, Any], state: ServerState, name: str) -> dic
     }
 
 
-def _journal_half(evidence: ChannelEvidence) -> dict[str, Any]:
+def _channel_journal_side(evidence: ChannelEvidence) -> dict[str, Any]:
     return {
         "journal_retrieved_gtid_set": _text(evidence.journal_retrieved),
         **_place("journal_relay_log_file", "journal_relay_log_position", evidence.journal_relay),
@@ -300,36 +268,57 @@ def _journal_half(evidence: ChannelEvidence) -> dict[str, Any]:
     }
 
 
-def _previous_half(audit: InstanceState) -> dict[str, Any]:
-    """The baselines that this row is compared with; none where a fall has been told already."""
-    history = audit.baselines
-    fallen = history.fallen
-    executed = None if "executed" in fallen else history.executed
-    purged = None if "purged" in fallen or history.log_bin_changed else history.purged
-    position = None if "position" in fallen else history.position
+def _journal_side(evidence: RowEvidence, server: Server) -> dict[str, Any]:
+    missing = evidence.lag.missing()
     return {
-        "previous_gtid_executed": _text(executed),
-        "previous_gtid_purged": _text(purged),
-        "previous_lsn": None if "lsn.LSN" in fallen else history.numbers.get("LSN"),
-        **_place("previous_binary_log_file", "previous_binary_log_position", position),
+        "journal_gtid_set": _text(evidence.lag.journal_gtid_set),
+        "commit_lag": None if missing is None else missing.count(),
+        "commit_lag_max": server.commit_lag_max,
+        "commits_are_ordered": server.commits_are_ordered,
+        "logs_everything": server.logs_everything,
+        **_place(
+            "journal_binary_log_file",
+            "journal_binary_log_position",
+            evidence.position.journal_position,
+        ),
     }
 
 
-def _checked(judgement: Judgement, channel: str | None) -> dict[str, Any]:
-    checks = judgement.checks(channel)
+def _previous_side(evidence: RowEvidence) -> dict[str, Any]:
+    """What this row was compared with; nothing where a fall has been reported already."""
+    position, executed, _, purged, redo = evidence
+    has_lsn = "LSN" not in redo.fallen
+    return {
+        "previous_gtid_executed": None
+        if executed.fallen is not None
+        else _text(executed.previous_gtid_executed),
+        "previous_gtid_purged": None
+        if purged.fallen is not None
+        else _text(purged.previous_gtid_purged),
+        "previous_lsn": redo.previous.get("LSN") if has_lsn else None,
+        **_place(
+            "previous_binary_log_file",
+            "previous_binary_log_position",
+            None if position.fallen is not None else position.previous_position,
+        ),
+    }
+
+
+def _checked(checks: RowChecks, channel: str | None) -> dict[str, Any]:
+    found = checks.of(channel)
     verdict = Verdict.CONSISTENT
-    if any(check.outcome is Outcome.BROKEN for check in checks):
+    if any(check.outcome is Outcome.BROKEN for check in found):
         verdict = Verdict.INCONSISTENT
-    elif all(check.outcome is Outcome.UNDECIDED for check in checks) or judgement.is_undecided(
+    elif all(check.outcome is Outcome.UNDECIDED for check in found) or checks.is_undecided(
         *REQUIRED_FOR_CONSISTENT, channel=channel
     ):
         verdict = Verdict.UNDECIDED
-    return {"verdict": verdict.value, "checks": checks}
+    return {"verdict": verdict.value, "checks": found}
 
 
-def _undecided(judgement: Judgement, why: Reason) -> dict[str, Any]:
+def _undecided(checks: RowChecks, why: Reason) -> dict[str, Any]:
     """A row that could not be judged: undecided as a whole, unless it is broken by itself."""
-    checked = _checked(judgement, None)
+    checked = _checked(checks, None)
     if checked["verdict"] != Verdict.INCONSISTENT.value:
         checked |= {"verdict": Verdict.UNDECIDED.value, "reason": why.code}
     return checked

@@ -1,0 +1,301 @@
+"""Evidence for the rules on a channel's row: its values, what the relay log shows, earlier rows.
+
+Nothing is decided here and nothing is changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallystick.coordinates.logs.event_window import (
+    END,
+    FILE,
+    MARK,
+    SOURCE_END,
+    SOURCE_FILE,
+    START,
+    TYPE,
+    Mark,
+)
+from tallystick.coordinates.logs.relay_reader import (
+    Q_END,
+    Q_FILE,
+    Q_GNO,
+    Q_SID,
+    Q_SOURCE_END,
+    Q_SOURCE_FILE,
+    Q_TYPE,
+)
+from tallystick.coordinates.rules.channel import NO_RELAY, RELAY_MISSED, ChannelEvidence
+from tallystick.coordinates.rules.columns import NOT_REMEMBERED, same_family
+from tallystick.coordinates.rules.outcomes import Undecided
+from tallystick.coordinates.rules.replication_info import StoredEvidence, StoredGroup
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, LogCoordinates
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.baselines import ChannelBaselines
+    from tallystick.coordinates.audit.row_evidence import Row
+    from tallystick.coordinates.events.log_status import ChannelState
+    from tallystick.coordinates.logs.relay_reader import RelayReader
+
+
+def channel_evidence(
+    row: Row, state: ChannelState, relay: RelayReader | None, history: ChannelBaselines
+) -> ChannelEvidence:
+    """Of one channel; ``relay`` is None where no event of its relay log was seen."""
+    previous = {"relay": history.relay, "executed": history.executed}
+    return ChannelEvidence(
+        relay=state.relay,
+        relay_is_empty=state.relay_is_empty,
+        applied=state.applied,
+        read=state.read,
+        executed=state.executed,
+        retrieved=state.retrieved,
+        gtid_executed=row.state.executed,
+        was_reset=relay is None or relay.source_base is None,
+        auto_position=history.auto_position,
+        is_gtid_only=state.is_gtid_only,
+        received_before=history.received,
+        previous={name: value for name, value in previous.items() if value is not None},
+        fallen=dict(history.fallen),
+        **({"doubt": Undecided(NO_RELAY)} if relay is None else _shown(row, state, relay, history)),
+    )
+
+
+def _shown(
+    row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
+) -> dict[str, Any]:
+    """What the relay log shows of a channel."""
+    end = None
+    if relay.base_name is not None and relay.end >= 0:
+        end = LogCoordinates(relay.base_name, relay.file_number, relay.end)
+    before = _relay_end_before(state.relay, relay)
+    return {
+        "is_followed": True,
+        "relay_end": end,
+        "journal_relay": before,
+        "doubt": _relay_doubt(state.relay, before, relay),
+        "journal_read": _read_end(relay),
+        "journal_retrieved": relay.received.freeze() | relay.arriving()
+        if relay.received_is_complete
+        else None,
+        "forgotten": relay.forgotten,
+        "events_after": _events_between(state.relay, state.applied, relay),
+        "passed": _passed(row, state.applied, relay, history),
+    }
+
+
+def _relay_end_before(flushed: LogCoordinates | None, relay: RelayReader) -> LogCoordinates | None:
+    """The last end of an event, or start of a file, at or before the flushed coordinates."""
+    if flushed is None or flushed.base_name != relay.base_name:
+        return None
+    number, offset = flushed.file_number, flushed.position
+    is_written = (number, offset) <= (relay.file_number, relay.end)
+    if is_written and (offset == MAGIC_LENGTH or relay.window.begins_at(number, offset)):
+        return flushed
+    last = relay.window.last_end_at_or_before(number, offset)
+    return None if last is None else LogCoordinates(flushed.base_name, *last)
+
+
+def _relay_doubt(
+    flushed: LogCoordinates | None, before: LogCoordinates | None, relay: RelayReader
+) -> Undecided | None:
+    """Why the relay log does not decide on the flushed coordinates."""
+    if flushed is None or flushed.base_name != relay.base_name:
+        return Undecided(NO_RELAY)
+    if relay.end < 0 or relay.offsets_doubtful:
+        return Undecided(RELAY_MISSED)
+    place = (flushed.file_number, flushed.position)
+    is_known = (
+        flushed == before or place > (relay.file_number, relay.end) or relay.window.covers(*place)
+    )
+    return None if is_known else Undecided(NOT_REMEMBERED)
+
+
+def _read_end(relay: RelayReader) -> LogCoordinates | None:
+    """The highest source coordinates that the relay log named; the start when none yet."""
+    if relay.source_base is None:
+        return None
+    number, end = relay.source_high
+    if number < 1:
+        return LogCoordinates(relay.source_base, 1, 0)
+    return LogCoordinates(relay.source_base, number, max(end, 0))
+
+
+def _events_between(
+    flushed: LogCoordinates | None, applied: LogCoordinates | None, relay: RelayReader
+) -> int | None:
+    """How many events end after the flushed coordinates, and at or before the applied ones."""
+    if flushed is None or applied is None or not same_family(applied, flushed):
+        return None
+    if applied <= flushed:
+        return 0
+    if not relay.window.covers(flushed.file_number, flushed.position):
+        return None
+    rows = relay.window.after(flushed.file_number, flushed.position)
+    between = rows[
+        (rows[:, FILE] < applied.file_number)
+        | ((rows[:, FILE] == applied.file_number) & (rows[:, END] <= applied.position))
+    ]
+    return int(np.isin(between[:, MARK], (Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN)).sum())
+
+
+def _passed(
+    row: Row, applied: LogCoordinates | None, relay: RelayReader, history: ChannelBaselines
+) -> GtidSet | None:
+    """GTIDs before the applied coordinates that are not logged, and were not reported."""
+    if applied is None or relay.base_name != applied.base_name:
+        return None
+    groups = relay.applied_groups(applied.file_number, applied.position)
+    named = groups[groups[:, Q_SID] >= 0]
+    gtids = GtidSet.from_groups(relay.sids, named[:, Q_SID], named[:, Q_GNO])
+    return gtids - row.binlog.logged.freeze() - history.applied_lost
+
+
+# The replication info repositories
+
+
+def stored_evidence(
+    row: Row, state: ChannelState, relay: RelayReader | None, history: ChannelBaselines
+) -> StoredEvidence:
+    """Of what the repositories hold of one channel."""
+    requested_at = row.body.get("requested_at")
+    return StoredEvidence(
+        is_gtid_only=state.is_gtid_only,
+        is_transactional=row.server.relay_log_info_is_transactional,
+        is_followed=relay is not None,
+        stored_read=state.stored_read,
+        stored_applied=state.stored_applied,
+        stored_executed=state.stored_executed,
+        read=state.read,
+        applied=state.applied,
+        stopped_at=history.receiver_stopped_at,
+        receiver_runs=state.receiver_runs,
+        requested_at=requested_at if isinstance(requested_at, int) else None,
+        **({} if relay is None else _stored_in(row, state, relay, history)),
+    )
+
+
+def _stored_in(
+    row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
+) -> dict[str, Any]:
+    """What the relay log shows of stored coordinates."""
+    stored, applied = state.stored_applied, state.applied
+    values: dict[str, Any] = {"relay_read": _read_end(relay) if relay.source_high[0] >= 1 else None}
+    if stored is None or relay.base_name != stored.base_name:
+        return values
+    values["shows_stored"] = True
+    values["group"] = _stored_group(state, stored, relay)
+    if applied is not None and same_family(stored, applied):
+        before = history.applied
+        is_older = before is not None and same_family(before, stored) and stored < before <= applied
+        if is_older and _has_commit_between(relay, stored, before):
+            values["previous_applied"] = before
+        values["committed"] = _committed_after(row, state, relay, history)
+        values["is_next_statement"] = _is_next_statement(relay, stored, applied)
+    return values
+
+
+def _stored_group(
+    state: ChannelState, stored: LogCoordinates, relay: RelayReader
+) -> StoredGroup | None:
+    """The group, or the ROTATE to a file of the source, that ends at the stored coordinates."""
+    source = state.stored_executed
+    found = _source_end_at(relay, stored)
+    if found is None or source is None or relay.source_base != source.base_name:
+        return None
+    if found[0] < 1 or found[1] < 0:
+        return StoredGroup(None, has_moved_on=False)
+    end = LogCoordinates(source.base_name, *found)
+    return StoredGroup(end, end != source and _has_moved_on(state, stored, relay, end))
+
+
+def _source_end_at(relay: RelayReader, stored: LogCoordinates) -> tuple[int, int] | None:
+    queue = relay.queue()
+    hits = np.flatnonzero(
+        (queue[:, Q_FILE] == stored.file_number) & (queue[:, Q_END] == stored.position)
+    )
+    if len(hits):
+        return int(queue[hits[-1], Q_SOURCE_FILE]), int(queue[hits[-1], Q_SOURCE_END])
+    found = relay.window.find_end(stored.file_number, stored.position)
+    if found is None:
+        return None
+    row = relay.window.rows()[found]
+    if (row[MARK], row[TYPE]) != (Mark.FRAMING, EventType.ROTATE):
+        return None
+    return int(row[SOURCE_FILE]), int(row[SOURCE_END])
+
+
+def _has_moved_on(
+    state: ChannelState, stored: LogCoordinates, relay: RelayReader, end: LogCoordinates
+) -> bool:
+    """Whether the applier may have gone on from a source position to another without a group.
+
+    What the receiver ignores, in a ring the replica's own groups, leaves nothing in the relay log.
+    """
+    source, read = state.stored_executed, state.read
+    if source is None or source.file_number != end.file_number or source < end:
+        return False
+    place = (stored.file_number, stored.position)
+    queue = relay.queue()[len(relay.applied_groups(*place)) :]
+    is_same_file = len(queue) > 0 and queue[0, Q_SOURCE_FILE] == end.file_number
+    if is_same_file and end.position < queue[0, Q_SOURCE_END] <= source.position:
+        return False
+    rows = relay.window.after(*place)
+    rows = rows[np.isin(rows[:, MARK], (Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN))]
+    if len(rows) and rows[0, SOURCE_FILE] == end.file_number and rows[0, SOURCE_END] > end.position:
+        return source.position <= int(rows[0, SOURCE_END] - (rows[0, END] - rows[0, START]))
+    # Nothing of that file comes after it, or a new connection began at an earlier position.
+    is_back = (relay.source_number, relay.source_end) < (end.file_number, end.position)
+    return is_back or read is None or not same_family(read, source) or source <= read
+
+
+def _has_commit_between(
+    relay: RelayReader, first: LogCoordinates, last: LogCoordinates | None
+) -> bool:
+    """Whether a remembered XID is after the first coordinates and not after the last."""
+    if last is None:
+        return False
+    commits = [
+        int((groups[:, Q_TYPE] == EventType.XID).sum())
+        for groups in (
+            relay.applied_groups(first.file_number, first.position),
+            relay.applied_groups(last.file_number, last.position),
+        )
+    ]
+    return commits[1] > commits[0]
+
+
+def _is_next_statement(relay: RelayReader, stored: LogCoordinates, applied: LogCoordinates) -> bool:
+    """Whether the stored coordinates end the one group after the applied ones, a statement."""
+    groups = relay.applied_groups(stored.file_number, stored.position)
+    more = len(groups) - len(relay.applied_groups(applied.file_number, applied.position))
+    return more == 1 and int(groups[-1][Q_TYPE]) == EventType.QUERY
+
+
+def _committed_after(
+    row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
+) -> LogCoordinates | None:
+    """End of a group after the stored coordinates that was committed before the row was read."""
+    stored, applied, first = state.stored_applied, state.applied, row.state.executed_first
+    if stored is None or applied is None or first is None:
+        return None
+    if row.server.workers or not history.auto_position:
+        return None
+    others = GtidSet.EMPTY
+    for name, other in row.relays.items():
+        if name != state.channel:
+            others = others | other.received_ever.freeze()
+    for group in relay.applied_groups(applied.file_number, applied.position)[::-1]:
+        end = LogCoordinates(stored.base_name, int(group[Q_FILE]), int(group[Q_END]))
+        if end <= stored:
+            return None
+        if group[Q_SID] < 0 or group[Q_TYPE] != EventType.XID:
+            continue
+        gtid = GtidSet.from_gnos(relay.sids[int(group[Q_SID])], group[Q_GNO : Q_GNO + 1])
+        if gtid <= first and gtid.isdisjoint(others):
+            return end
+    return None

@@ -1,0 +1,352 @@
+"""One log_status row: ask the rules on it, family by family, then accept its values as baselines.
+
+What a rule answers never changes what another is asked: where one needs to know that a value was
+not accepted, the evidence says so. What is remembered for later rows is changed here alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tallystick.coordinates.audit.baselines import UNSETTLED_MAX
+from tallystick.coordinates.audit.channel_evidence import channel_evidence, stored_evidence
+from tallystick.coordinates.audit.row_evidence import (
+    executed_evidence,
+    lag_evidence,
+    logged_up_to,
+    position_evidence,
+    purged_evidence,
+    redo_evidence,
+)
+from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules import observations
+from tallystick.coordinates.rules.applied_groups import APPLIED_EXACTLY_ONCE
+from tallystick.coordinates.rules.binlog_position import (
+    PositionEvidence,
+    snapshot_position_monotone,
+    snapshot_position_on_group_boundary,
+    snapshot_position_within_file,
+)
+from tallystick.coordinates.rules.channel import (
+    ChannelEvidence,
+    applied_relay_gtids_executed,
+    applied_within_flushed,
+    channel_positions_monotone,
+    exec_source_pos_within_read,
+    relay_position_on_written_boundary,
+    retrieved_matches_relay,
+)
+from tallystick.coordinates.rules.columns import same_family
+from tallystick.coordinates.rules.commit_lag import (
+    SETTLE_US,
+    LagEvidence,
+    commit_lag_bounded,
+    commit_lag_is_suffix,
+)
+from tallystick.coordinates.rules.executed_set import (
+    ExecutedEvidence,
+    executed_growth_explained,
+    executed_monotone,
+    executed_within_logged,
+    owned_disjoint_from_executed,
+    recovered_gtids_complete,
+)
+from tallystick.coordinates.rules.innodb import (
+    RedoEvidence,
+    checkpoint_age_within_capacity,
+    lsn_block_offset,
+    lsn_monotone,
+    lsn_order,
+)
+from tallystick.coordinates.rules.logged_groups import PREVIOUS_GTIDS_CONTINUITY, head_is_purged
+from tallystick.coordinates.rules.purged_set import (
+    PurgedEvidence,
+    purged_matches_oldest_file,
+    purged_monotone,
+    purged_within_executed,
+)
+from tallystick.coordinates.rules.registry import rules_on
+from tallystick.coordinates.rules.replication_info import StoredEvidence
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.baselines import ChannelBaselines
+    from tallystick.coordinates.audit.row_evidence import Row
+    from tallystick.coordinates.events.log_status import ChannelState
+    from tallystick.coordinates.logs.relay_reader import RelayReader
+    from tallystick.coordinates.rules.applied_groups import AppliedGroups
+
+_POSITION, _EXECUTED = rules_on(PositionEvidence), rules_on(ExecutedEvidence)
+_LAG, _PURGED = rules_on(LagEvidence), rules_on(PurgedEvidence)
+_REDO, _CHANNEL, _STORED = (
+    rules_on(RedoEvidence),
+    rules_on(ChannelEvidence),
+    rules_on(StoredEvidence),
+)
+
+_ON_EXECUTED = (
+    executed_within_logged,
+    commit_lag_bounded,
+    commit_lag_is_suffix,
+    owned_disjoint_from_executed,
+    executed_growth_explained,
+    recovered_gtids_complete,
+)
+"""A set that breaks one of these is wrong in more than having lost GTIDs."""
+
+
+class RowEvidence(NamedTuple):
+    """What the rules on an instance's row were asked about, for the cut."""
+
+    position: PositionEvidence
+    executed: ExecutedEvidence
+    lag: LagEvidence
+    purged: PurgedEvidence
+    redo: RedoEvidence
+
+
+# The instance
+
+
+def judge_instance(row: Row) -> RowEvidence:
+    """Ask every rule on the instance's row; afterwards the state holds accepted values only."""
+    checks = row.checks
+    _follow_log_bin(row)
+    position = position_evidence(row)
+    executed = executed_evidence(row, logged_up_to(row, position))
+    lag = lag_evidence(row, executed)
+    purged = purged_evidence(row)
+    checks.ask(_POSITION, position)
+    checks.ask(_EXECUTED, executed)
+    checks.ask(_LAG, lag)
+    checks.ask(_PURGED, purged)
+    if purged.gtid_purged is not None:
+        answer = head_is_purged(row.binlog.table_only, purged.gtid_purged)
+        checks.take(PREVIOUS_GTIDS_CONTINUITY, answer)
+        row.binlog.table_only = GtidSet.EMPTY
+    _note_tear(row, lag)
+    _accept_position(row, position)
+    _remember_lag(row, lag)
+    grown = _accept_executed(row, executed)
+    _accept_purged(row, purged)
+    redo = redo_evidence(row, grown)
+    checks.ask(_REDO, redo)
+    _accept_redo(row, redo)
+    return RowEvidence(position, executed, lag, purged, redo)
+
+
+def _follow_log_bin(row: Row) -> None:
+    """A binary log that was switched off or on computes gtid_purged anew."""
+    history, state = row.baselines, row.state
+    if state.purged is None:
+        return
+    before, history.had_binlog = history.had_binlog, state.has_binlog
+    if history.log_bin_changed or (before is not None and before != state.has_binlog):
+        history.purged = None
+        history.log_bin_changed = False
+        history.log_bin_was_off = True
+
+
+def _note_tear(row: Row, lag: LagEvidence) -> None:
+    missing = lag.missing()
+    if missing and not row.server.is_atomic:
+        row.checks.reporter.note(
+            ObservationCode.LOG_STATUS_TEAR,
+            observations.ROW_TORN,
+            at=row.collection_id,
+            position=row.state.position,
+            gtids=missing,
+            count=missing.count(),
+            collection_id=row.collection_id,
+        )
+
+
+def _accept_position(row: Row, evidence: PositionEvidence) -> None:
+    history, position = row.baselines, evidence.position
+    if position is None:
+        return
+    previous = evidence.previous_position
+    _note_fall(
+        history.fallen, "position", position, previous if same_family(previous, position) else None
+    )
+    if row.checks.is_broken(
+        snapshot_position_within_file,
+        snapshot_position_on_group_boundary,
+        snapshot_position_monotone,
+    ):
+        row.state.position = None
+    else:
+        history.position = position
+
+
+def _remember_lag(row: Row, evidence: LagEvidence) -> None:
+    history, executed, missing = row.baselines, evidence.gtid_executed, evidence.missing()
+    if executed is None or missing is None:
+        return
+    history.known_holes = history.known_holes - executed
+    if row.checks.is_broken(commit_lag_is_suffix):
+        history.known_holes = history.known_holes | evidence.holes()[0]
+    history.lost = history.lost | evidence.never_executed()[0]
+    history.unsettled = [(ts, g) for ts, g in history.unsettled if row.ts - ts < SETTLE_US]
+    pending = missing - history.lost
+    if pending and len(history.unsettled) < UNSETTLED_MAX:
+        history.unsettled.append((row.ts, pending))
+
+
+def _accept_executed(row: Row, evidence: ExecutedEvidence) -> tuple[GtidSet, GtidSet] | None:
+    """Accept gtid_executed; returns the set accepted before and this one, if both are."""
+    state, history, checks = row.state, row.baselines, row.checks
+    executed, previous = evidence.gtid_executed, history.executed
+    if executed is None:
+        return None
+    _note_fall(history.fallen, "executed", executed, previous)
+    if checks.is_broken(executed_growth_explained):
+        history.unexplained = history.unexplained | evidence.unexplained()
+    history.unseen_channel_left = False
+    history.must_recover = None
+    if checks.is_broken(*_ON_EXECUTED):
+        state.executed = None
+        return None
+    if checks.is_broken(executed_monotone):
+        state.fallen, state.executed = executed, None
+        return None
+    if _receives_own(row):
+        row.binlog.own_gnos.forget_left_out()
+    elif state.owned is not None:
+        used = executed | state.owned | (state.purged or GtidSet.EMPTY)
+        row.binlog.watch_own_gnos(used, state.owned)
+    history.executed = executed
+    return None if previous is None else (previous, executed)
+
+
+def _receives_own(row: Row) -> bool:
+    """Whether GTIDs of the own UUID come through a channel: then their order is not ours."""
+    own = row.server.server_uuid
+    received = [relay.received_ever.freeze() for relay in row.relays.values()]
+    received += [c.retrieved for c in row.state.channels.values() if c.retrieved is not None]
+    return own is not None and any(gtids.restrict(own) for gtids in received)
+
+
+def _accept_purged(row: Row, evidence: PurgedEvidence) -> None:
+    state, history, purged = row.state, row.baselines, evidence.gtid_purged
+    if purged is None:
+        return
+    _note_fall(history.fallen, "purged", purged, evidence.previous_gtid_purged)
+    is_known = evidence.has_binlog and evidence.oldest_previous is not None
+    if is_known and not evidence.lost_from_log and not evidence.list_changed:
+        history.oldest_file = evidence.oldest_number
+    if row.checks.is_broken(purged_within_executed, purged_matches_oldest_file, purged_monotone):
+        state.purged = None
+    else:
+        history.purged = purged
+        history.assigned = GtidSet.EMPTY
+
+
+def _accept_redo(row: Row, evidence: RedoEvidence) -> None:
+    history, numbers = row.baselines, evidence.numbers()
+    if evidence.lsn is not None:
+        row.binlog.xid_groups = []
+        for name, value in numbers.items():
+            _note_fall(history.fallen, f"lsn.{name}", value, history.numbers.get(name))
+    if not row.checks.is_broken(
+        lsn_order, lsn_block_offset, lsn_monotone, checkpoint_age_within_capacity
+    ):
+        history.numbers.update(numbers)
+
+
+# Channels
+
+
+def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidence]:
+    """Ask every rule on each channel that the row, or what was read beside it, names."""
+    asked = {}
+    for name, state in row.state.channels.items():
+        relay = row.relays.get(name)
+        if relay is not None and relay.base_name is None:
+            relay = None
+        history = row.baselines.channel(name)
+        _follow_relay(row, state, relay, history)
+        asked[name] = evidence = channel_evidence(row, state, relay, history)
+        row.checks.ask(_CHANNEL, evidence, name)
+        _remember_channel(evidence, relay, history)
+        row.checks.ask(_STORED, stored_evidence(row, state, relay, history), name)
+        answer = applied.judge(
+            name,
+            state.executed,
+            logs_everything=row.server.logs_everything,
+            is_seen=relay is not None,
+            is_filtered=history.is_filtered,
+        )
+        row.checks.take(APPLIED_EXACTLY_ONCE, answer, name)
+        _accept_channel(row, state, history)
+    return asked
+
+
+def _follow_relay(
+    row: Row, state: ChannelState, relay: RelayReader | None, history: ChannelBaselines
+) -> None:
+    """Forget baselines that do not bound what the row says."""
+    if relay is not None and relay.lineage != history.lineage:
+        row.baselines.begin_channel_lineage(state.channel, relay.lineage)
+    if state.relay_is_empty:
+        history.relay = history.executed = None
+    if relay is not None and relay.steps_back != history.steps_back:
+        # A new connection by GTID set begins at an earlier file, and Exec_Source_Log_Pos follows.
+        history.steps_back = relay.steps_back
+        history.executed = None
+
+
+def _remember_channel(
+    evidence: ChannelEvidence, relay: RelayReader | None, history: ChannelBaselines
+) -> None:
+    """What was reported, and what the next row is compared with."""
+    for name, value in evidence.monotone().items():
+        previous = evidence.previous.get(name)
+        if not same_family(previous, value):
+            previous = None
+        if _note_fall(history.fallen, name, value, previous):
+            break
+    if relay is None:
+        return
+    applied = evidence.applied
+    if applied is not None and evidence.passed is not None and evidence.gtid_executed is not None:
+        history.applied_lost = history.applied_lost | evidence.not_executed()
+        relay.drop_applied(applied.file_number, applied.position)
+    if evidence.retrieved is not None and relay.received_is_complete:
+        history.received = relay.received.freeze()
+
+
+def _accept_channel(row: Row, state: ChannelState, history: ChannelBaselines) -> None:
+    def is_broken(*rules: Any) -> bool:
+        return row.checks.is_broken(*rules, channel=state.channel)
+
+    if state.relay is not None and not is_broken(
+        relay_position_on_written_boundary, applied_within_flushed, channel_positions_monotone
+    ):
+        history.relay = state.relay
+    if is_broken(applied_within_flushed, applied_relay_gtids_executed):
+        state.applied = None
+    elif state.applied is not None:
+        history.applied = state.applied
+    if is_broken(exec_source_pos_within_read, channel_positions_monotone):
+        state.executed = None
+    elif state.executed is not None:
+        history.executed = state.executed
+    if is_broken(retrieved_matches_relay):
+        state.retrieved = None
+    if state.source_uuid is not None:
+        history.source_uuid = state.source_uuid
+    if state.auto_position is not None:
+        history.auto_position = state.auto_position
+
+
+def _note_fall(fallen: dict[str, Any], name: str, value: Any, previous: Any) -> bool:
+    """Remember a value that fell until one is accepted again; returns whether it fell."""
+    if previous is None or previous <= value:
+        fallen.pop(name, None)
+        return False
+    if name in fallen and fallen[name] <= value:
+        del fallen[name]
+        return False
+    fallen[name] = value
+    return True

@@ -1,0 +1,439 @@
+"""Rules on gtid_purged, the list of binary log files and mysql.gtid_executed at a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules import columns as cells
+from tallystick.coordinates.rules.columns import NOT_READ, has_fallen
+from tallystick.coordinates.rules.executed_set import PURGED_NOT_READ
+from tallystick.coordinates.rules.outcomes import (
+    HOLDS,
+    NOT_APPLICABLE,
+    Broken,
+    RowAnswer,
+    Undecided,
+)
+from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
+from tallystick.coordinates.values.gtid import GtidSet
+
+LIST_CHANGED = reason("list_changed", "the list of binary logs changed while it was read")
+OLDEST_UNSEEN = reason("oldest_unseen", "the PREVIOUS_GTIDS of the oldest file was not seen")
+PURGE_BETWEEN = reason(
+    "purge_between",
+    "a purge may lie between the readings: the list of binary logs was not read twice",
+)
+NOT_LISTED = reason("not_listed", "the list of binary logs was not read")
+TABLE_NOT_READ = reason("table_not_read", "mysql.gtid_executed was not read")
+IN_COMMIT_UNKNOWN = reason(
+    "in_commit_unknown", "gtid_owned or the prepared XA transactions were not read"
+)
+EXECUTED_BEGAN_ANEW = reason(
+    "executed_began_anew", "gtid_executed began anew while the answer was read"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgedEvidence:
+    """gtid_purged of a row, the files that are kept, and mysql.gtid_executed. None: not known.
+
+    The fields after ``previous_gtid_purged`` are known to the audit alone.
+
+    Attributes:
+        previous_gtid_purged: Of the last accepted row of this history.
+        fallen: A later one, reported as fallen.
+        has_binlog: Whether the server writes a binary log.
+        logged: What its binary log holds.
+        grouped: Of it, what groups that were seen hold.
+        lost_from_log: Own GTIDs that count as purged, though the log holds older ones.
+        oldest_number, oldest_file: The oldest file that is kept.
+        oldest_previous: Its PREVIOUS_GTIDS.
+        is_oldest_as_before: Whether it was the oldest at the previous row.
+        binary_logs: The server's list, each file's name and length.
+        list_changed: Whether the list was read before and after gtid_purged, and differed.
+        list_confirmed: Whether it was read twice, and was the same.
+        gtid_table: The table mysql.gtid_executed.
+        gtid_owned, prepared_xa: What is in commit.
+        executed_first: gtid_executed, read before all else.
+    """
+
+    gtid_purged: GtidSet | None
+    gtid_executed: GtidSet | None
+    previous_gtid_purged: GtidSet | None = None
+    fallen: GtidSet | None = None
+    has_binlog: bool = True
+    logged: GtidSet = GtidSet.EMPTY
+    grouped: GtidSet = GtidSet.EMPTY
+    lost_from_log: GtidSet = GtidSet.EMPTY
+    oldest_number: int | None = None
+    oldest_file: str | None = None
+    oldest_previous: GtidSet | None = None
+    is_oldest_as_before: bool = False
+    binary_logs: Sequence[tuple[str, int]] | None = None
+    list_changed: bool = False
+    list_confirmed: bool = False
+    gtid_table: GtidSet | None = None
+    gtid_owned: GtidSet | None = None
+    prepared_xa: GtidSet | None = None
+    executed_first: GtidSet | None = None
+
+    scope: ClassVar = "instance"
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any]) -> PurgedEvidence:
+        """The evidence that a row of the cut table holds."""
+        return cls(
+            gtid_purged=cells.gtid_set(columns, "gtid_purged"),
+            gtid_executed=cells.gtid_set(columns, "gtid_executed"),
+            previous_gtid_purged=cells.gtid_set(columns, "previous_gtid_purged"),
+        )
+
+
+@rule(
+    number=25,
+    tier=2,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim="Every purged GTID is executed.",
+    why=(
+        "GTIDs become purged when the file that holds them is removed, long after their commit,"
+        " or by SET gtid_purged, which adds them to gtid_executed under the same lock. A"
+        " purged GTID that is not executed can neither be applied nor be sent any more."
+    ),
+    undecided_when=(
+        "gtid_purged was not read or is not readable, or gtid_executed is not readable"
+    ),
+    sources=("MySQL manual: gtid_purged",),
+    remedy=(
+        "Compare the server with one that has the transaction; if its changes are missing,"
+        " rebuild the server from a backup or a clone rather than correct the set."
+    ),
+    evidence=PurgedEvidence,
+    columns=("gtid_executed", "gtid_purged"),
+    cases={
+        "not_executed": Case(
+            "{excess:gtids} is purged, but was never executed.",
+            "{purged:gtids}",
+            "@@gtid_purged",
+            "within {executed:gtids}",
+            "gtid_executed of log_status",
+        ),
+    },
+)
+def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
+    """Both sets come from one answer."""
+    if e.gtid_purged is None:
+        return Undecided(PURGED_NOT_READ)
+    if e.gtid_executed is None:
+        return Undecided(NOT_READ)
+    if e.gtid_purged <= e.gtid_executed:
+        return HOLDS
+    excess = e.gtid_purged - e.gtid_executed
+    return Broken(
+        "not_executed",
+        witness=excess,
+        excess=excess,
+        purged=e.gtid_purged,
+        executed=e.gtid_executed,
+    )
+
+
+@rule(
+    number=26,
+    tier=2,
+    scope="S",
+    severity=Severity.ERROR,
+    claim=(
+        "gtid_purged is the PREVIOUS_GTIDS of the oldest file kept, and GTIDs that never were"
+        " in a file."
+    ),
+    why=(
+        "After a purge the server reads the oldest file's PREVIOUS_GTIDS and makes it the"
+        " purged set; only GTIDs that came without a log are added. A set too small promises"
+        " replicas groups that are gone, one too large refuses them groups that are there. Its"
+        " own GTIDs come through its log: one that counts as purged while the log still has"
+        " older ones was lost from the log, as by a power cut with sync_binlog other than 1."
+    ),
+    undecided_when=(
+        "gtid_purged was not read, SHOW BINARY LOGS before and after it differ, a purge may lie"
+        " between the readings (the list was read once, or a purge lies between two rows"
+        " without lists), or the PREVIOUS_GTIDS of the oldest file was not observed"
+    ),
+    sources=("MySQL manual: gtid_purged", "MySQL manual: PURGE BINARY LOGS Statement"),
+    remedy=(
+        "Purge with PURGE BINARY LOGS, never with rm. If files were removed by hand, restart"
+        " the server with a right index so that it computes the set anew, and check which"
+        " replicas still need the lost files."
+    ),
+    evidence=PurgedEvidence,
+    cases={
+        "lost_from_log": Case(
+            "{lost:gtids} is executed and counts as purged, though older groups of this server are"
+            " still in its binary log: the log has lost it, or was off.",
+            "{purged:gtids}",
+            "@@gtid_purged",
+            "{logged:gtids}",
+            "binary log: files that are kept, and what was purged before them",
+        ),
+        "not_purged": Case(
+            "The oldest file kept, {file}, begins after {absent:gtids}, which is not purged.",
+            "{purged:gtids}",
+            "@@gtid_purged",
+            "{previous:gtids}",
+            "Previous_gtids of {file}",
+        ),
+        "still_there": Case(
+            "{wrong:gtids} counts as purged, but is still in a file kept or never was executed.",
+            "{purged:gtids}",
+            "@@gtid_purged",
+            "{previous:gtids}",
+            "Previous_gtids of {file}",
+        ),
+    },
+)
+def purged_matches_oldest_file(e: PurgedEvidence) -> RowAnswer:
+    """GTIDs that never were in a file count as purged too."""
+    if e.gtid_purged is None:
+        return Undecided(PURGED_NOT_READ)
+    if not e.has_binlog:
+        return HOLDS
+    if e.lost_from_log:
+        lost = e.lost_from_log
+        return Broken(
+            "lost_from_log",
+            witness=lost,
+            at=lost.first(3),
+            lost=lost,
+            purged=e.gtid_purged,
+            logged=e.logged,
+        )
+    if e.list_changed:
+        return Undecided(LIST_CHANGED)
+    if e.oldest_previous is None:
+        return Undecided(OLDEST_UNSEEN)
+    absent = e.oldest_previous - e.gtid_purged
+    extra = e.gtid_purged - e.oldest_previous
+    wrong = extra & e.grouped
+    if e.gtid_executed is not None:
+        wrong = wrong | (extra - e.gtid_executed)
+    if not absent and not wrong:
+        return HOLDS
+    if not e.list_confirmed and (e.binary_logs or not e.is_oldest_as_before):
+        return Undecided(PURGE_BETWEEN)
+    values = {"file": e.oldest_file, "purged": e.gtid_purged, "previous": e.oldest_previous}
+    if absent:
+        return Broken("not_purged", witness=absent, absent=absent, **values)
+    return Broken("still_there", witness=wrong, wrong=wrong, **values)
+
+
+@rule(
+    number=43,
+    tier=3,
+    scope="T",
+    severity=Severity.ERROR,
+    claim=(
+        "gtid_purged never loses a GTID, unless the binary log was reset or switched on or off"
+        " at a restart."
+    ),
+    why=(
+        "Files that were purged do not come back, and SET gtid_purged must keep what is purged."
+        " A restart computes the set anew from the oldest file, which changes it only if"
+        " binary logging itself changed."
+    ),
+    undecided_when=(
+        "gtid_purged was not read or is not readable, or there is no accepted value of this"
+        " lineage to compare with"
+    ),
+    sources=("MySQL manual: gtid_purged",),
+    remedy=(
+        "See whether old binary log files were copied back into the directory or the index was"
+        " edited; take them out while the server is stopped, and check the replicas that"
+        " connected meanwhile."
+    ),
+    evidence=PurgedEvidence,
+    columns=("gtid_purged", "previous_gtid_purged"),
+    cases={
+        "lost": Case(
+            "{lost:gtids} was purged at an earlier row and is not any more.",
+            "{purged:gtids}",
+            "@@gtid_purged of this collection",
+            "{previous:gtids}",
+            "@@gtid_purged of the last accepted row",
+        ),
+    },
+)
+def purged_monotone(e: PurgedEvidence) -> RowAnswer:
+    """After the binary log was switched off or on there is no previous value."""
+    if e.gtid_purged is None:
+        return Undecided(PURGED_NOT_READ)
+    previous = e.previous_gtid_purged
+    if previous is None:
+        return NOT_APPLICABLE
+    if not has_fallen(e.gtid_purged, previous, e.fallen):
+        return HOLDS
+    lost = previous - e.gtid_purged
+    return Broken(
+        "lost", witness=lost, at=lost.first(3), lost=lost, purged=e.gtid_purged, previous=previous
+    )
+
+
+@rule(
+    number=49,
+    tier=3,
+    scope="T",
+    severity=Severity.ERROR,
+    claim=(
+        "The binary log files kept are numbered without a hole; a purge removes only the"
+        " oldest and never the active one; a start opens the next number."
+    ),
+    why=(
+        "The server alone names files, one higher each time, and removes them from the old end"
+        " of its index. It never appends to a file of an earlier boot. A missing number is a"
+        " missing piece of history. A file that is listed and not there has length 0."
+    ),
+    undecided_when=(
+        "neither the list of binary logs nor the files' events were observed, or they changed"
+        " inside a gap of the journal"
+    ),
+    sources=(
+        "MySQL manual: The Binary Log; PURGE BINARY LOGS Statement",
+        "measured on MySQL 8.0.31",
+    ),
+    remedy=(
+        "Find out who removed or renamed a file in the file system. Put it back if it still"
+        " exists; otherwise no backup or replica can be brought past it: take a new full"
+        " backup."
+    ),
+    cases={
+        "file_number_skipped": Case(
+            "Binary log file number {number} follows number {previous}.",
+            "{number}",
+            "number of the file that was opened",
+            "{expected}",
+            "number after the previous file",
+        ),
+        "old_file_continued": Case(
+            (
+                "After a start the binary log goes on in the old file {file}; a start opens"
+                " the next one."
+            ),
+            "{at}",
+            "first event after the start",
+            "file number {expected}",
+            "every start opens a file",
+        ),
+        "active_file_purged": Case(
+            "The purge to {to_file} removed the active file {file}.",
+            "{to_file}",
+            "oldest file after the purge",
+            "at most {file}",
+            "file being written",
+        ),
+        "missing_number": Case(
+            "The list of binary logs goes from number {before} to {number}.",
+            "{first} … {last} without {witness}",
+            "SHOW BINARY LOGS",
+            "{witness}",
+            "one range of numbers",
+        ),
+        "missing_file": Case(
+            "The server lists {witness} among its binary logs, and the file is not there or cannot"
+            " be opened.",
+            "length 0 of {gone:list}",
+            "SHOW BINARY LOGS",
+            "a file with its header",
+            "the directory of the binary logs",
+        ),
+    },
+    evidence=PurgedEvidence,
+)
+def binlog_files_form_range(e: PurgedEvidence) -> RowAnswer:
+    """The server lists what its index names, with length 0 for what it cannot open.
+
+    The last file may be about to be made.
+    """
+    logs = e.binary_logs
+    if logs is None:
+        return Undecided(NOT_LISTED)
+    names = [parse_log_file_name(name) for name, _ in logs]
+    for (base_before, before), (base_name, number) in pairwise(names):
+        if (base_before, before + 1) != (base_name, number):
+            absent = format_log_file_name(base_before, before + 1)
+            return Broken(
+                "missing_number",
+                witness=absent,
+                at=absent,
+                before=before,
+                number=number,
+                first=logs[0][0],
+                last=logs[-1][0],
+            )
+    gone = [name for name, size in logs[:-1] if size == 0]
+    if gone and e.list_confirmed:
+        return Broken("missing_file", witness=gone[0], at=gone[0], gone=gone)
+    return HOLDS
+
+
+@rule(
+    number=63,
+    tier=3,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=(
+        "Every GTID in the table mysql.gtid_executed is executed, logged, owned by a session"
+        " that is committing it, or that of a prepared XA transaction."
+    ),
+    why=(
+        "The table is filled from transactions that InnoDB has committed or prepared, and read"
+        " before the row, so it trails gtid_executed. A GTID only in the table would count as"
+        " executed after the next start, and its transaction would never come."
+    ),
+    undecided_when=(
+        "the table was not read or is not readable, gtid_executed is not readable, or an"
+        " excess could be owned or prepared and gtid_owned or the prepared XA transactions"
+        " were not read, or gtid_executed began anew (RESET) while the answer was read"
+    ),
+    sources=("WL#9211, F-7", "MySQL manual: mysql.gtid_executed Table"),
+    remedy=(
+        "Before the server is restarted, find out whether the transaction's changes are in the"
+        " data. If they are not, rebuild the server: never edit the table."
+    ),
+    evidence=PurgedEvidence,
+    cases={
+        "only_in_table": Case(
+            "mysql.gtid_executed holds {excess:gtids}, which is neither executed nor owned nor"
+            " prepared.",
+            "{table:gtids}",
+            "mysql.gtid_executed",
+            "{executed:gtids}",
+            "gtid_executed, gtid_owned and prepared XA",
+        ),
+    },
+)
+def gtid_table_within_executed(e: PurgedEvidence) -> RowAnswer:
+    """A group's row commits with it, before gtid_executed has it; owned is read when that is over.
+
+    So what is logged does not count as an excess.
+    """
+    if e.gtid_table is None or e.gtid_executed is None:
+        return Undecided(TABLE_NOT_READ)
+    excess = e.gtid_table - e.gtid_executed
+    if excess and (e.gtid_owned is None or e.prepared_xa is None):
+        return Undecided(IN_COMMIT_UNKNOWN)
+    excess = excess - (e.gtid_owned or GtidSet.EMPTY) - (e.prepared_xa or GtidSet.EMPTY) - e.logged
+    if not excess:
+        return HOLDS
+    if e.executed_first is not None and excess <= e.executed_first:
+        return Undecided(EXECUTED_BEGAN_ANEW)
+    return Broken(
+        "only_in_table",
+        witness=excess,
+        excess=excess,
+        table=e.gtid_table,
+        executed=e.gtid_executed,
+    )
