@@ -206,6 +206,14 @@ def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     return sorted((cycle for cycle in found if len(cycle) > 1), key=len, reverse=True)
 
 
+def test_readers_of_logs_know_no_rule() -> None:
+    """They report anomalies; which rule each breaks is the registry's affair."""
+    readers = sorted((ROOT / "coordinates" / "logs").glob("*.py"))
+    assert len(readers) > 5
+    imported = {name for path in readers for _, name in imported_names(path.read_text("utf-8"))}
+    assert not [name for name in imported if name.startswith("tallystick.coordinates.rules")]
+
+
 def test_no_import_cycle_is_larger_than_three_modules() -> None:
     """Imports for types alone and inside functions count: what they hide is coupling too."""
     sources = {name: path.read_text("utf-8") for name, path in modules_of(OURS).items()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
+from tallystick.coordinates.rules.observations import OF_DROPPED_EVENTS
 from tallystick.coordinates.rules.outcomes import Broken, json_values
 from tallystick.coordinates.rules.registry import RULE_OF_ANOMALY
 from tallystick.coordinates.state_codec import TRANSIENT
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from tallystick.coordinates.logs.anomaly import Anomaly
+    from tallystick.coordinates.logs.anomaly import Anomaly, DroppedEvents
     from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.coordinates.rules.registry import Rule
 
@@ -96,6 +97,13 @@ class Reporter:
             Broken(kind.value, witness=witness, at=at, **data),
             channel=channel,
         )
+
+    def dropped(
+        self, kind: DroppedEvents, *, at: str, channel: str | None = None, **data: Any
+    ) -> None:
+        """Note that a reader of a log dropped events."""
+        code, reason, is_undecided = OF_DROPPED_EVENTS[kind]
+        self.note(code, reason, at=at, is_undecided=is_undecided, channel=channel, **data)
 
     def note(
         self,

@@ -20,7 +20,7 @@ from tallystick.coordinates.rules.backup_coordinates import (
 )
 from tallystick.coordinates.rules.binlog_position import snapshot_position_on_group_boundary
 from tallystick.coordinates.rules.executed_set import executed_within_logged
-from tallystick.coordinates.rules.gtid_persistence import (
+from tallystick.coordinates.rules.gtid_table import (
     GTID_TABLE_HAS_CLOSED_FILES,
     table_has_closed_files,
 )

@@ -1,6 +1,7 @@
 """What a reader of a log reports: events that no healthy server writes there. It knows no rule.
 
-`coordinates.rules` has a case with the code of each kind; the reporter makes findings by them.
+`coordinates.rules` has a case with the code of each kind, and a reason with that of each kind of
+dropped events; the reporter makes findings and observations by them.
 """
 
 from __future__ import annotations
@@ -43,6 +44,15 @@ class AnomalyKind(str, Enum):
     FILE_NUMBER_SKIPPED = "file_number_skipped"
     OLD_FILE_CONTINUED = "old_file_continued"
     ACTIVE_FILE_PURGED = "active_file_purged"
+
+
+class DroppedEvents(str, Enum):
+    """Why events are dropped though nothing contradicts."""
+
+    FILE_NAME_UNREADABLE = "file_name_unreadable"
+    REDELIVERED_UNCHANGED = "redelivered_unchanged"
+    REDELIVERED_FORGOTTEN = "redelivered_forgotten"
+    REDELIVERED_LATE = "redelivered_late"
 
 
 class Anomaly(NamedTuple):

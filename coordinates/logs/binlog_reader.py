@@ -10,7 +10,7 @@ import numpy as np
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.journal import ABSENT
 from tallystick.coordinates.events.log_events import EventClass
-from tallystick.coordinates.logs.anomaly import AnomalyKind
+from tallystick.coordinates.logs.anomaly import AnomalyKind, DroppedEvents
 from tallystick.coordinates.logs.binlog_framing import (
     FIELD_MASK,
     FILE_HEAD,
@@ -20,8 +20,6 @@ from tallystick.coordinates.logs.binlog_framing import (
 from tallystick.coordinates.logs.event_window import END, FILE, GNO, MARK, SID, Mark
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.own_gnos import OwnGnos
-from tallystick.coordinates.results import ObservationCode
-from tallystick.coordinates.rules import observations
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
@@ -122,12 +120,10 @@ class BinlogReader(BinlogFileReader):
         """An event of a file before the present one can only be a second delivery."""
         present, self.file_number = self.file_number, file_number
         if not self._is_redelivery(event) and not self._redelivering:
-            self.reporter.note(
-                ObservationCode.EVENT_REDELIVERED,
-                observations.REDELIVERED_LATE,
+            self.reporter.dropped(
+                DroppedEvents.REDELIVERED_LATE,
                 at=f"{self.file_name}:{event.start}",
                 file=self.file_name,
-                is_undecided=True,
             )
         self._redelivering = True
         self.file_number = present

@@ -20,7 +20,7 @@ from tallystick.coordinates.events.log_events import (
     NO_FILE,
     EventClass,
 )
-from tallystick.coordinates.logs.anomaly import Anomaly, AnomalyKind
+from tallystick.coordinates.logs.anomaly import Anomaly, AnomalyKind, DroppedEvents
 from tallystick.coordinates.logs.event_window import (
     CHECKSUM,
     END,
@@ -41,8 +41,6 @@ from tallystick.coordinates.logs.log_groups import (
     OpenGroup,
     scan_groups,
 )
-from tallystick.coordinates.results import ObservationCode
-from tallystick.coordinates.rules import observations
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT
 from tallystick.coordinates.values.binlog import (
     EventType,
@@ -221,13 +219,11 @@ class LogReader:
 
     def _unreadable_file_name(self, block: Block, event: Event) -> None:
         name = block.files[event.file] if 0 <= event.file < len(block.files) else ""
-        self.reporter.note(
-            ObservationCode.BLOCK_UNREADABLE,
-            observations.FILE_NAME_UNREADABLE,
+        self.reporter.dropped(
+            DroppedEvents.FILE_NAME_UNREADABLE,
             at=f"{name}:{event.start}",
             log=self.log_name,
             file=name,
-            is_undecided=True,
             channel=self.channel,
         )
         self.mark_gap()
@@ -299,13 +295,11 @@ class LogReader:
             if wrapped or is_remembered:
                 return False
             if not self._redelivering:
-                self.reporter.note(
-                    ObservationCode.EVENT_REDELIVERED,
-                    observations.REDELIVERED_FORGOTTEN,
+                self.reporter.dropped(
+                    DroppedEvents.REDELIVERED_FORGOTTEN,
                     at=at,
                     file=self.file_name,
                     start=event.start,
-                    is_undecided=True,
                     channel=self.channel,
                 )
             self._redelivering = True
@@ -323,9 +317,8 @@ class LogReader:
                 **self._content("second", again, sums[1]),
             )
         elif not self._redelivering:
-            self.reporter.note(
-                ObservationCode.EVENT_REDELIVERED,
-                observations.REDELIVERED_UNCHANGED,
+            self.reporter.dropped(
+                DroppedEvents.REDELIVERED_UNCHANGED,
                 at=at,
                 file=self.file_name,
                 start=event.start,

@@ -5,6 +5,11 @@ Those of comparisons between instances, and of backups, are with their rules.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tallystick.coordinates.logs.anomaly import DroppedEvents
+from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.outcomes import Reason
 from tallystick.coordinates.rules.registry import reason
 
 # Transport
@@ -56,6 +61,25 @@ REDELIVERED_FORGOTTEN = reason(
 REDELIVERED_LATE = reason(
     "redelivered_late", "events of the older file {file} came late; they were dropped"
 )
+OF_DROPPED_EVENTS: Mapping[DroppedEvents, tuple[ObservationCode, Reason, bool]] = {
+    DroppedEvents.FILE_NAME_UNREADABLE: (
+        ObservationCode.BLOCK_UNREADABLE,
+        FILE_NAME_UNREADABLE,
+        True,
+    ),
+    DroppedEvents.REDELIVERED_UNCHANGED: (
+        ObservationCode.EVENT_REDELIVERED,
+        REDELIVERED_UNCHANGED,
+        False,
+    ),
+    DroppedEvents.REDELIVERED_FORGOTTEN: (
+        ObservationCode.EVENT_REDELIVERED,
+        REDELIVERED_FORGOTTEN,
+        True,
+    ),
+    DroppedEvents.REDELIVERED_LATE: (ObservationCode.EVENT_REDELIVERED, REDELIVERED_LATE, True),
+}
+"""What is noted of dropped events, and whether checks are undecided because of it."""
 HISTORY_RESET = reason(
     "history_reset",
     "the binary log was reset: {count:n executed GTID} ({gtids:gtids}) must be executed again"

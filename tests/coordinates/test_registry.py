@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tallystick.coordinates.logs.anomaly import AnomalyKind
+from tallystick.coordinates.logs.anomaly import AnomalyKind, DroppedEvents
 from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.observations import OF_DROPPED_EVENTS
 from tallystick.coordinates.rules.registry import RULE_OF_ANOMALY, _Registry, register
 
 FLEET = {
@@ -78,6 +79,12 @@ def test_an_incomplete_entry_is_refused(change):
 def test_every_kind_of_anomaly_breaks_one_rule():
     """The readers of logs name kinds of anomalies; the rules' cases have the same codes."""
     assert set(RULE_OF_ANOMALY) == set(AnomalyKind)
+
+
+def test_every_kind_of_dropped_events_has_its_reason():
+    """What a reader of a log drops is noted with the reason of the same code."""
+    codes = {kind.value: reason.code for kind, (_, reason, _) in OF_DROPPED_EVENTS.items()}
+    assert codes == {kind.value: kind.value for kind in DroppedEvents}
 
 
 def test_an_anomaly_is_a_case_of_one_rule_only():

@@ -1,0 +1,101 @@
+"""Tier 2: does mysql.gtid_executed hold what closed binary log files held (WL#9211)?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.rules.outcomes import RowAnswer
+    from tallystick.coordinates.values.gtid import GtidSet
+
+TABLE_NOT_READ = reason("gtid_table_not_read", "mysql.gtid_executed or gtid_executed was not read")
+NO_CLOSED_FILE = reason(
+    "gtid_table_no_file", "the previous row named no file whose Previous_gtids are known"
+)
+TABLE_READ_EARLY = reason(
+    "gtid_table_read_early", "it is not known that the table was read after the previous row"
+)
+FILE_NOT_LATER = reason(
+    "gtid_table_file_not_later", "the row names no file, or an older one than the previous row"
+)
+
+
+class GtidTable(NamedTuple):
+    """What a row shows of mysql.gtid_executed, and of a file that was closed before.
+
+    Attributes:
+        table: The table's GTIDs, None when it was not read.
+        executed: gtid_executed.
+        closed: Previous_gtids of the file that the previous row named, None when not known.
+        is_read_later: Whether the table was read after the previous row.
+        names_later_file: Whether the row names that file or a later one.
+    """
+
+    table: GtidSet | None
+    executed: GtidSet | None
+    closed: GtidSet | None
+    is_read_later: bool
+    names_later_file: bool
+
+
+def table_has_closed_files(row: GtidTable) -> RowAnswer:
+    """Whether the table has what was executed before the file that the previous row named."""
+    if row.table is None or row.executed is None:
+        return Undecided(TABLE_NOT_READ)
+    if row.closed is None:
+        return Undecided(NO_CLOSED_FILE)
+    if not row.is_read_later:
+        return Undecided(TABLE_READ_EARLY)
+    if not row.names_later_file:
+        return Undecided(FILE_NOT_LATER)
+    missing = (row.closed & row.executed) - row.table
+    if not missing:
+        return HOLDS
+    return Broken("table_lacks_closed_file", witness=missing, missing=missing, table=row.table)
+
+
+GTID_TABLE_HAS_CLOSED_FILES = register(
+    Rule(
+        number=92,
+        name="gtid_table_has_closed_files",
+        tier=3,
+        scope="S",
+        severity=Severity.ERROR,
+        claim=(
+            "The table mysql.gtid_executed holds every executed GTID of the binary log files that"
+            " were closed before it was read."
+        ),
+        why=(
+            "A rotation saves what the persister has not: GTIDs of non-transactional and empty"
+            " groups. It does so before the next file is opened, and a start does the same with the"
+            " last file of the boot before."
+        ),
+        undecided_when=(
+            "the table was not read, the row before named no file whose Previous_gtids are known,"
+            " the collection was asked for before that row was taken, or the row is older than it"
+        ),
+        sources=(
+            "WL#9211, Gtid_state::save_gtids_of_last_binlog_into_table()",
+            "MySQL manual: mysql.gtid_executed Table",
+        ),
+        remedy=(
+            "As long as the files are there a restart reads the GTIDs again. Before PURGE BINARY"
+            " LOGS, rotate once more and compare table and gtid_executed."
+        ),
+        cases={
+            "table_lacks_closed_file": Case(
+                "mysql.gtid_executed lacks {missing:gtids} of a binary log file that was closed"
+                " before.",
+                "{table:gtids}",
+                "mysql.gtid_executed",
+                "with {missing:gtids}",
+                "Previous_gtids of the file that the previous row named",
+            ),
+        },
+        judge=table_has_closed_files,
+    )
+)
