@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from tallystick.coordinates.results import Finding, ObservationCode, Verdict
+from tallystick.coordinates.results import Finding, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
 from tallystick.coordinates.rules.explanation import explain, observation_text
@@ -60,11 +60,7 @@ def lines(result: RunResult) -> Iterator[Line]:
     counts = result.counts.items()
     yield "  " + ", ".join(f"{number:,} {singular(words, number)}" for words, number in counts)
     yield from _findings(result)
-    observed = Counter(observation.code.value for observation in result.observations)
-    if observed:
-        yield ""
-        yield "observed: " + ", ".join(f"{number} {code}" for code, number in observed.items())
-    yield from _tears(result)
+    yield from _section("observed:", list(_observed(result)))
     yield from _unread(result)
     yield from _section("undecided because:", list(doubts(result)))
     reasons = [
@@ -176,17 +172,12 @@ def _channels(result: RunResult, finding: Finding) -> str:
     return "" if finding.channel is None else f", channel {channel_name(finding.channel)}"
 
 
-def _tears(result: RunResult) -> Iterator[Line]:
-    """What the server's own row does, and which bugs of the server that is."""
-    seen = [o for o in result.observations if o.code is ObservationCode.LOG_STATUS_TEAR]
-    if seen:
-        yield ""
-        yield (
-            f"{len(seen)} of the rows were no single instant: binary_log_position led"
-            " gtid_executed, as MySQL 8.0 does under load"
-        )
-        yield "  (server bugs 102175 and 112331; no inconsistency of the logs), the last one:"
-        yield f"  {seen[-1].instance_id}, {seen[-1].at}: {observation_text(seen[-1])}"
+def _observed(result: RunResult) -> Iterator[str]:
+    """What else was seen, by kind: how often, and the last one."""
+    numbers = Counter(seen.code for seen in result.observations)
+    for code, last in {seen.code: seen for seen in result.observations}.items():
+        where = ", ".join(filter(None, (last.instance_id, last.at)))
+        yield f"{numbers[code]} {code.value}, the last at {where}: {observation_text(last)}"
 
 
 def _unread(result: RunResult) -> Iterator[Line]:

@@ -53,6 +53,16 @@ def test_a_real_server_has_its_line_and_what_it_lacks():
     assert "    GRANT X; -- on source-1" in said
 
 
+def test_what_was_observed_is_counted_and_the_last_one_is_shown():
+    """A torn row names the server's bugs; it is no inconsistency."""
+    torn = tuple(observation(at=f"c-{n}") for n in (1, 2))
+    (line,) = [
+        x for x in written(replace(healthy(), observations=torn)).splitlines() if "TEAR" in x
+    ]
+    assert line.startswith("  2 LOG_STATUS_TEAR, the last at source-1, c-2: ")
+    assert "server bugs 102175, 112331" in line
+
+
 def test_what_came_with_each_collection_is_shown_once():
     """A reason that differs by the collection alone."""
     gaps = [

@@ -72,7 +72,7 @@ def test_a_healthy_fleet_under_load_is_consistent(mysqld, tallystick, tmp_path):
     assert ("0", "0") == (root.get("failures"), root.get("errors"))
     assert {"run", *mysqld.servers} == {suite.get("name") for suite in root}
     tears = [o for o in document["observations"] if o["code"] == "LOG_STATUS_TEAR"]
-    assert bool(tears) is ("server bugs 102175 and 112331" in ran.out)
+    assert bool(tears) is ("server bugs 102175, 112331" in ran.out)
 
 
 def test_an_errant_transaction_is_found_by_check_alone(mysqld, tallystick, tmp_path):
