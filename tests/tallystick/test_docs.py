@@ -1,16 +1,36 @@
-"""docs/cli.md and the commands agree."""
+"""docs/cli.md and the commands agree; what README and the other pages name exists."""
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 import typer.main
 
 from tallystick import cli
+from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.outputs import NAMES as OUTPUTS
+from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.negatives import NEGATIVES
+from tallystick.producers.simulator.scenarios.catalogue import DESIGN_SCENARIOS
 from tallystick.settings import Settings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+TOML = (ROOT / "pyproject.toml").read_text("utf-8")
+README = (ROOT / "README.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
+# Not the changelog, which has names of earlier versions.
+PAGES = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    if path.name != "CHANGELOG.md"
+)
+pages = pytest.mark.parametrize("page", PAGES, ids=[str(one.relative_to(ROOT)) for one in PAGES])
 
 
 def commands(group, path=()):
@@ -81,3 +101,117 @@ def test_every_help_is_short_and_there():
         assert len(command.help.splitlines()[0]) <= 76, path
         for parameter in command.params:
             assert parameter.help, (path, parameter.name)
+
+
+NAMES = {
+    "--fault": FAULTS, "--negative": NEGATIVES, "--scenario": DESIGN_SCENARIOS, "--disable": RULES,
+    "rules": RULES, "faults": FAULTS,
+}  # fmt: skip
+TARGETS = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+
+
+def code(text: str) -> list[str]:
+    """The lines of code of a page, and its code spans, without what follows # or a pipe."""
+    parts = text.split("```")
+    prose = "\n".join(parts[::2])
+    spans = re.findall(r"`([^`]+)`|^ {4}(.+)$", prose, flags=re.MULTILINE)
+    lines = [*"\n".join(parts[1::2]).splitlines(), *("".join(one) for one in spans)]
+    return [" ".join(re.split(r" [#|] ", line)[0].split()) for line in lines]
+
+
+def is_known(line: str) -> bool:
+    """Whether a command line names a command or target, flags and names that there are."""
+    program, *words = line.split()
+    if program == "make":
+        return all(word in TARGETS for word in words if word.islower())
+    path = next((tuple(words[:n]) for n in (2, 1) if tuple(words[:n]) in ALL), None)
+    if path is None:
+        return len(words) == 1 and any(one[0] == words[0] for one in ALL)
+    flags = {flag for one in ALL[path].params for flag in one.opts + one.secondary_opts}
+    known = NAMES if path == ("simulate",) else {**NAMES, "--output": OUTPUTS}
+    for word, value in zip(words, [*words[1:], ""], strict=True):
+        if word.startswith("--") and word not in {*flags, "--help"}:
+            return False
+        name = value.partition("=")[0]
+        if re.fullmatch(r"[a-z][a-z0-9_]+", name) and name not in known.get(word, {name}):
+            return False
+    return True
+
+
+def wrong_commands(text: str) -> list[str]:
+    """The command lines of a page that are not known."""
+    lines = [line for line in code(text) if re.match(r"(tallystick|make) [a-z]", line)]
+    return [line for line in lines if not is_known(line)]
+
+
+@pages
+def test_commands_of_a_page_exist(page: Path) -> None:
+    """Each command line that a page shows has a command, flags and names that are there today."""
+    assert wrong_commands(page.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tallystick chek", "tallystick demo --trap x", "tallystick lab sleep", "make demos",
+        "tallystick demo --fault no_such_fault", "tallystick rules no_such_rule",
+        "tallystick replay journal.jsonl --output yaml=x",
+    ],
+)  # fmt: skip
+def test_a_wrong_command_is_seen(line: str) -> None:
+    """The check itself: commands, flags, faults, rules, outputs and targets."""
+    assert wrong_commands(f"`{line}`") == [line]
+    assert wrong_commands(f"    {line}  # a comment\n") == [line]
+
+
+@pages
+def test_what_a_page_points_to_exists(page: Path) -> None:
+    """Links lead to files; modules, tests and extras that are named are there."""
+    text = page.read_text("utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", text)
+    assert [one for one in links if not (page.parent / one).exists()] == []
+    top = "coordinates|producers|streaming|expectations|deploy|tallystick|tests|docs|benchmarks"
+    paths = re.findall(rf"`((?:{top})/[\w/]+\.(?:py|md|service|sha256))", text)
+    assert [one for one in paths if not (ROOT / one).exists()] == []
+    tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)", text)
+    assert [one for one in tests if one[1] not in (ROOT / one[0]).read_text("utf-8")] == []
+    extras = re.findall(r"tallystick\[([\w,]+)\]", text)
+    assert [one for many in extras for one in many.split(",") if f"\n{one} = [" not in TOML] == []
+
+
+def test_the_sample_of_the_readme_is_what_its_commands_print(tmp_path: Path) -> None:
+    """The first commands of README.md print the first block below them, on 100 columns."""
+    lines = [line[4:] for line in README.splitlines() if line.startswith("    tallystick ")][:2]
+    shown = re.findall(r"^```\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)[0]
+    printed, status = "", 0
+    for line in lines:
+        status, printed = on_a_terminal(line, tmp_path)
+    assert (1, shown) == (status, printed)
+
+
+def on_a_terminal(line: str, directory: Path) -> tuple[int, str]:
+    """Run a command line of tallystick; returns exit status and standard output, without styles."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLYSTICK")}
+    reader, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "tallystick.cli", *line.split()[1:]],
+        cwd=directory,
+        env={**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "TERM": "xterm"},
+        stdout=terminal,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        os.close(terminal)
+        printed = b""
+        while piece := read(reader):
+            printed += piece
+    os.close(reader)
+    text = printed.decode("utf-8").replace("\r\n", "\n")
+    return process.returncode, re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def read(descriptor: int) -> bytes:
+    """What comes from a terminal; nothing once its other side is closed."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        return b""
