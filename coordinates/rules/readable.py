@@ -34,7 +34,7 @@ SETTINGS_LOST = reason(
     "the server's settings are not known since the saved state could not be read",
 )
 
-_SETS = ("gtid_executed", "gtid_purged", "retrieved_gtid_set")
+_SETS = ("gtid_executed", "gtid_purged")
 _OWNED = "gtid_owned"
 _COORDINATES = ("binary_log_file", "binary_log_position")
 _DATUM = "{datum} of the answer to {collection}"
@@ -49,15 +49,16 @@ class AnswerEvidence:
         collection_id: The collection.
         answer: ``row``, ``refused``, ``failed``, ``missing`` or ``empty``; None not known.
         problems: What could not be read.
-        has_sets: Whether there is a GTID set to read at all.
+        has_executed: Whether there is a gtid_executed; the cut table has no value that the audit
+            could not read.
     """
 
     collection_id: str = ""
     answer: str | None = "row"
     problems: tuple[Problem, ...] = ()
-    has_sets: bool = True
+    has_executed: bool = True
 
-    scope: ClassVar = None
+    scope: ClassVar = "instance"
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> AnswerEvidence:
@@ -66,7 +67,7 @@ class AnswerEvidence:
             collection_id=str(columns.get("collection_id") or ""),
             answer=columns.get("answer"),
             problems=tuple(_problems(columns)),
-            has_sets=any(isinstance(columns.get(name), str) for name in (*_SETS, _OWNED)),
+            has_executed=isinstance(columns.get("gtid_executed"), str),
         )
 
     def first(self, kind: ProblemKind) -> Problem | None:
@@ -161,7 +162,7 @@ def _expected_of(file: Any, position: int | None) -> str:
 )
 def gtid_text_wellformed(e: AnswerEvidence) -> RowAnswer:
     """The readers of the logs judge the GTIDs of groups and PREVIOUS_GTIDS."""
-    if not e.has_sets:
+    if not e.has_executed:
         return Undecided(NOT_READ)
     problem = e.first(ProblemKind.GTIDS_UNREADABLE)
     return HOLDS if problem is None else _broken("set_unreadable", problem, e)
@@ -200,7 +201,7 @@ def gtid_text_wellformed(e: AnswerEvidence) -> RowAnswer:
 )
 def gtid_text_canonical(e: AnswerEvidence) -> RowAnswer:
     """A server prints what ``is_canonical_server_text`` accepts."""
-    if not e.has_sets:
+    if not e.has_executed:
         return Undecided(NOT_READ)
     problem = e.first(ProblemKind.GTIDS_NOT_CANONICAL)
     return HOLDS if problem is None else _broken("other_spelling", problem, e)
@@ -233,7 +234,7 @@ def gtid_text_canonical(e: AnswerEvidence) -> RowAnswer:
         " the collector; a backup must not be cut at coordinates of which a part is missing."
     ),
     evidence=AnswerEvidence,
-    columns=("answer", *_COORDINATES),
+    columns=("answer", "gtid_executed", *_COORDINATES),
     cases={
         "incomplete": Case(
             "{datum} of the log_status row is incomplete or malformed: expected {expected}.",
@@ -249,6 +250,8 @@ def log_status_row_complete(e: AnswerEvidence) -> RowAnswer:
     if e.answer != "row":
         return Undecided(NO_ROW.get(e.answer or "", NOT_READ))
     problem = e.first(ProblemKind.INCOMPLETE)
+    if problem is None and not e.has_executed:
+        return Undecided(NOT_READ)
     return HOLDS if problem is None else _broken("incomplete", problem, e)
 
 

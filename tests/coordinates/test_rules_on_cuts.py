@@ -1,0 +1,99 @@
+"""Rules on rows, asked about a row of the cut table alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tallystick.coordinates.audit.cut import Cut, cut_columns
+from tallystick.coordinates.results import Outcome
+from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.outcomes import Broken, Holds, RowAnswer
+from tests.coordinates import test_judging_rules as cases_are_registered
+from tests.support.journals import audit
+from tests.support.rule_cases import CASES
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.rules.registry import Rule
+
+assert cases_are_registered.CASE_MODULES
+ON_ROWS = [rule for rule in RULES.values() if rule.evidence is not None]
+ON_CUTS = [rule for rule in ON_ROWS if rule.columns]
+OF_TEXTS = {"gtid_text_wellformed", "gtid_text_canonical", "log_status_row_complete"}
+"""The audit leaves out of the table what it could not read."""
+NOT_IN_THE_TABLE = {
+    "lsn_order__status_variables": "LSNs of the status variables",
+    "retrieved_matches_relay__lacks": "what the relay log held at the previous row",
+}
+on_cuts = pytest.mark.parametrize("rule", ON_CUTS, ids=lambda rule: rule.name)
+
+
+def ask(rule: Rule, columns: dict[str, Any]) -> RowAnswer:
+    """What a rule says of a row of the table."""
+    assert rule.evidence is not None
+    assert rule.judge is not None
+    answer: RowAnswer = rule.judge(rule.evidence.from_columns(columns))
+    return answer
+
+
+def columns_of(cut: Cut) -> dict[str, Any]:
+    """A row of the table."""
+    return {name: getattr(cut, name) for name in cut_columns()}
+
+
+def test_evidence_says_which_rows_it_is_about():
+    """A rule on rows is about an instance's row or a channel's."""
+    assert {rule.evidence.scope for rule in ON_ROWS if rule.evidence} == {"instance", "channel"}
+    assert not [rule.name for rule in RULES.values() if rule.columns and rule not in ON_ROWS]
+
+
+@on_cuts
+def test_a_rule_reads_its_columns_alone(rule: Rule):
+    """They are columns of the table, and without a value in any of them nothing is claimed."""
+    assert set(rule.columns) <= set(cut_columns())
+    assert not isinstance(ask(rule, {}), (Holds, Broken))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_row_alone_says_nothing_that_the_audit_does_not(name: str, breaks: bool):
+    """What the audit lets hold is not broken in its row, and what it breaks does not hold."""
+    for cut in audit(CASES[name].build(breaks=breaks)).cuts:
+        outcomes = {check.rule: check.outcome for check in cut.checks}
+        row = columns_of(cut)
+        for rule in ON_CUTS:
+            if rule.evidence is None or rule.evidence.scope != cut.scope:
+                continue
+            answer = ask(rule, {column: row[column] for column in rule.columns})
+            assert type(answer) is type(ask(rule, row)), rule.name
+            if isinstance(answer, Broken):
+                assert outcomes[rule.name] is not Outcome.HOLDS, (rule.name, answer)
+            elif isinstance(answer, Holds) and name not in NOT_IN_THE_TABLE:
+                assert rule.name in OF_TEXTS or outcomes[rule.name] is not Outcome.BROKEN
+
+
+@pytest.mark.parametrize("name", [rule.name for rule in ON_CUTS if rule.name not in OF_TEXTS])
+def test_a_broken_row_is_broken_in_the_table(name: str):
+    """The audit's own case of the rule is seen in its row alone."""
+    cuts = audit(CASES[name].build(breaks=True)).cuts
+    assert any(isinstance(ask(RULES[name], columns_of(cut)), Broken) for cut in cuts)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("gtid_text_wellformed", {"gtid_executed": "x"}),
+        ("gtid_text_wellformed", {"gtid_executed": "", "gtid_owned": "y"}),
+        ("gtid_text_canonical", {"gtid_executed": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1:2"}),
+        ("log_status_row_complete", {"answer": "row", "binary_log_file": "b.000001"}),
+        ("log_status_row_complete", {"answer": "row", "binary_log_position": 4}),
+        (
+            "log_status_row_complete",
+            {"answer": "row", "binary_log_file": "./b.000001", "binary_log_position": 4},
+        ),
+    ],
+)
+def test_a_text_of_another_table_is_judged(name: str, columns: dict[str, Any]):
+    """A table that keeps the server's texts as they came shows what is wrong with them."""
+    assert isinstance(ask(RULES[name], columns), Broken)
