@@ -94,10 +94,7 @@ def prepare(fleet: World, instance: Instance) -> None:
 
 
 def back_up(
-    fleet: World,
-    instance: Instance,
-    backup_id: str,
-    when_done: Callable[[Image], None],
+    fleet: World, instance: Instance, backup_id: str, when_done: Callable[[Image], None]
 ) -> None:
     """Take an image of a server as soon as no other backup runs; ``when_done`` gets it in the end.
 

@@ -131,12 +131,7 @@ def install(fleet: World, instance: Instance) -> None:
     instance[BackupSynchronization] = BackupSynchronization(instance, Random(seed))
 
 
-def begin(
-    fleet: World,
-    instance: Instance,
-    group: Group,
-    run: Callable[[Thread], Any],
-) -> None:
+def begin(fleet: World, instance: Instance, group: Group, run: Callable[[Thread], Any]) -> None:
     """A client's statement: lock its tables, change them, execute the critical sequence."""
     synchronization = instance.get(BackupSynchronization)
     assert synchronization is not None
@@ -161,10 +156,7 @@ def _end_statement(
 
 
 def apply(
-    instance: Instance,
-    queued: QueuedGroup,
-    run: Callable[[Thread], Any],
-    wake: Callable[[], None],
+    instance: Instance, queued: QueuedGroup, run: Callable[[Thread], Any], wake: Callable[[], None]
 ) -> None:
     """An applier executes a group inside the zone, or waits in front of it until it is woken."""
     synchronization = instance.get(BackupSynchronization)

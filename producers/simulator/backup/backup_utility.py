@@ -233,10 +233,7 @@ class BackupUtility:
         fleet, instance = self._fleet, self._instance
         waiting = instance[BackupLocks].waiting
         self.backup.waiting = {lock: len(those) for lock, those in waiting.items()}
-        statements = {
-            BINLOG: backup_locks.unlock_binlog,
-            TABLES: backup_locks.unlock_tables,
-        }
+        statements = {BINLOG: backup_locks.unlock_binlog, TABLES: backup_locks.unlock_tables}
         for lock in self._options.unlocks:
             statements[lock](fleet, instance, self._session)
         self._record("image", **self.backup_info())

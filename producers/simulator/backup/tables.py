@@ -121,11 +121,7 @@ class TableData:
 
 
 def make_change(
-    rng: Random,
-    kind: GroupKind,
-    server_id: int,
-    commit_ts: int,
-    like: Group | None = None,
+    rng: Random, kind: GroupKind, server_id: int, commit_ts: int, like: Group | None = None
 ) -> Group:
     """A transaction that changes a table which is backed up.
 

@@ -12,15 +12,7 @@ from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
 
-STAGES = (
-    "DROP DATA",
-    "FILE COPY",
-    "PAGE COPY",
-    "REDO COPY",
-    "FILE SYNC",
-    "RESTART",
-    "RECOVERY",
-)
+STAGES = ("DROP DATA", "FILE COPY", "PAGE COPY", "REDO COPY", "FILE SYNC", "RESTART", "RECOVERY")
 """In the order of clone_progress."""
 
 ER_QUERY_INTERRUPTED = 1317

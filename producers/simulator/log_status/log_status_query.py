@@ -40,10 +40,7 @@ COLLECT_STEP: Permit[[World, Instance, str, str, str | None]] = Permit(
 ER_UNABLE_TO_COLLECT_LOG_STATUS = 3722
 _LOCK_US = 3
 _LEAVE_US = 20
-_REASONS = {
-    "instantiate": "failed to instantiate resources",
-    "collect": "out of memory",
-}
+_REASONS = {"instantiate": "failed to instantiate resources", "collect": "out of memory"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,7 @@ class Handlerton:
     @property
     def takes_part(self) -> bool:
         """Whether the engine has all three functions."""
-        return None not in (
-            self.lock_hton_log,
-            self.unlock_hton_log,
-            self.collect_hton_log_info,
-        )
+        return None not in (self.lock_hton_log, self.unlock_hton_log, self.collect_hton_log_info)
 
 
 def _innobase_lock_hton_log(instance: Instance, session: int) -> None:
@@ -66,10 +62,7 @@ def _innobase_collect_hton_log_info(instance: Instance, json_engines: dict[str, 
 
 MYISAM = Handlerton("MyISAM")
 INNODB = Handlerton(
-    "InnoDB",
-    _innobase_lock_hton_log,
-    _innobase_unlock_hton_log,
-    _innobase_collect_hton_log_info,
+    "InnoDB", _innobase_lock_hton_log, _innobase_unlock_hton_log, _innobase_collect_hton_log_info
 )
 
 

@@ -124,9 +124,7 @@ def _look_at_both_locks(fleet: World, source: Instance, backup: Backup) -> None:
             "STATUS, while nobody committed",
         )
         fleet.show(
-            "case #1",
-            source,
-            f"{position} from SHOW MASTER STATUS is where the copied data end",
+            "case #1", source, f"{position} from SHOW MASTER STATUS is where the copied data end"
         )
 
 
@@ -299,9 +297,7 @@ SCENARIO = DesignScenario(
         Claim("LBFB freezes the read position", "The receiver waits as well.", (_FREEZE,)),
         Claim("LBFB freezes the executed position", "So does the applier.", (_FREEZE,)),
         Claim(
-            "case #1",
-            "Under both locks SHOW MASTER STATUS agrees with the copied data.",
-            (_MATCH,),
+            "case #1", "Under both locks SHOW MASTER STATUS agrees with the copied data.", (_MATCH,)
         ),
         Claim(
             "case #2",
@@ -331,11 +327,7 @@ SCENARIO = DesignScenario(
             "Without the variable the header is behind what other engines changed.",
             (_MATCH,),
         ),
-        Claim(
-            "fix 2: with the table lock",
-            "With it the table lock writes the header.",
-            (_FRESH,),
-        ),
+        Claim("fix 2: with the table lock", "With it the table lock writes the header.", (_FRESH,)),
         Claim(
             "other utilities decide by it",
             "The utility asks for the variable before it leaves the lock out.",
@@ -354,9 +346,7 @@ SCENARIO = DesignScenario(
             "without the binlog lock the applier goes on until the redo copy ends",
         ),
         Expected(
-            _SOURCE,
-            _FILE_MATCH,
-            "without the binlog lock the log file grows while it is copied",
+            _SOURCE, _FILE_MATCH, "without the binlog lock the log file grows while it is copied"
         ),
     ),
 )

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, format_log_file_name
-from tallystick.producers.simulator.backup import (
-    backup_locks,
-    outer_locks,
-)
+from tallystick.producers.simulator.backup import backup_locks, outer_locks
 from tallystick.producers.simulator.backup.lock_state import BackupLocks
 from tallystick.producers.simulator.backup.outer_locks import OuterLocks
 from tallystick.producers.simulator.innodb import gtid_persistence, redo_log

@@ -217,12 +217,7 @@ def write_rotate(fleet: World, instance: Instance, number: int) -> None:
     """The ROTATE event that names the file of that number."""
     name = format_log_file_name(instance[BinaryLog].base_name, number)
     _frame(
-        fleet,
-        instance,
-        EventType.ROTATE,
-        ROTATE_EVENT_LENGTH_MIN + len(name),
-        0,
-        next_file=name,
+        fleet, instance, EventType.ROTATE, ROTATE_EVENT_LENGTH_MIN + len(name), 0, next_file=name
     )
 
 

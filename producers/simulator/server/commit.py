@@ -10,9 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator.backup import (
-    backup_synchronization,
-)
+from tallystick.producers.simulator.backup import backup_synchronization
 from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
 from tallystick.producers.simulator.innodb import gtid_persistence, redo_log
 from tallystick.producers.simulator.innodb.redo_log import Innodb

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.events.journal import (
-    FLAG_ARTIFICIAL,
-    FLAG_RELAY_LOG,
-    QueryVerb,
-    Stream,
-)
+from tallystick.coordinates.events.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG, QueryVerb, Stream
 from tallystick.coordinates.values.binlog import (
     ROTATE_EVENT_LENGTH_MIN,
     STOP_EVENT_LENGTH,

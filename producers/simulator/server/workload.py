@@ -76,11 +76,7 @@ def _shapes(
         ]
     if kind in (GroupKind.NON_TRANSACTIONAL, GroupKind.ROLLED_BACK):
         verb = QueryVerb.COMMIT if kind is GroupKind.NON_TRANSACTIONAL else QueryVerb.ROLLBACK
-        return [
-            begin,
-            *_rows(rng, rows_length, rows_count),
-            (EventType.QUERY.value, int(verb), 75),
-        ]
+        return [begin, *_rows(rng, rows_length, rows_count), (EventType.QUERY.value, int(verb), 75)]
     if kind is GroupKind.MIXED:
         return [
             begin,
