@@ -44,6 +44,7 @@ from tallystick.producers.simulator.server import (
     applier,
     binary_log,
     clients,
+    lifecycle,
     receiver,
     workload,
 )
@@ -69,7 +70,7 @@ _PERSISTER_RECORDED = 0.25
 _JOINING = (
     receiver,
     applier,
-    administration,
+    lifecycle,
     backup_synchronization,
     backup_protocol,
     backup_locks,
@@ -171,7 +172,7 @@ class Fleet:
             try:
                 self.clock.run(to_ts)
             except InstanceCrashedError as crashed:
-                administration.die_at(self, crashed.instance, power_cut=crashed.power_cut)
+                lifecycle.die_at(self, crashed.instance, power_cut=crashed.power_cut)
             else:
                 return
 
@@ -227,7 +228,7 @@ class Fleet:
         """Start a new server; it has no channel yet, and clients do nothing there of themselves."""
         instance = self._make_instance(plan, number, uuid, base_name)
         self.instances[plan.instance_id] = instance
-        instance.journal.record(RecordType.START, administration.start_body(self, instance))
+        instance.journal.record(RecordType.START, lifecycle.start_body(self, instance))
         if instance[BinaryLog].is_open:
             binary_log.open_file(self, instance, self.scenario.first_file_number, GtidIntervals())
         return instance

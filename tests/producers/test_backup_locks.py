@@ -18,7 +18,7 @@ from tallystick.producers.simulator.innodb.header import HeaderUpdates, InnodbHe
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.kernel.transactions import GroupKind
-from tallystick.producers.simulator.server import administration, clients, commit
+from tallystick.producers.simulator.server import administration, clients, commit, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
@@ -232,7 +232,7 @@ def test_a_session_killed_while_it_waits_never_gets_the_lock() -> None:
     assert not lock_steps(source)
 
 
-@pytest.mark.parametrize("stop", [administration.shut_down, administration.crash])
+@pytest.mark.parametrize("stop", [lifecycle.shut_down, lifecycle.crash])
 def test_no_lock_outlives_its_server(stop: object) -> None:
     """After a restart nobody holds anything, and clients and replication work."""
     fleet = quiet_fleet()

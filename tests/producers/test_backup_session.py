@@ -12,7 +12,7 @@ from tallystick.producers.simulator.backup import backup_session
 from tallystick.producers.simulator.backup.outer_locks import OuterLocks
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.kernel.transactions import GroupKind
-from tallystick.producers.simulator.server import administration, binary_log, clients
+from tallystick.producers.simulator.server import administration, binary_log, clients, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.simulated_journal import Record, facts, records
@@ -113,7 +113,7 @@ def test_a_server_that_goes_down_ends_the_backup() -> None:
     """The locks are gone with the server; nothing is unlocked afterwards, and clients go on."""
     fleet, source, told = backed_up("source-a")
     fleet.run(fleet.now + 20_000)
-    administration.crash(fleet, source)
+    lifecycle.crash(fleet, source)
     journal = records(fleet.advance(fleet.now + 2_000_000)["source-a"])
     assert "ended" not in told
     assert lock_steps(journal) == [("lock", "instance"), ("lock", "global_read")]

@@ -23,7 +23,7 @@ from tallystick.producers.simulator.backup.galera_node import GaleraNode
 from tallystick.producers.simulator.innodb.header import VARIABLE, HeaderUpdates, InnodbHeader
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.kernel.transactions import GroupKind
-from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.server import administration, clients, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -248,7 +248,7 @@ def test_a_backup_whose_session_is_killed_says_so() -> None:
     source = server(fleet)
     BackupUtility(fleet, source).begin()
     fleet.run(fleet.now + 200 * MILLISECOND)
-    administration.shut_down(fleet, source)
+    lifecycle.shut_down(fleet, source)
     fleet.run(fleet.now + 2_000 * MILLISECOND)
     told = facts(journal(source), RecordType.BACKUP)
     assert [body["step"] for body in told] == ["begin", "end"]

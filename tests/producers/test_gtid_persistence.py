@@ -44,6 +44,7 @@ from tallystick.producers.simulator.server import (
     clients,
     commit,
     gtid_state,
+    lifecycle,
     workload,
 )
 from tallystick.producers.simulator.server.binary_log import BinaryLog
@@ -347,7 +348,7 @@ class TestRecovery:
         made.run(made.now + 1_250_000)
         server[GtidPersistence].crash_at = point
         if point in (CrashPoint.RECOVERY_WRITE, CrashPoint.RECOVERY_NUMBER):
-            administration.crash(made, server)
+            lifecycle.crash(made, server)
         made.run(made.now + MINUTE)
         assert server.is_running
         assert server[GtidPersistence].crash_at is None, "the server was to crash there"
@@ -387,7 +388,7 @@ class TestTable:
         for kind in (GroupKind.EMPTY, GroupKind.NON_TRANSACTIONAL, GroupKind.INNODB):
             clients.write(made, server, kind)
         executed = server[GtidState].executed.copy()
-        administration.crash(made, server)
+        lifecycle.crash(made, server)
         made.run(made.now + MINUTE)
         start = facts(records(server.journal.build()), RecordType.START)[-1]
         assert start["undo_gtids"] == f"{server.server_uuid}:3"
@@ -403,7 +404,7 @@ class TestTable:
         assert not server[GtidState].table
         made.run(made.now + 5_000_000)
         assert not server[GtidState].table
-        administration.crash(made, server, torn=False)
+        lifecycle.crash(made, server, torn=False)
         made.run(made.now + MINUTE)
         assert not server[GtidState].executed
 
@@ -414,11 +415,11 @@ def test_xa_outlives_a_crash() -> None:
         made, server = fleet(profile="wl9452")
         prepared = clients.write(made, server, GroupKind.XA_PREPARE)
         assert prepared is not None
-        administration.crash(made, server)
+        lifecycle.crash(made, server)
         made.run(made.now + MINUTE)
         assert server[CommitQueue].prepared_xa == [prepared.group]
         clients.write(made, server, kind, xa_of=prepared.group)
-        administration.crash(made, server)
+        lifecycle.crash(made, server)
         made.run(made.now + MINUTE)
         assert server[CommitQueue].prepared_xa == []
         assert server[GtidState].table.text() == f"{server.server_uuid}:1-2"

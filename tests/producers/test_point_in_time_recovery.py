@@ -15,7 +15,7 @@ from tallystick.producers.simulator.backup.point_in_time_recovery import Recover
 from tallystick.producers.simulator.backup.tables import TableData
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.kernel.transactions import GroupKind
-from tallystick.producers.simulator.server import administration, clients, commit
+from tallystick.producers.simulator.server import clients, commit, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -224,7 +224,7 @@ def test_a_prepared_transaction_of_an_image_outlives_a_crash() -> None:
     server = recovery.add_server(fleet, source)
     recover(fleet, image, server, StopPoint(image.position))
     assert server[CommitQueue].prepared_xa == [group]
-    administration.crash(fleet, server, torn=False)
+    lifecycle.crash(fleet, server, torn=False)
     fleet.run(fleet.now + SECOND)
     assert server.is_running
     assert server[CommitQueue].prepared_xa == [group]

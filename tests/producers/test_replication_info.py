@@ -32,7 +32,7 @@ from tallystick.producers.simulator.replication_info.rpl_info_table_access impor
     InfoRepositories,
     SystemTable,
 )
-from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server import administration, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -63,9 +63,9 @@ def switch(channel: Channel, kind: str) -> None:
 def restart(fleet: Fleet, channel: Channel, **crash: Any) -> dict[str, Any]:
     """Restart the replica; the body of its start record."""
     if crash:
-        administration.crash(fleet, channel.replica, **crash)
+        lifecycle.crash(fleet, channel.replica, **crash)
     else:
-        administration.shut_down(fleet, channel.replica)
+        lifecycle.shut_down(fleet, channel.replica)
     fleet.run(fleet.now + SECOND)
     assert channel.replica.is_running
     journal = records(fleet.advance(fleet.now + 1)["replica-a1"])
@@ -396,7 +396,7 @@ def test_a_crash_inside_a_migration_leaves_both_filled():
     fleet, channel = pair()
     switch(channel, "FILE")
     point = crash_points.CrashPoint.BETWEEN_FILL_AND_DELETE
-    administration.shut_down(fleet, channel.replica)
+    lifecycle.shut_down(fleet, channel.replica)
     channel.replica[CrashPlan] = crash_points.CrashPlan(point)
     fleet.run(fleet.now + 2 * SECOND)
     assert channel.replica.is_running
@@ -409,7 +409,7 @@ def test_without_recovery_a_stale_master_info_doubles_the_relay_log():
     channel.replica.variables.update(relay_log_recovery=False, sync_source_info=0)
     fleet.pace.kinds = (GroupKind.INNODB,)
     fleet.run(fleet.now + SECOND)
-    administration.crash(fleet, channel.replica, torn=False)
+    lifecycle.crash(fleet, channel.replica, torn=False)
     fleet.run(fleet.load_ends_at + 2 * SECOND)
     assert len(executed_groups(channel)) > len(sources_groups(channel))
     assert set(executed_groups(channel)) == set(sources_groups(channel))
@@ -420,7 +420,7 @@ def test_a_power_cut_takes_the_unsynced_end_of_the_relay_log():
     fleet, channel = pair(writes_per_second=20.0)
     channel.replica.variables["relay_log_recovery"] = False
     received = channel[Receiver].retrieved.text()
-    administration.crash(fleet, channel.replica, torn=False, power_cut=True)
+    lifecycle.crash(fleet, channel.replica, torn=False, power_cut=True)
     while not channel.replica.is_running:
         fleet.run(fleet.now + 1_000)
     assert received != channel[Receiver].retrieved.text()

@@ -14,7 +14,7 @@ from tallystick.producers.simulator.log_status import collection
 from tallystick.producers.simulator.log_status.latches import Latches
 from tallystick.producers.simulator.log_status.log_status_query import LogStatus, OutOfMemory
 from tallystick.producers.simulator.log_status.storage_engines import Handlerton, StorageEngines
-from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server import lifecycle
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
 from tests.support.simulated_journal import Record, facts, records
 
@@ -197,7 +197,7 @@ def test_a_session_that_waits_when_the_server_goes_down_is_told_so() -> None:
     fleet.collect("c", 1)
     while not hub[LogStatus].waiting_queries:
         fleet.run(fleet.now + 1)
-    administration.crash(fleet, hub)
+    lifecycle.crash(fleet, hub)
     journal = records(fleet.advance(fleet.now + 100_000)["hub"])
     answers = {b["collection_id"]: b for b in facts(journal, RecordType.LOG_STATUS)}
     assert "row" in answers["c"]
@@ -280,7 +280,7 @@ def test_the_row_tells_what_the_receiver_has_flushed() -> None:
 def test_a_stopped_server_is_unreachable() -> None:
     """While an instance is down its answer says so."""
     fleet = Fleet(Scenario(seed=1, topology="single"))
-    administration.shut_down(fleet, fleet.instances["source-a"])
+    lifecycle.shut_down(fleet, fleet.instances["source-a"])
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 200_000)["source-a"])
     assert [b["error"] for b in facts(journal, RecordType.LOG_STATUS)] == [{"unreachable": True}]

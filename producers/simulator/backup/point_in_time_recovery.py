@@ -20,7 +20,7 @@ from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.bus import Change, Notice
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.kernel.topology import InstancePlan, server_uuids
-from tallystick.producers.simulator.server import administration, binary_log, commit
+from tallystick.producers.simulator.server import administration, binary_log, commit, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.clients import Clients
@@ -173,7 +173,7 @@ def _come_up(fleet: World, image: Image, server: Instance, when_up: Callable[[],
     fleet.bus.emit(RESTORED, fleet, server)
     server.is_running = True
     server.journal.record(
-        RecordType.START, {**administration.start_body(fleet, server), "data_lineage": "restored"}
+        RecordType.START, {**lifecycle.start_body(fleet, server), "data_lineage": "restored"}
     )
     if server[BinaryLog].is_open:
         binary_log.open_file(fleet, server, 1, GtidIntervals())

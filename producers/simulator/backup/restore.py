@@ -19,7 +19,7 @@ from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.kernel.world import BOOT
 from tallystick.producers.simulator.replication_info import recovery
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import InfoRepositories
-from tallystick.producers.simulator.server import administration, binary_log
+from tallystick.producers.simulator.server import administration, binary_log, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import (
     ChannelMap,
@@ -97,7 +97,7 @@ class LogCopy:
         # relay_log_recovery would throw away what has just been copied.
         instance.variables["relay_log_recovery"] = False
         repositories = recovery.read_back(instance)
-        body = administration.start_body(fleet, instance, crashed=False, repositories=repositories)
+        body = lifecycle.start_body(fleet, instance, crashed=False, repositories=repositories)
         body["data_lineage"] = "restored"
         instance.is_running = True
         instance[BinaryLog].rotation_is_due = False
@@ -110,9 +110,7 @@ class LogCopy:
 
 def can_be_cut(instance: Instance) -> bool:
     """Whether no relay log ends inside a group, where a receiver by position would go on."""
-    return not any(
-        administration.has_partial_group(c) for c in instance[ChannelMap].channels.values()
-    )
+    return not any(c.partial_group is not None for c in instance[ChannelMap].channels.values())
 
 
 def copy_logs(instance: Instance, row: dict[str, Any]) -> LogCopy:
@@ -146,7 +144,7 @@ def copy_logs(instance: Instance, row: dict[str, Any]) -> LogCopy:
 
 def restore(fleet: World, instance: Instance, copy: LogCopy) -> None:
     """Throw the server's data away; it starts again over the copy."""
-    administration.shut_down(fleet, instance)
+    lifecycle.shut_down(fleet, instance)
     instance[LogCopy] = copy
 
 

@@ -28,7 +28,7 @@ from tallystick.producers.simulator.innodb import gtid_persistence, redo_log
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.kernel.world import BOOT, WENT_DOWN
-from tallystick.producers.simulator.server import administration, binary_log
+from tallystick.producers.simulator.server import administration, binary_log, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -205,7 +205,7 @@ class Clone:
             return
         self.is_synced = True
         if self._enter("RESTART", None):
-            administration.shut_down(self.fleet, self.recipient)
+            lifecycle.shut_down(self.fleet, self.recipient)
 
     def _enter(self, stage: str, following: Callable[[World], None] | None) -> bool:
         """Enter a stage; False: the clone did not live to see it."""
@@ -233,7 +233,7 @@ class Clone:
         point = CrashPoint(role, step)
         if point in self.crashes and instance.is_running:
             self.crashes.remove(point)
-            administration.crash(self.fleet, instance, torn=False)
+            lifecycle.crash(self.fleet, instance, torn=False)
 
     # Failure
 
@@ -287,7 +287,7 @@ class Clone:
         if point in self.crashes:
             self.crashes.remove(point)
             _recover_half(data)
-            administration.start_later(self.fleet, recipient, crashed=True)
+            lifecycle.start_later(self.fleet, recipient, crashed=True)
             return
         executed = data.table.copy()
         executed.update(data.undo)
@@ -325,7 +325,7 @@ class Clone:
         gtid_persistence.forget_memory(recipient)
         found = gtid_persistence.recover(fleet, recipient)
         assert found is not None
-        body = administration.start_body(fleet, recipient, crashed=crashed)
+        body = lifecycle.start_body(fleet, recipient, crashed=crashed)
         body["data_lineage"] = "cloned"
         body["repositories"] = []
         body["undo_gtids"] = found.text()

@@ -11,7 +11,7 @@ from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, Faul
 from tallystick.producers.simulator.faults.logs import rotate_when_due
 from tallystick.producers.simulator.faults.row import Row, RowFault
 from tallystick.producers.simulator.kernel.transactions import Group, GroupKind, LoggedGroup
-from tallystick.producers.simulator.server import administration, binary_log
+from tallystick.producers.simulator.server import binary_log, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.clients import Clients
@@ -321,7 +321,7 @@ class RestartAppends(ServerLogFault):
         self.mark(fleet, instance)
         instance.journal.record(RecordType.STOP, {"clean": False})
         recovered = {"file": file.name, "position": file.end}
-        body = administration.start_body(fleet, instance, crashed=True, recovered=recovered)
+        body = lifecycle.start_body(fleet, instance, crashed=True, recovered=recovered)
         instance.journal.record(RecordType.START, body)
         return group
 

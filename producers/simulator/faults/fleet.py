@@ -19,6 +19,7 @@ from tallystick.producers.simulator.server import (
     applier,
     binary_log,
     clients,
+    lifecycle,
     receiver,
 )
 from tallystick.producers.simulator.server.binary_log import BinaryLog
@@ -105,7 +106,7 @@ class SourceLosesCommits(FleetFault):
             self._victim = row.instance
             self.mark(fleet, row.instance)
             row.instance[Clients].writes = False
-            administration.crash(fleet, row.instance, torn=False)
+            lifecycle.crash(fleet, row.instance, torn=False)
 
     def on_stop(self, fleet: World, instance: Instance, crashed: bool) -> None:
         """What was not synchronised is gone."""
@@ -289,7 +290,7 @@ class RecoveryDropsGtid(FleetFault, ActFault):
             is_new = bool(gtid_of(last)) and not gtid_of(last) <= shown
             if is_new and is_pure_source(instance) and instance.is_running:
                 self._dropped = instance, file.number, last
-                administration.crash(fleet, instance, torn=False)
+                lifecycle.crash(fleet, instance, torn=False)
                 return True
         return False
 

@@ -19,7 +19,7 @@ from tallystick.producers.simulator.innodb.undo_log import (
 )
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
-from tallystick.producers.simulator.server import administration, commit, workload
+from tallystick.producers.simulator.server import administration, commit, lifecycle, workload
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.clients import Clients
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -126,7 +126,7 @@ class _Crash(_Watched):
         self._victim = instance
         self.mark(fleet, instance)
         self.leave_gtids(fleet, instance)
-        administration.crash(fleet, instance, torn=False)
+        lifecycle.crash(fleet, instance, torn=False)
 
     def leave_gtids(self, fleet: World, instance: Instance) -> None:
         """End transactions in the last moment before the crash."""

@@ -17,10 +17,10 @@ from tallystick.producers.simulator.kernel.world import JOURNAL
 from tallystick.producers.simulator.log_status import collection, log_status_query
 from tallystick.producers.simulator.replication_info import rpl_info_handler
 from tallystick.producers.simulator.server import (
-    administration,
     applier,
     binary_log,
     commit,
+    lifecycle,
     receiver,
 )
 
@@ -47,8 +47,8 @@ _MOMENTS: Mapping[str, Moment[..., Any]] = {
     "on_logged": binary_log.LOGGED,
     "on_info_write": rpl_info_handler.INFO_WRITE,
     "on_queue": receiver.QUEUE,
-    "on_stop": administration.STOPPED,
-    "on_recovered": administration.RECOVERED,
+    "on_stop": lifecycle.STOPPED,
+    "on_recovered": lifecycle.RECOVERED,
     "on_apply": applier.APPLY,
     "on_undo_durable": gtid_persistence.UNDO_DURABLE,
     "on_flush_prepare": gtid_persistence.FLUSH_PREPARE,

@@ -231,9 +231,7 @@ class ReceiverFlushes(_UnderTheLocks):
         """It runs, and what it has read is flushed."""
         channel = _channel(instance)
         return (
-            channel is not None
-            and channel[Receiver].is_running
-            and not administration.has_partial_group(channel)
+            channel is not None and channel[Receiver].is_running and channel.partial_group is None
         )
 
     def act(self, fleet: World, instance: Instance) -> None:

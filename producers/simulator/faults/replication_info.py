@@ -14,7 +14,7 @@ from tallystick.producers.simulator.replication_info.crash_points import CrashPl
 from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
 from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import MYISAM
-from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server import administration, lifecycle
 from tallystick.producers.simulator.server.channels import QueuedGroup
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class StaleRowAfterCrash(_OldPositionRead):
 
     def end(self, fleet: World, instance: Instance) -> None:
         """A crash."""
-        administration.crash(fleet, instance, torn=False)
+        lifecycle.crash(fleet, instance, torn=False)
 
 
 class _CrashByPosition(Fault):

@@ -21,7 +21,7 @@ from tallystick.producers.simulator.faults.logs import ends_in_xid, gtid_of
 from tallystick.producers.simulator.faults.row import Row
 from tallystick.producers.simulator.replication_info.master_info import MasterInfo
 from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
-from tallystick.producers.simulator.server import administration, receiver
+from tallystick.producers.simulator.server import lifecycle, receiver
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class BothRepositoriesFilled(JournalFault):
         """Restart a replica when the fault is due."""
         super().on_fleet(fleet)
         for replica in [channel.replica for channel in channels(fleet)][:1]:
-            fleet.clock.schedule(fleet.fault_at, None, administration.shut_down, fleet, replica)
+            fleet.clock.schedule(fleet.fault_at, None, lifecycle.shut_down, fleet, replica)
 
     def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]

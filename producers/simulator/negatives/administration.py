@@ -16,7 +16,7 @@ from tallystick.producers.simulator.negatives.acts import (
     time_at,
 )
 from tallystick.producers.simulator.negatives.negative import Negative
-from tallystick.producers.simulator.server import administration, commit, workload
+from tallystick.producers.simulator.server import administration, commit, lifecycle, workload
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -106,7 +106,7 @@ class RestartSource(Negative):
 
     def arrange(self, fleet: World) -> None:
         source = fleet.rng.choice(sources(fleet))
-        near(fleet, 0.5, source, administration.shut_down, source)
+        near(fleet, 0.5, source, lifecycle.shut_down, source)
 
 
 class RestartReplica(Negative):
@@ -119,7 +119,7 @@ class RestartReplica(Negative):
     def arrange(self, fleet: World) -> None:
         for replica in replicas(fleet):
             replica.variables["relay_log_recovery"] = False
-            near(fleet, 0.5, replica, administration.shut_down, replica)
+            near(fleet, 0.5, replica, lifecycle.shut_down, replica)
 
 
 class CrashSource(Negative):
@@ -130,7 +130,7 @@ class CrashSource(Negative):
 
     def arrange(self, fleet: World) -> None:
         source = fleet.rng.choice(sources(fleet))
-        near(fleet, 0.5, source, administration.crash, source)
+        near(fleet, 0.5, source, lifecycle.crash, source)
 
 
 class CrashReplica(Negative):
@@ -142,19 +142,19 @@ class CrashReplica(Negative):
 
     def arrange(self, fleet: World) -> None:
         for replica in replicas(fleet):
-            near(fleet, 0.5, replica, administration.crash, replica)
+            near(fleet, 0.5, replica, lifecycle.crash, replica)
 
 
 def restart_without_log(fleet: World, replica: Instance) -> None:
     """Restart with --skip-log-bin."""
-    administration.shut_down(fleet, replica)
+    lifecycle.shut_down(fleet, replica)
     replica[BinaryLog].is_open = replica.variables["log_bin"] = False
     replica[GtidState].purged = replica[GtidState].executed.copy()
 
 
 def restart_with_log(fleet: World, replica: Instance) -> None:
     """Restart with a binary log again."""
-    administration.shut_down(fleet, replica)
+    lifecycle.shut_down(fleet, replica)
     replica[BinaryLog].is_open = replica.variables["log_bin"] = True
     files = replica[BinaryLog].files
     # A clone that was made meanwhile has left none.

@@ -10,7 +10,7 @@ from tallystick.producers.simulator.backup.galera_node import GaleraNode
 from tallystick.producers.simulator.innodb.header import VARIABLE, HeaderUpdates, InnodbHeader
 from tallystick.producers.simulator.negatives.acts import time_at
 from tallystick.producers.simulator.negatives.negative import Negative
-from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server import administration, lifecycle
 from tallystick.producers.simulator.server.channels import ChannelMap
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class BackupSessionKilled(Negative):
         for number, instance in enumerate(fleet.instances.values()):
             _make_backup_safe(instance)
             _back_up(fleet, 0.3, instance, Options(slave_info=True, finish_redo_us=_LONG_US))
-            act = backup_locks.end_all if number % 2 else administration.shut_down
+            act = backup_locks.end_all if number % 2 else lifecycle.shut_down
             fleet.schedule(time_at(fleet, 0.3) + 650_000, instance, act, instance)
 
 

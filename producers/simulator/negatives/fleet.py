@@ -19,7 +19,7 @@ from tallystick.producers.simulator.negatives.acts import (
     time_at,
 )
 from tallystick.producers.simulator.negatives.negative import Negative
-from tallystick.producers.simulator.server import administration, commit, workload
+from tallystick.producers.simulator.server import administration, commit, lifecycle, workload
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.clients import Clients
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
@@ -186,7 +186,7 @@ def _refuse(fleet: World, instance: Instance, refusal: str) -> None:
 
 def upgrade_now(fleet: World, instance: Instance) -> None:
     """Restart with a newer version."""
-    administration.shut_down(fleet, instance)
+    lifecycle.shut_down(fleet, instance)
     instance.version = _UPGRADED_VERSION
     if instance[Clients].writes:
         instance[GtidState].automatic_sid = f"{instance.server_uuid}:batch"

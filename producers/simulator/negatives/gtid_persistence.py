@@ -14,7 +14,7 @@ from tallystick.producers.simulator.negatives.administration import (
 )
 from tallystick.producers.simulator.negatives.negative import Negative
 from tallystick.producers.simulator.negatives.transactions import end_xa
-from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.server import administration, clients, lifecycle
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.clients import Clients
 
@@ -87,7 +87,7 @@ class PersisterXa(Negative):
             after_ms(fleet, ms, source, _prepare, source)
         after_ms(fleet, 500, source, _commit_in_one_phase, source)
         for ms in (900, 2_600):
-            after_ms(fleet, ms, source, administration.crash, source)
+            after_ms(fleet, ms, source, lifecycle.crash, source)
 
 
 class PersisterWithoutBinlog(Negative):
@@ -105,7 +105,7 @@ class PersisterWithoutBinlog(Negative):
             if i[ChannelMap].channels and not i[ChannelMap].subscribers
         )
         after_ms(fleet, 600, replica, _stop_logging, replica)
-        after_ms(fleet, 2_000, replica, administration.crash, replica)
+        after_ms(fleet, 2_000, replica, lifecycle.crash, replica)
         after_ms(fleet, 3_000, replica, _log_again, replica)
 
 
@@ -117,7 +117,7 @@ def _commit_many(fleet: World, instance: Instance) -> None:
 def _crash_at(fleet: World, instance: Instance, point: CrashPoint) -> None:
     instance[GtidPersistence].crash_at = point
     if point in _IN_RECOVERY:
-        administration.crash(fleet, instance)
+        lifecycle.crash(fleet, instance)
 
 
 def _reset_in_a_write(fleet: World, instance: Instance) -> None:

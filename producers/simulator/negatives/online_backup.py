@@ -11,7 +11,7 @@ from tallystick.producers.simulator.backup.engine_locking import ENGINES, Engine
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.acts import SECOND_US, at, sources
 from tallystick.producers.simulator.negatives.negative import Negative
-from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.server import administration, clients, lifecycle
 from tallystick.producers.simulator.server.channels import ChannelMap
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class CrashInZone(Negative):
             backup_synchronization.install(fleet, instance)
             slow = _engines(ndb=(3 * SECOND_US,))
             at(fleet, 0.4, instance, backup_protocol.begin, instance, slow)
-            at(fleet, 0.55, instance, administration.crash, instance)
+            at(fleet, 0.55, instance, lifecycle.crash, instance)
             at(fleet, 0.9, instance, backup_protocol.begin, instance)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tallystick.producers.simulator.negatives.acts import SECOND_US, channels, near
 from tallystick.producers.simulator.negatives.negative import Negative
-from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server import administration, lifecycle
 from tallystick.producers.simulator.server.channels import Receiver
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class RelayLogRecovery(Negative):
     def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
             channel.replica.variables["relay_log_recovery"] = True
-            near(fleet, 0.5, channel.replica, administration.shut_down, channel.replica)
+            near(fleet, 0.5, channel.replica, lifecycle.shut_down, channel.replica)
 
 
 class LowWaterMark(Negative):

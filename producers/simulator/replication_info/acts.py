@@ -9,7 +9,7 @@ from tallystick.producers.simulator.replication_info.crash_points import CrashPl
 from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
 from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import system_table
-from tallystick.producers.simulator.server import administration
+from tallystick.producers.simulator.server import lifecycle
 from tallystick.producers.simulator.server.channels import Applier
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def restart_with(
     """A clean restart with another repository, or another engine of its tables."""
     if not instance.is_running:
         return
-    administration.shut_down(fleet, instance)
+    lifecycle.shut_down(fleet, instance)
     if engine is not None:
         alter_engine(instance, engine)
     choose(instance, repository)
@@ -67,7 +67,7 @@ def leave_file_behind(_: World, channel: Channel) -> None:
 def remove_file(fleet: World, channel: Channel) -> None:
     """The operator removes the file and starts the server anew."""
     rpl_info_factory.file_handler(channel, rpl_info_factory.RELAY).reset_info()
-    administration.shut_down(fleet, channel.replica)
+    lifecycle.shut_down(fleet, channel.replica)
 
 
 STEPS_OF_A_TRANSACTION = (

@@ -18,7 +18,13 @@ from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.fleet import GroupReplication
 from tallystick.producers.simulator.scenarios.design_scenario import Claim, DesignScenario
-from tallystick.producers.simulator.server import administration, clients, commit, workload
+from tallystick.producers.simulator.server import (
+    administration,
+    clients,
+    commit,
+    lifecycle,
+    workload,
+)
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
@@ -208,7 +214,7 @@ def _see_failure(fleet: World, recipient: Instance) -> None:
 
 
 def _change_release(fleet: World, channel: Channel, version: str) -> None:
-    administration.shut_down(fleet, channel.replica)
+    lifecycle.shut_down(fleet, channel.replica)
     channel.replica.version = version
 
 

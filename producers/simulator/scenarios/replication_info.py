@@ -20,7 +20,7 @@ from tallystick.producers.simulator.replication_info.rpl_info_table_access impor
     InfoRepositories,
 )
 from tallystick.producers.simulator.scenarios.design_scenario import Claim, DesignScenario, Expected
-from tallystick.producers.simulator.server import administration, receiver
+from tallystick.producers.simulator.server import lifecycle, receiver
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
 
@@ -193,7 +193,7 @@ def _stop_receiver(fleet: World, instance: Instance) -> None:
 
 def _leave_file_behind(fleet: World, instance: Instance) -> None:
     acts.leave_file_behind(fleet, _channel(instance))
-    administration.shut_down(fleet, instance)
+    lifecycle.shut_down(fleet, instance)
 
 
 def _look_at_refusal(fleet: World, instance: Instance) -> None:

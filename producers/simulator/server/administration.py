@@ -1,4 +1,4 @@
-"""What administrators do to a running server: rotate, purge, reset, restart, set variables."""
+"""What administrators do to a running server: rotate, purge, reset, set variables, replicate."""
 
 from __future__ import annotations
 
@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, format_log_file_name
 from tallystick.producers.simulator.backup import backup_locks, outer_locks
-from tallystick.producers.simulator.backup.lock_state import BackupLocks
-from tallystick.producers.simulator.backup.outer_locks import OuterLocks
-from tallystick.producers.simulator.innodb import gtid_persistence, redo_log
-from tallystick.producers.simulator.innodb.gtid_persistence import CRASH
-from tallystick.producers.simulator.innodb.redo_log import Innodb
-from tallystick.producers.simulator.kernel.bus import Notice
+from tallystick.producers.simulator.innodb import gtid_persistence
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.kernel.transactions import GroupKind
-from tallystick.producers.simulator.kernel.world import BOOT, WENT_DOWN
 from tallystick.producers.simulator.replication_info import (
     crash_points,
     master_info,
-    recovery,
     rpl_info_factory,
     worker_info,
 )
-from tallystick.producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
+from tallystick.producers.simulator.replication_info.crash_points import CrashPoint
 from tallystick.producers.simulator.replication_info.master_info import MasterInfo
 from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
 from tallystick.producers.simulator.replication_info.worker_info import Workers
@@ -32,38 +24,26 @@ from tallystick.producers.simulator.server import (
     applier,
     binary_log,
     commit,
-    gtid_state,
     receiver,
     relay_log,
-    workload,
 )
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import (
     Applier,
     Channel,
     ChannelMap,
-    QueuedGroup,
     Receiver,
     RelayLog,
 )
-from tallystick.producers.simulator.server.commit_queue import VISIBLE, CommitQueue
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 from tallystick.producers.simulator.server.locks import MAY_MOVE
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.kernel.bus import Bus
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
 
-STOPPED: Notice[[World, Instance, bool]] = Notice(
-    "the instance goes down, crashed or not; its binary log is as it was written"
-)
-RECOVERED: Notice[[World, Instance, dict[str, Any]]] = Notice(
-    "recovery has ended; the body of the start record, before it is written"
-)
-
 RECONNECT_US = (20_000, 120_000)
-DOWN_US = (150_000, 500_000)
 
 
 def flush_binary_logs(fleet: World, instance: Instance) -> None:
@@ -123,7 +103,11 @@ def set_variables(instance: Instance, **variables: Any) -> None:
 
 def flush_relay_logs(fleet: World, channel: Channel) -> None:
     """FLUSH NO_WRITE_TO_BINLOG RELAY LOGS: the relay log rotates, F_c stays where it was."""
-    if not channel.replica.is_running or not channel[RelayLog].files or has_partial_group(channel):
+    if (
+        not channel.replica.is_running
+        or not channel[RelayLog].files
+        or channel.partial_group is not None
+    ):
         return
     channel.record("flush_relay_logs")
     relay_log.rotate(fleet, channel, with_source_format=bool(channel[Receiver].read[0]))
@@ -139,7 +123,7 @@ def reconnect(fleet: World, channel: Channel) -> None:
     """The network breaks the connection for a while."""
     if not channel[Receiver].is_connected or not channel.replica.is_running:
         return
-    if not channel.auto_position and has_partial_group(channel):
+    if not channel.auto_position and channel.partial_group is not None:
         return  # by position the receiver would go on inside the group
     receiver.reconnect(fleet, channel, fleet.rng.randrange(*RECONNECT_US))
 
@@ -275,180 +259,3 @@ def clear_channel(channel: Channel) -> None:
     channel[MasterInfo].flush(channel, force=True)
     channel[RelayLogInfo].handler.reset_info()
     worker_info.forget(channel)
-
-
-def has_partial_group(channel: Channel) -> bool:
-    """Whether the receiver stands inside a group."""
-    last = channel.pending[-1] if channel.pending else None
-    return isinstance(last, QueuedGroup) and not last.is_complete
-
-
-def shut_down(fleet: World, instance: Instance) -> None:
-    """A clean shutdown, and the start after a while."""
-    if not instance.is_running:
-        return
-    backup_locks.end_all(fleet, instance)
-    commit.finish_all(fleet, instance)
-    for channel in instance[ChannelMap].channels.values():
-        if channel.is_configured:
-            was_running = channel[Receiver].is_running, channel[Applier].is_running
-            stop_replication(fleet, channel)
-            channel.starts_at_boot = any(was_running)
-            if channel[RelayLog].files:
-                relay_log.write_stop(fleet, channel)
-            recovery.end_cleanly(channel)
-    gtid_persistence.wait_flush(instance)
-    if instance[BinaryLog].is_open:
-        binary_log.close_with_stop(fleet, instance)
-    fleet.bus.emit(STOPPED, fleet, instance, False)  # noqa: FBT003 - did not crash
-    instance.journal.record(RecordType.STOP, {"clean": True})
-    _go_down(fleet, instance, crashed=False)
-
-
-def crash(fleet: World, instance: Instance, *, torn: bool = True, power_cut: bool = False) -> None:
-    """A crash in the middle of the write of a group, and the start after a while.
-
-    Args:
-        fleet: The fleet.
-        instance: Who crashes.
-        torn: Some events of the group are in the file; recovery truncates them.
-        power_cut: The machine crashes with the server: what was not synced is gone.
-    """
-    instance.remove(CrashPlan)
-    if not instance.is_running:
-        return
-    if torn and instance[BinaryLog].is_open and not instance[BackupLocks].stops_coordinates:
-        _write_torn_group(fleet, instance)
-    # Groups behind the flush stage are prepared in the engine: recovery commits them.
-    while instance[CommitQueue].in_commit:
-        pending = instance[CommitQueue].in_commit.pop(0)
-        group = pending.logged.group
-        fleet.bus.emit(VISIBLE, instance, group)
-        gtid_persistence.recover_from_binary_log(instance, group)
-        if pending.channel is not None and pending.queued is not None:
-            applier.recover_position(fleet, pending.channel, pending.queued)
-    fleet.bus.emit(STOPPED, fleet, instance, True)  # noqa: FBT003 - crashed
-    for channel in instance[ChannelMap].channels.values():
-        channel.starts_at_boot |= channel[Receiver].is_running or channel[Applier].is_running
-        recovery.lose_connection(channel)
-    if power_cut:
-        recovery.lose_power(instance)
-    _go_down(fleet, instance, crashed=True)
-
-
-def _write_torn_group(fleet: World, instance: Instance) -> None:
-    """The first events of a group reach the file, then the server is gone."""
-    group = workload.make_group(fleet.rng, GroupKind.INNODB, instance.server_id, fleet.now)
-    commit.assign_gtid(instance, group)
-    file = instance[BinaryLog].active
-    torn = binary_log.place_group(
-        instance, group, last_committed=0, gtid_checksum=fleet.rng.getrandbits(32)
-    )
-    start, gtid_length = torn.start, torn.gtid_length
-    ends = [start + gtid_length, *(s + n for _, _, s, n, _ in torn.events())]
-    binary_log.journal_group(instance, file, torn, ends[fleet.rng.randrange(len(ends) - 1)])
-
-
-def die_at(fleet: World, instance: Instance, *, power_cut: bool) -> None:
-    """The server has died in the middle of an act, a start included."""
-    if instance.is_running:
-        crash(fleet, instance, torn=False, power_cut=power_cut)
-    else:
-        _go_down(fleet, instance, crashed=True)
-
-
-def _go_down(fleet: World, instance: Instance, *, crashed: bool) -> None:
-    instance.is_running = False
-    gtid_persistence.forget_memory(instance)
-    instance[CommitQueue].generation += 1
-    backup_locks.lose_all(fleet, instance)
-    instance.remove(OuterLocks)
-    for channel in instance[ChannelMap].channels.values():
-        recovery.lose_memory(channel)
-    for channel in instance[ChannelMap].subscribers:
-        receiver.reconnect(fleet, channel, fleet.rng.randrange(*RECONNECT_US))
-    fleet.bus.emit(WENT_DOWN, fleet, instance)
-    start_later(fleet, instance, crashed=crashed)
-
-
-def start_body(
-    fleet: World,
-    instance: Instance,
-    *,
-    crashed: bool = False,
-    recovered: dict[str, Any] | None = None,
-    repositories: list[dict[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """The body of a ``start`` record; ``repositories`` is what the start found (REQ-6)."""
-    body: dict[str, Any] = {
-        "server_uuid": instance.server_uuid,
-        "server_id": instance.server_id,
-        "version": instance.version,
-        "profile": fleet.scenario.profile,
-        "crashed": crashed,
-        "gtid_executed_table": instance[GtidState].table.text(),
-        "repositories": repositories or [],
-        "variables": dict(instance.variables),
-    }
-    if recovered is not None:
-        body["recovered"] = recovered
-    return body
-
-
-def join(bus: Bus) -> None:
-    """A server may crash in the middle of GTID persistence."""
-    bus.connect(CRASH, crash)
-
-
-def start_later(fleet: World, instance: Instance, *, crashed: bool) -> None:
-    """The service manager starts a server that is down."""
-    fleet.clock.schedule(
-        fleet.now + fleet.rng.randrange(*DOWN_US), instance, start, fleet, instance, crashed
-    )
-
-
-def start(fleet: World, instance: Instance, crashed: bool) -> None:
-    """A boot after a stop or crash: recovery, the next binary log file, replication."""
-    if not fleet.bus.emit(BOOT, fleet, instance, crashed):
-        return
-    redo_log.restart(instance[Innodb], fleet.rng, crashed=crashed)
-    # None: without a binary log, or with none yet.
-    last = (
-        instance[BinaryLog].files[-1]
-        if instance[BinaryLog].is_open and instance[BinaryLog].files
-        else None
-    )
-    recovered = None
-    if crashed and last is not None:
-        file, position = instance[BinaryLog].position
-        recovered = {"file": file, "position": position}
-    undo_gtids = gtid_persistence.recover(fleet, instance)
-    if undo_gtids is None:  # it crashed again
-        start_later(fleet, instance, crashed=True)
-        return
-    # After a start the server lists its channels in alphabetic order.
-    instance[ChannelMap].channels = dict(sorted(instance[ChannelMap].channels.items()))
-    repositories = recovery.read_back(instance)
-    body = start_body(
-        fleet, instance, crashed=crashed, recovered=recovered, repositories=repositories
-    )
-    if crashed:
-        body["undo_gtids"] = undo_gtids.text()
-    logged = GtidIntervals() if last is None else last.gtids()
-    gtid_state.init_gtid_sets(instance, logged)
-    fleet.bus.emit(RECOVERED, fleet, instance, body)
-    instance.is_running = True
-    instance[BinaryLog].rotation_is_due = False
-    instance.journal.record(RecordType.START, body)
-    gtid_persistence.record_recovery(instance, undo_gtids)
-    if last is not None:
-        last.is_closed = True
-    if instance[BinaryLog].is_open:
-        number = 1 if last is None else last.number + 1
-        binary_log.open_file(fleet, instance, number, logged)
-    for channel in instance[ChannelMap].channels.values():
-        if channel.is_configured and channel[RelayLog].files:
-            recovery.recover(fleet, channel)
-        if channel.is_configured and channel.starts_at_boot:
-            channel.starts_at_boot = False
-            start_replication(fleet, channel)

@@ -173,6 +173,12 @@ class Channel(Components):
     generation: int = 0
     starts_at_boot: bool = False
 
+    @property
+    def partial_group(self) -> QueuedGroup | None:
+        """The group inside which the receiver is; None between groups."""
+        last = self.pending[-1] if self.pending else None
+        return last if isinstance(last, QueuedGroup) and not last.is_complete else None
+
     def record(self, action: str, **about: Any) -> None:
         """Write a ``channel`` record: what was done to the channel, or what its threads did."""
         body = {"channel": self.name, "action": action, **about}

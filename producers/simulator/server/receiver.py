@@ -91,8 +91,8 @@ def disconnect(fleet: World, channel: Channel) -> None:
     channel.generation += 1
     channel[Receiver].is_scheduled = False
     channel[Applier].is_scheduled = False
-    partial = channel.pending[-1] if channel.pending else None
-    if isinstance(partial, QueuedGroup) and not partial.is_complete:
+    partial = channel.partial_group
+    if partial is not None:
         if not channel.auto_position:
             relay_log.write_group_events(channel, partial, len(partial.logged.group.body) + 1)
             channel[Receiver].read = (partial.source_file, partial.logged.end)
@@ -201,9 +201,7 @@ def flush_position(fleet: World, channel: Channel, events: int = 1) -> None:
     waits for the end of the group there.
     """
     channel[Receiver].flushed = relay_log.end(channel)
-    last = channel.pending[-1] if channel.pending else None
-    is_inside = isinstance(last, QueuedGroup) and not last.is_complete
-    if is_inside and not channel.auto_position:
+    if channel.partial_group is not None and not channel.auto_position:
         channel[MasterInfo].handler.sync_counter += events
         return
     _flush_info(fleet, channel, "sync", events, force=False)
