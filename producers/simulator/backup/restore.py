@@ -110,7 +110,7 @@ class LogCopy:
 
 def can_be_cut(instance: Instance) -> bool:
     """Whether no relay log ends inside a group, where a receiver by position would go on."""
-    return not any(c.partial_group is not None for c in instance[ChannelMap].channels.values())
+    return all(c.partial_group is None for c in instance[ChannelMap].channels.values())
 
 
 def copy_logs(instance: Instance, row: dict[str, Any]) -> LogCopy:
