@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.results import (
     Check,
     Finding,
@@ -19,7 +20,6 @@ from tallystick.coordinates.rules.outcomes import json_values
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tallystick.coordinates.audit.journal_position import Place
     from tallystick.coordinates.rules.outcomes import Broken, Reason, Undecided, Waiting
     from tallystick.coordinates.rules.registry import Rule
 

@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Edge", "FleetAudit", "FleetOutput"]
 
+ROWS_MAX = 4096
+"""Rows whose origins wait to be compared with an instance that lags; the oldest are dropped.
+
+A contradiction is found whenever that instance's journal comes: no check says that there is none.
+"""
+
 
 @dataclass(eq=False)
 class FleetAudit:
@@ -275,6 +281,18 @@ class FleetAudit:
             answer = judge(claims)
             subject = Subject(found.shown_by, None, found.place)
             self.collector.broken(gtid_origin_agreement, answer, subject)
+        self._check_origins()
+
+    def _check_origins(self) -> None:
+        """Rows whose claims have been compared with those of all other instances."""
+        rows, instances = self.reader.rows_with_claims, self.reader.origins.instances
+        if len(instances) > 1:
+            known_ts = min(one.known_ts for one in instances.values())
+            for row in rows:
+                if row.place.ts <= known_ts:
+                    self.collector.check(row, Check(gtid_origin_agreement.name, Outcome.HOLDS))
+            rows[:] = [row for row in rows if row.place.ts > known_ts]
+        del rows[:-ROWS_MAX]
 
     # State
 

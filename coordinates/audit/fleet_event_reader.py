@@ -11,6 +11,7 @@ from tallystick.coordinates.audit.comparison import (
     ChannelSaid,
     CloneMade,
     CloneResumed,
+    GroupsQueued,
     ReplicaExecuted,
     RunningRecovery,
 )
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tallystick.coordinates.audit.comparison import Evidence, GroupsQueued
+    from tallystick.coordinates.audit.comparison import Evidence
     from tallystick.coordinates.audit.finding_collector import FindingCollector
     from tallystick.coordinates.audit.replica import ReplicaChannel
 
@@ -85,6 +86,7 @@ class FleetEventReader:
         members, timelines: By instance.
         holders: Instances that have reported a `server_uuid`.
         moved: Instances whose journal became known further since this was last cleared.
+        rows_with_claims: Rows whose claims of origins are to be compared with all other instances.
     """
 
     enqueue: Enqueue = field(metadata=COLLABORATOR)
@@ -93,6 +95,7 @@ class FleetEventReader:
     origins: Origins = field(default_factory=Origins)
     holders: dict[str, list[str]] = field(default_factory=dict)
     told_unknown: set[str] = field(default_factory=set)
+    rows_with_claims: list[Subject] = field(default_factory=list)
     moved: set[str] = field(default_factory=set, metadata=TRANSIENT)
     timelines: dict[str, InstanceTimeline] = field(init=False, metadata=TRANSIENT)
     fleet: Fleet = field(init=False, metadata=TRANSIENT)
@@ -358,6 +361,7 @@ class FleetEventReader:
                 Undecided(CLONE_STATUS_UNREAD),
             )
         self.origins.row(fact.instance_id, timeline.lineage, place)
+        self.rows_with_claims.append(Subject(fact.instance_id, None, place))
 
     def _channel_told(self, member: Member, said: dict[str, Any]) -> ReplicaChannel:
         channel = member.replica.channel(said["channel"])
@@ -399,14 +403,19 @@ class FleetEventReader:
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
 
     def _note_unknown(self, member: Member, channel: ReplicaChannel, place: Place) -> None:
-        """Nobody has told what the source of a channel is."""
-        name = f"{member.timeline.instance_id}\x1f{channel.name}"
-        if name in self.told_unknown:
-            return
-        self.told_unknown.add(name)
-        rules = [one.rule for one in COMPARISONS.values() if one.leaves_undecided]
+        """What the source of a channel is, nobody has reported: noted once, checked each time."""
         subject = Subject(member.timeline.instance_id, channel.name, place)
-        self.collector.observe(subject, sorted(rules, key=lambda rule: rule.name), SOURCE_UNKNOWN)
+        comparisons = [one for one in COMPARISONS.values() if one.leaves_undecided]
+        for one in comparisons:
+            if one.evidence in (ChannelSaid, ReplicaExecuted, GroupsQueued):
+                self.collector.check(
+                    subject, Check(one.rule.name, Outcome.UNDECIDED, SOURCE_UNKNOWN.code)
+                )
+        name = f"{member.timeline.instance_id}\x1f{channel.name}"
+        if name not in self.told_unknown:
+            self.told_unknown.add(name)
+            rules = sorted((one.rule for one in comparisons), key=lambda rule: rule.name)
+            self.collector.observe(subject, rules, SOURCE_UNKNOWN)
 
     def _compare_executed(
         self,

@@ -11,7 +11,7 @@ from tallystick.coordinates.results import Check, Outcome, SubjectCheck, gravest
 from tallystick.coordinates.rules.between import COMPARISONS, Memory
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.producers.simulator.assemble import simulate
-from tests.support.fleet_journals import A, audit, fleet_of_two
+from tests.support.fleet_journals import A, B, Journal, audit, fleet_of_two
 
 RECEIVED = "received_within_source_logged"
 
@@ -72,7 +72,7 @@ def test_a_step_gives_each_check_once():
     replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
     fleet = FleetAudit()
     fleet.absorb(source.fleet_events)
-    assert [] == fleet.absorb(replica.fleet_events).checks
+    assert [] == outcomes(fleet.absorb(replica.fleet_events).checks, RECEIVED)
     before = len(source.fleet_events)
     source.status(f"{A}:1-3")
     source.time()
@@ -112,3 +112,30 @@ def test_a_collection_with_a_finding_between_instances_has_a_broken_check(seed):
     }
     assert found
     assert found <= broken
+
+
+def test_origins_that_agree_are_checked_when_every_instance_is_known_that_far():
+    """Not before, and not at all where there is but one instance."""
+    source, replica = fleet_of_two()
+    row = replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+    rule = "gtid_origin_agreement"
+    late = FleetAudit()
+    late.absorb([*source.fleet_events, *replica.fleet_events])
+    assert [] == outcomes(late.expire(row.ts + 1).checks, rule)
+    known = outcomes(late.finish().checks, rule)
+    assert [(row.body["collection_id"], None, Outcome.HOLDS)] == known
+    assert [] == outcomes(audit(replica).checks, rule)
+
+
+def test_a_channel_whose_source_is_not_known_is_undecided_in_each_collection():
+    """Noted once."""
+    source, replica = fleet_of_two()
+    stranger = Journal(replica.clock, "r", B, 2)
+    stranger.boot()
+    stranger.open_file()
+    for _ in range(2):
+        stranger.status(f"{A}:1-3", {**stranger.says(source, f"{A}:1"), "source_uuid": None})
+    output = audit(stranger)
+    assert 1 == len(output.observations)
+    reasons = [one.check.reason for one in output.checks if one.check.rule == RECEIVED]
+    assert ["source_unknown"] * 2 == reasons
