@@ -214,6 +214,23 @@ def backup_coordinates_match_data__inside(breaks: bool) -> Journal:
 
 
 @case()
+def backup_coordinates_match_data__inside_event(breaks: bool) -> Journal:
+    journal = source()
+    return image(journal, binlog_position=journal.binlog.end - breaks)
+
+
+@case()
+def backup_coordinates_match_data__other(breaks: bool) -> Journal:
+    """The data lack a group from before the position and hold one from after it."""
+    journal = source()
+    before, held = journal.binlog.end, str(journal.used)
+    journal.groups(1)
+    if breaks:
+        held = held.replace("1-3", "1-2:4")
+    return image(journal, gtid_executed=held, binlog_position=before)
+
+
+@case()
 def backup_coordinates_match_data__not_reached(breaks: bool) -> Journal:
     journal = source()
     return image(journal, binlog_position=journal.binlog.end + breaks)
@@ -275,6 +292,13 @@ def backup_binlog_copy_matches_data(breaks: bool) -> Journal:
         gtid_executed=held,
         binlog_copy={"file": "binlog.000001", "position": copied},
     )
+
+
+@case()
+def backup_binlog_copy_matches_data__not_reached(breaks: bool) -> Journal:
+    journal = source()
+    end = journal.binlog.end + breaks
+    return image(journal, binlog_copy={"file": "binlog.000001", "position": end})
 
 
 @case()

@@ -72,6 +72,18 @@ def backup_image_names_one_state__validity_point(breaks: bool) -> Journal:
 
 
 @case()
+def backup_image_names_one_state__no_validity_point(breaks: bool) -> Journal:
+    """A backup that closes the zone takes its validity point before its image."""
+    return image(begin(source(), "close", *([] if breaks else ["validity_point"])))
+
+
+@case()
+def backup_image_names_one_state__event(breaks: bool) -> Journal:
+    """The position ends an event."""
+    return image(source(), 30 if breaks else 0)
+
+
+@case()
 def backup_image_names_one_state__opened(breaks: bool) -> Journal:
     """Entries of others may follow the validity point; behind the opening it is too late."""
     journal = begin(source(), "close", "wait", "validity_point", "group")

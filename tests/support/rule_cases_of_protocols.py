@@ -44,6 +44,30 @@ def collection_lock_order(breaks: bool) -> Journal:
 
 
 @case()
+def collection_lock_order__first(breaks: bool) -> Journal:
+    first = "+binlog" if breaks else "+channel_map"
+    return collecting(f"{first} ! {first.replace('+', '-')}")
+
+
+@case()
+def collection_lock_order__two(breaks: bool) -> Journal:
+    journal = source()
+    first, second = ({"collection_id": f"c{n}", "session": n} for n in (1, 2))
+    for fields in (first, second):
+        journal.record("collection", step="enter", **fields)
+    journal.record("collection", step="lock", resource="channel_map", **first)
+    if not breaks:
+        journal.record("collection", step="unlock", resource="channel_map", **first)
+    journal.record("collection", step="lock", resource="channel_map", **second)
+    return journal
+
+
+@case()
+def collection_unlock_complete__not_held(breaks: bool) -> Journal:
+    return collecting(f"{LOCKS} ! {UNLOCKS}" + (" -binlog" if breaks else ""))
+
+
+@case()
 def collection_unlock_complete(breaks: bool) -> Journal:
     unlocks = UNLOCKS.replace(" -channel_map", "") if breaks else UNLOCKS
     return collecting(f"{LOCKS} ! {unlocks}")
@@ -58,6 +82,19 @@ def collection_unlock_complete__order(breaks: bool) -> Journal:
 @case()
 def no_progress_while_locked(breaks: bool) -> Journal:
     return collecting(f"{LOCKS} ! b {UNLOCKS}" if breaks else f"b {LOCKS} ! {UNLOCKS} b")
+
+
+@case()
+def no_progress_while_locked__reset(breaks: bool) -> Journal:
+    journal = source()
+    fields = {"collection_id": "c1", "session": 7}
+    journal.record("collection", step="enter", **fields)
+    if breaks:
+        journal.record("collection", step="lock", resource="channel_map", **fields)
+    journal.record("binlog_reset")
+    if breaks:
+        journal.record("collection", step="collect", resource="binlog", **fields)
+    return journal
 
 
 @case()
@@ -97,6 +134,11 @@ def zone_entry_protocol(breaks: bool) -> Journal:
 @case()
 def zone_entry_protocol__dropped_twice(breaks: bool) -> Journal:
     return zone("enter 1", "drop 1", *(["drop 1"] if breaks else []))
+
+
+@case()
+def zone_entry_protocol__closed_twice(breaks: bool) -> Journal:
+    return zone("close", *([] if breaks else ["open"]), "close", "open")
 
 
 @case()
