@@ -17,8 +17,8 @@ Coordinates = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelSaid:
-    """What one log_status row of a replica said of a channel."""
+class ChannelRow:
+    """What one log_status row of a replica shows of a channel."""
 
     instance_id: str
     place: Place
@@ -42,7 +42,7 @@ class ChannelSaid:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaExecuted:
-    """What one log_status row of a replica said it has executed, but for what an operator set."""
+    """What one log_status row of a replica shows as executed, but for what an operator set."""
 
     instance_id: str
     place: Place
@@ -125,7 +125,7 @@ class CloneResumed:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryMade:
-    """A recovery that has ended, as the restored server told it.
+    """A recovery that has ended, as the restored server has reported it.
 
     Attributes:
         restored: The bodies of its records, by step: ``restore``, ``replay``, ``replayed``.
@@ -158,16 +158,16 @@ class RecoveryMade:
     @property
     def end(self) -> Coordinates:
         """Where in that log the replay ended."""
-        told = self.restored["replayed"]
-        return told["to_file"], told["to_position"]
+        body = self.restored["replayed"]
+        return body["to_file"], body["to_position"]
 
     def gtids(self, step: str, key: str = "gtid_executed") -> GtidSet | None:
-        """A set of a record, None not told."""
+        """A set of a record, None not in it."""
         text = self.restored[step].get(key)
         return None if text is None else GtidSet.parse(text)
 
 
-Evidence = ChannelSaid | ReplicaExecuted | GroupsQueued | CloneMade | CloneResumed | RecoveryMade
+Evidence = ChannelRow | ReplicaExecuted | GroupsQueued | CloneMade | CloneResumed | RecoveryMade
 
 
 REPLAYED_MAX = 2**16

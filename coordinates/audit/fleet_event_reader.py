@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tallystick.coordinates.audit.comparison import (
-    ChannelSaid,
+    ChannelRow,
     CloneMade,
     CloneResumed,
     GroupsQueued,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     Enqueue = Callable[[str, "str | None", tuple[str, ...], Evidence], None]
 
 BINLOG = "binlog"
-TOLD_BESIDE = frozenset(
+BESIDE_THE_LOGS = frozenset(
     {
         FleetEventKind.BACKUP,
         FleetEventKind.BOOT,
@@ -76,11 +76,11 @@ class Member(NamedTuple):
 
 @dataclass(eq=False)
 class FleetEventReader:
-    """Everything the facts have told.
+    """Everything that the fleet events have shown.
 
     Args:
         enqueue: Takes a comparison: its kind, the instance, the channel and the sources.
-        collector: Is told of what can never be compared.
+        collector: Takes what can never be compared.
 
     Attributes:
         members, timelines: By instance.
@@ -94,7 +94,7 @@ class FleetEventReader:
     members: dict[str, Member] = field(default_factory=dict)
     origins: Origins = field(default_factory=Origins)
     holders: dict[str, list[str]] = field(default_factory=dict)
-    told_unknown: set[str] = field(default_factory=set)
+    reported_unknown: set[str] = field(default_factory=set)
     rows_with_claims: list[Subject] = field(default_factory=list)
     moved: set[str] = field(default_factory=set, metadata=TRANSIENT)
     timelines: dict[str, InstanceTimeline] = field(init=False, metadata=TRANSIENT)
@@ -110,7 +110,7 @@ class FleetEventReader:
             FleetEventKind.LINEAGE: self._lineage_began,
             FleetEventKind.CHANNEL: self._channel_administered,
             FleetEventKind.GTID_PURGED: self._gtids_assigned,
-            FleetEventKind.STATUS: self._status_told,
+            FleetEventKind.STATUS: self._status_read,
             FleetEventKind.CLONE: self._clone_stepped,
             FleetEventKind.BACKUP: self._backup_stepped,
             FleetEventKind.GAP: self._records_lost,
@@ -146,7 +146,7 @@ class FleetEventReader:
             if handler is not None:
                 handler(fact, member)
             member.replica.place = Place.of(fact)
-            if fact.kind not in TOLD_BESIDE:
+            if fact.kind not in BESIDE_THE_LOGS:
                 member.timeline.reached(fact.ts)
                 self._mark(member.timeline, fact.ts)
             if fact.kind is FleetEventKind.TIME:
@@ -324,28 +324,28 @@ class FleetEventReader:
 
     # log_status rows
 
-    def _status_told(self, fact: FleetEvent, member: Member) -> None:
+    def _status_read(self, fact: FleetEvent, member: Member) -> None:
         body, timeline, replica = fact.body, member.timeline, member.replica
         self._identify(fact, member)
         place = Place.of(fact)
         executed, purged = _set(body["gtid_executed"]), _set(body["gtid_purged"])
-        listed = [said for said in body["channels"] if not replica.is_gone(said)]
-        channels = [self._channel_told(member, said) for said in listed]
+        listed = [values for values in body["channels"] if not replica.is_gone(values)]
+        channels = [self._channel_listed(member, values) for values in listed]
         sources = _keys(channels)
         fallen = _set(body.get("gtid_executed_fallen"))
         timeline.row(executed, purged, body["logs_everything"], sources, place.ts, fallen=fallen)
-        retrieved = [_set(said["retrieved_gtid_set"]) for said in listed]
-        told = (*(r for r in retrieved if r is not None), *((executed,) if executed else ()))
+        retrieved = [_set(values["retrieved_gtid_set"]) for values in listed]
+        shown = (*(r for r in retrieved if r is not None), *((executed,) if executed else ()))
         is_whole = executed is not None and None not in retrieved
         for channel in replica.channels.values():
-            self.queue_groups(member, channel, place, told, is_row=is_whole)
+            self.queue_groups(member, channel, place, shown, is_row=is_whole)
         has = None
         if is_whole and executed is not None:
             has = executed
-            for gtids in told:
+            for gtids in shown:
                 has = has | gtids
-        for channel, said in zip(channels, listed, strict=True):
-            self._compare_channel(member, channel, said, (executed, has), place)
+        for channel, values in zip(channels, listed, strict=True):
+            self._compare_channel(member, channel, values, (executed, has), place)
         if executed is not None and sources:
             received: GtidSet | None = GtidSet.EMPTY
             for gtids in retrieved:
@@ -363,19 +363,19 @@ class FleetEventReader:
         self.origins.row(fact.instance_id, timeline.lineage, place)
         self.rows_with_claims.append(Subject(fact.instance_id, None, place))
 
-    def _channel_told(self, member: Member, said: dict[str, Any]) -> ReplicaChannel:
-        channel = member.replica.channel(said["channel"])
+    def _channel_listed(self, member: Member, values: dict[str, Any]) -> ReplicaChannel:
+        channel = member.replica.channel(values["channel"])
         channel.is_listed = True
-        if said["source_uuid"]:
-            channel.source_uuid = said["source_uuid"].lower()
-        channel.is_filtered = channel.is_filtered or bool(said["filtered"])
+        if values["source_uuid"]:
+            channel.source_uuid = values["source_uuid"].lower()
+        channel.is_filtered = channel.is_filtered or bool(values["filtered"])
         return channel
 
     def _compare_channel(
         self,
         member: Member,
         channel: ReplicaChannel,
-        said: dict[str, Any],
+        values: dict[str, Any],
         sets: tuple[GtidSet | None, GtidSet | None],
         place: Place,
     ) -> None:
@@ -385,15 +385,15 @@ class FleetEventReader:
         if channel.key is None:
             self._note_unknown(member, channel, place)
             return
-        row = ChannelSaid(
+        row = ChannelRow(
             instance_id=member.timeline.instance_id,
             place=place,
             server_id=member.timeline.server_id,
-            retrieved=_set(said["retrieved_gtid_set"]),
+            retrieved=_set(values["retrieved_gtid_set"]),
             has=sets[1],
-            read=_coordinates(said, "read"),
-            executed=_coordinates(said, "exec"),
-            auto_position=bool(said["auto_position"]),
+            read=_coordinates(values, "read"),
+            executed=_coordinates(values, "exec"),
+            auto_position=bool(values["auto_position"]),
             coordinates_ts=channel.coordinates_ts,
             retrieved_ts=channel.retrieved_ts,
             gtid_executed=None if channel.is_filtered else sets[0],
@@ -407,13 +407,13 @@ class FleetEventReader:
         subject = Subject(member.timeline.instance_id, channel.name, place)
         comparisons = [one for one in COMPARISONS.values() if one.leaves_undecided]
         for one in comparisons:
-            if one.evidence in (ChannelSaid, ReplicaExecuted, GroupsQueued):
+            if one.evidence in (ChannelRow, ReplicaExecuted, GroupsQueued):
                 self.collector.check(
                     subject, Check(one.rule.name, Outcome.UNDECIDED, SOURCE_UNKNOWN.code)
                 )
         name = f"{member.timeline.instance_id}\x1f{channel.name}"
-        if name not in self.told_unknown:
-            self.told_unknown.add(name)
+        if name not in self.reported_unknown:
+            self.reported_unknown.add(name)
             rules = sorted((one.rule for one in comparisons), key=lambda rule: rule.name)
             self.collector.observe(subject, rules, SOURCE_UNKNOWN)
 
@@ -476,7 +476,7 @@ class FleetEventReader:
     def _leave_clone_undecided(
         self, member: Member, name: str, place: Place, why: Undecided
     ) -> None:
-        """Nothing can be said of a clone's coordinates; it is reported once."""
+        """Nothing can be decided on a clone's coordinates; it is reported once."""
         if name in member.replica.judged_clones:
             return
         member.replica.judged_clones.add(name)
@@ -496,7 +496,7 @@ class FleetEventReader:
         member: Member,
         channel: ReplicaChannel,
         place: Place,
-        told: tuple[GtidSet, ...],
+        shown: tuple[GtidSet, ...],
         *,
         is_row: bool,
     ) -> None:
@@ -508,7 +508,7 @@ class FleetEventReader:
         row: GroupsQueued | None = channel.hand_on(
             place,
             member.replica.sids,
-            (*known, *told),
+            (*known, *shown),
             is_row=is_row,
             server_uuid=member.timeline.uuid_at(place.ts),
         )
@@ -538,6 +538,6 @@ def _set(text: str | None) -> GtidSet | None:
     return None if text is None else GtidSet.parse(text)
 
 
-def _coordinates(said: dict[str, Any], name: str) -> tuple[str, int] | None:
-    file, position = said[f"{name}_source_log_file"], said[f"{name}_source_log_pos"]
+def _coordinates(values: dict[str, Any], name: str) -> tuple[str, int] | None:
+    file, position = values[f"{name}_source_log_file"], values[f"{name}_source_log_pos"]
     return None if file is None or position is None else (file, position)

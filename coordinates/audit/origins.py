@@ -192,7 +192,7 @@ class Origins:
     is_contested: bool = False
     instances: dict[str, _Instance] = field(default_factory=dict)
     scanned: dict[tuple[str, str], int] = field(default_factory=dict)
-    told: set[tuple[str, str, str, int, int]] = field(default_factory=set)
+    reported: set[tuple[str, str, str, int, int]] = field(default_factory=set)
 
     def instance(self, instance_id: str) -> _Instance:
         """The claims of one instance."""
@@ -303,9 +303,9 @@ class Origins:
             shown = (second, b) if b.ts == ts and b.place is not None else (first, a)
             for sid in gtids.sids():
                 key = first, second, sid, a.lineage, b.lineage
-                if key in self.told or shown[1].place is None:
+                if key in self.reported or shown[1].place is None:
                     continue
-                self.told.add(key)
+                self.reported.add(key)
                 found.append(
                     Contradiction(
                         ts,

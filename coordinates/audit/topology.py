@@ -26,7 +26,7 @@ class Edge:
 
 
 def source_key(source_instance: str | None, source_uuid: str | None) -> str | None:
-    """What is known of a source as one text: the instance if told, else its `server_uuid`."""
+    """What is known of a source as one text: the instance if known, else its `server_uuid`."""
     if source_instance:
         return _BY_INSTANCE + source_instance
     return _BY_UUID + source_uuid if source_uuid else None
@@ -47,7 +47,7 @@ class Fleet:
         origins: Origins,
         holders: dict[str, list[str]],
     ) -> None:
-        self._ledgers = timelines
+        self._timelines = timelines
         self.origins = origins
         self.holders = holders
 
@@ -62,14 +62,14 @@ class Fleet:
         """The instances that a source key may mean at `ts`: none, one, or several that clash."""
         kind, name = key[:2], key[2:]
         if kind == _BY_INSTANCE:
-            timeline = self._ledgers.get(name)
+            timeline = self._timelines.get(name)
             return [] if timeline is None else [timeline]
-        timelines = [self._ledgers[holder] for holder in self.holders.get(name, ())]
+        timelines = [self._timelines[holder] for holder in self.holders.get(name, ())]
         return [timeline for timeline in timelines if timeline.uuid_at(ts) == name]
 
     def uuid_of(self, instance_id: str, ts: int) -> str | None:
         """The `server_uuid` of an instance at `ts`, None not known."""
-        timeline = self._ledgers.get(instance_id)
+        timeline = self._timelines.get(instance_id)
         return None if timeline is None else timeline.uuid_at(ts)
 
     def is_ambiguous(self, timeline: InstanceTimeline, ts: int) -> bool:
@@ -89,7 +89,7 @@ class Fleet:
 
     def _overlap(self, server_uuid: str, first: str, second: str) -> bool:
         spans = [
-            [i for i in self._ledgers[name].identities if i.server_uuid == server_uuid]
+            [i for i in self._timelines[name].identities if i.server_uuid == server_uuid]
             for name in (first, second)
         ]
         return any(a.ts <= b.until and b.ts <= a.until for a in spans[0] for b in spans[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tallystick.coordinates.audit.comparison import ChannelSaid
+from tallystick.coordinates.audit.comparison import ChannelRow
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import NOT_REACHED, Against, Compared, between
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided, Waiting
@@ -24,7 +24,7 @@ _SERVER_ID = (
 
 
 @between(
-    ChannelSaid,
+    ChannelRow,
     number=65,
     tier=4,
     severity=Severity.CRITICAL,
@@ -60,27 +60,27 @@ _SERVER_ID = (
         ),
     },
 )
-def server_uuid_unique(said: ChannelSaid, against: Against) -> Compared:
+def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
     """A replica, its source and whatever is above that differ in their server_id."""
-    source, ts = against.source, said.place.ts
+    source, ts = against.source, row.place.ts
     state = next(source.states.since(ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
-    if said.server_id is None or state.server_id is None:
+    if row.server_id is None or state.server_id is None:
         return Undecided(SERVER_ID_UNKNOWN)
     found = []
     for timeline in (source, *against.fleet.upstreams([source], ts)):
         known = next(timeline.states.since(ts), None) or timeline.states.until(ts)
-        at = f"server_id {said.server_id} of {timeline.instance_id}"
-        if timeline.instance_id == said.instance_id:
+        at = f"server_id {row.server_id} of {timeline.instance_id}"
+        if timeline.instance_id == row.instance_id:
             continue
-        if known is not None and known.server_id == said.server_id:
+        if known is not None and known.server_id == row.server_id:
             found.append(
                 Broken(
                     "server_id_of_source" if timeline is source else "server_id_of_upstream",
-                    witness=said.server_id,
+                    witness=row.server_id,
                     at=at,
-                    server_id=said.server_id,
+                    server_id=row.server_id,
                     source=source.instance_id,
                     other=timeline.instance_id,
                 )

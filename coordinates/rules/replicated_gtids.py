@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.audit.comparison import ChannelSaid, ReplicaExecuted
+from tallystick.coordinates.audit.comparison import ChannelRow, ReplicaExecuted
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     AMBIGUOUS,
@@ -69,7 +69,7 @@ _RECEIVED = (
 
 
 @between(
-    ChannelSaid,
+    ChannelRow,
     number=66,
     tier=4,
     severity=Severity.CRITICAL,
@@ -110,10 +110,10 @@ _RECEIVED = (
         ),
     },
 )
-def received_within_source_logged(said: ChannelSaid, against: Against) -> Compared:
+def received_within_source_logged(row: ChannelRow, against: Against) -> Compared:
     """What was retrieved of the source's own GTIDs, the source has logged."""
-    source, ts = against.source, said.place.ts
-    if said.retrieved is None:
+    source, ts = against.source, row.place.ts
+    if row.retrieved is None:
         return Undecided(RETRIEVED_UNKNOWN)
     states = source.states.since(ts)
     state = next((s for s in states if s.is_complete and (s.is_told or s.row_ts is not None)), None)
@@ -124,17 +124,17 @@ def received_within_source_logged(said: ChannelSaid, against: Against) -> Compar
         return Undecided(SOURCE_UUID_UNKNOWN)
     if against.fleet.is_ambiguous(source, ts):
         return Undecided(AMBIGUOUS)
-    own = said.retrieved.restrict(server_uuid)
+    own = row.retrieved.restrict(server_uuid)
     # After RESET the numbers begin again: a number that both have may mean two transactions.
     origins = against.fleet.origins
-    disputed = own & origins.differing(said.instance_id, ts, source.instance_id, state.ts)
-    if disputed and said.server_id is not None:
+    disputed = own & origins.differing(row.instance_id, ts, source.instance_id, state.ts)
+    if disputed and row.server_id is not None:
         # The replica's own transaction of that number was not retrieved from the source.
-        disputed = disputed - origins.made_by(said.instance_id, disputed, ts, said.server_id)
+        disputed = disputed - origins.made_by(row.instance_id, disputed, ts, row.server_id)
     missing = (own - state.logged - state.declared) | disputed
     if not missing:
         return HOLDS
-    is_older = is_older_than_lineage(said.retrieved_ts, state)
+    is_older = is_older_than_lineage(row.retrieved_ts, state)
     if is_older and not disputed and own.isdisjoint(state.logged) and _is_young(state, ts):
         return Undecided(SOURCE_JUST_RESET)
     fresh = missing - against.memory.reported
@@ -209,10 +209,10 @@ def _is_young(state: Snapshot, ts: int) -> bool:
         ),
     },
 )
-def no_errant_gtids(said: ReplicaExecuted, against: Against) -> Compared:
+def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
     """What a replica has executed, one of its sources knows."""
-    ts = said.place.ts
-    rest = said.executed
+    ts = row.place.ts
+    rest = row.executed
     may_assign = False
     for source in against.sources:
         if against.fleet.is_ambiguous(source, ts):
@@ -221,17 +221,17 @@ def no_errant_gtids(said: ReplicaExecuted, against: Against) -> Compared:
         if state is None:
             return Waiting(SOURCE_EXECUTED_UNKNOWN)
         for server_uuid in source.uuids_until(state.ts):
-            rest = _without_retrieved(rest, said, server_uuid)
+            rest = _without_retrieved(rest, row, server_uuid)
         if source.group_uuid is not None:
             rest = rest.without_uuid(source.group_uuid)
         rest = rest - state.logged - (state.beyond - _given_up(source, state, ts))
         if not rest:
             return HOLDS
         may_assign = may_assign or source.logs_anonymous(state)
-    if said.group_uuid is not None:
-        rest = rest.without_uuid(said.group_uuid)
-    rest = _without_own_in_ring(rest, said, against)
-    fresh = _without_upstreams(rest - against.memory.reported, said, against)
+    if row.group_uuid is not None:
+        rest = rest.without_uuid(row.group_uuid)
+    rest = _without_own_in_ring(rest, row, against)
+    fresh = _without_upstreams(rest - against.memory.reported, row, against)
     if isinstance(fresh, Waiting):
         return fresh
     if not fresh:
@@ -269,28 +269,28 @@ def _has_row(state: Snapshot, ts: int) -> bool:
     return state.row_ts is not None and state.row_ts >= ts
 
 
-def _without_own_in_ring(rest: GtidSet, said: ReplicaExecuted, against: Against) -> GtidSet:
+def _without_own_in_ring(rest: GtidSet, row: ReplicaExecuted, against: Against) -> GtidSet:
     """In a ring a replica's own writes are under way to its sources."""
-    if not rest or said.server_uuid is None:
+    if not rest or row.server_uuid is None:
         return rest
-    own, ts = rest.restrict(said.server_uuid), said.place.ts
-    if own and any(against.fleet.is_upstream(said.instance_id, s, ts) for s in against.sources):
+    own, ts = rest.restrict(row.server_uuid), row.place.ts
+    if own and any(against.fleet.is_upstream(row.instance_id, s, ts) for s in against.sources):
         return rest - own
     return rest
 
 
-def _without_retrieved(rest: GtidSet, said: ReplicaExecuted, server_uuid: str) -> GtidSet:
+def _without_retrieved(rest: GtidSet, row: ReplicaExecuted, server_uuid: str) -> GtidSet:
     """What was retrieved of the source's own GTIDs: received_within_source_logged judges that."""
-    if said.retrieved is None:
+    if row.retrieved is None:
         return rest.without_uuid(server_uuid)
-    return rest - said.retrieved.restrict(server_uuid)
+    return rest - row.retrieved.restrict(server_uuid)
 
 
-def _without_upstreams(rest: GtidSet, said: ReplicaExecuted, against: Against) -> GtidSet | Waiting:
+def _without_upstreams(rest: GtidSet, row: ReplicaExecuted, against: Against) -> GtidSet | Waiting:
     """A replica moved to a source that lags has what that source is still to receive."""
-    ts = said.place.ts
+    ts = row.place.ts
     for upstream in against.fleet.upstreams(against.sources, ts) if rest else ():
-        if upstream.instance_id == said.instance_id:
+        if upstream.instance_id == row.instance_id:
             continue
         state = upstream.states.knowing(ts)
         if state is None:
@@ -300,7 +300,7 @@ def _without_upstreams(rest: GtidSet, said: ReplicaExecuted, against: Against) -
 
 
 @between(
-    ChannelSaid,
+    ChannelRow,
     number=70,
     tier=4,
     severity=Severity.ERROR,
@@ -333,21 +333,21 @@ def _without_upstreams(rest: GtidSet, said: ReplicaExecuted, against: Against) -
         ),
     },
 )
-def purged_not_needed(said: ChannelSaid, against: Against) -> Compared:
+def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
     """What the source has purged, the replica has."""
-    source, ts = against.source, said.place.ts
-    if not said.auto_position:
+    source, ts = against.source, row.place.ts
+    if not row.auto_position:
         return HOLDS
-    if said.has is None:
+    if row.has is None:
         return Undecided(REPLICA_SET_UNKNOWN)
     if next(source.states.since(ts), None) is None:
         return Waiting(NOT_REACHED)
     before = source.states.until(ts)
     if before is None or before.row_ts is None:
-        return _purged_by_next_row(source, ts, said.has)
+        return _purged_by_next_row(source, ts, row.has)
     if before.purged is None:
         return Undecided(SOURCE_PURGED_UNKNOWN)
-    missing = before.purged - source.assigned - said.has
+    missing = before.purged - source.assigned - row.has
     fresh = missing - against.memory.reported
     if not fresh:
         return against.nothing_new(missing)
@@ -359,7 +359,7 @@ def purged_not_needed(said: ChannelSaid, against: Against) -> Compared:
             at=first_of(fresh),
             source=source.instance_id,
             purged=before.purged,
-            has=said.has,
+            has=row.has,
         ),
     )
 

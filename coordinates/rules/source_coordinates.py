@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tallystick.coordinates.audit.comparison import ChannelSaid
+from tallystick.coordinates.audit.comparison import ChannelRow
 from tallystick.coordinates.audit.timeline_file import FIRST_POSITION, PlaceKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
@@ -64,7 +64,7 @@ _BEYOND = "past the end of the file."
 
 
 @between(
-    ChannelSaid,
+    ChannelRow,
     number=69,
     tier=4,
     severity=Severity.CRITICAL,
@@ -100,13 +100,13 @@ _BEYOND = "past the end of the file."
         ),
     },
 )
-def source_coordinate_valid(said: ChannelSaid, against: Against) -> Compared:
+def source_coordinate_valid(row: ChannelRow, against: Against) -> Compared:
     """The source coordinates of a channel are positions of the source's binary log."""
     source = against.source
-    state = next(source.states.since(said.place.ts), None)
+    state = next(source.states.since(row.place.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
-    found, unknown = _wrong_coordinates(said, against, state)
+    found, unknown = _wrong_coordinates(row, against, state)
     if unknown is not None and not against.fresh(found):
         return unknown
     return against.report_at(found)
@@ -120,18 +120,18 @@ _WRONG = {
 
 
 def _wrong_coordinates(
-    said: ChannelSaid, against: Against, state: Snapshot
+    row: ChannelRow, against: Against, state: Snapshot
 ) -> tuple[list[Broken], Undecided | None]:
     """What is wrong with the coordinates, and why others are not known."""
     found: list[Broken] = []
     unknown = None
-    for name, coordinates in (("read", said.read), ("executed", said.executed)):
+    for name, coordinates in (("read", row.read), ("executed", row.executed)):
         if coordinates is None or not coordinates[0] or coordinates[1] == 0:
             continue
-        kind = place_of(against.source, state, coordinates, since=said.coordinates_ts)
+        kind = place_of(against.source, state, coordinates, since=row.coordinates_ts)
         if isinstance(kind, Undecided):
             unknown = unknown or kind
-        elif _is_wrong(kind, name) and not _may_be_ignored(kind, said, against):
+        elif _is_wrong(kind, name) and not _may_be_ignored(kind, row, against):
             file, position = coordinates
             found.append(
                 Broken(
@@ -151,15 +151,14 @@ def _is_wrong(kind: PlaceKind, name: str) -> bool:
     return kind in wrong or (kind is PlaceKind.EVENT_END and name == "executed")
 
 
-def _may_be_ignored(kind: PlaceKind, said: ChannelSaid, against: Against) -> bool:
+def _may_be_ignored(kind: PlaceKind, row: ChannelRow, against: Against) -> bool:
     """Whether an applier may be inside a group because its receiver ignores it.
 
     Events of ignored server ids, in a ring the replica's own, are dropped one by one, and the
     applier moves on with each.
     """
     return kind is PlaceKind.EVENT_END and (
-        said.is_filtered
-        or against.fleet.is_upstream(said.instance_id, against.source, said.place.ts)
+        row.is_filtered or against.fleet.is_upstream(row.instance_id, against.source, row.place.ts)
     )
 
 
@@ -194,28 +193,28 @@ def place_of(
     return kind
 
 
-@adds_to(applied_relay_gtids_executed, ChannelSaid)
-def passed_groups_executed(said: ChannelSaid, against: Against) -> Compared:
+@adds_to(applied_relay_gtids_executed, ChannelRow)
+def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     """What is before the executed position in the source's log is executed.
 
     The last group there may still be committing. What the replica never had before it began to
     replicate by position is no omission; what is after groups that it has executed is. Of
     auto-positioning relay_mirrors_source reports that, where the relay log is seen.
     """
-    source, executed = against.source, said.gtid_executed
-    state = next(source.states.since(said.place.ts), None)
+    source, executed = against.source, row.gtid_executed
+    state = next(source.states.since(row.place.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
-    wrong, unknown = _wrong_coordinates(said, against, state)
+    wrong, unknown = _wrong_coordinates(row, against, state)
     if unknown is not None:
         return unknown
     if against.fresh(wrong):
         # Coordinates that are wrong are reported alone, at the first row that has them.
         reported = against.memory.reported_at.union(str(broken.at) for broken in wrong)
         return against.remember(HOLDS, reported_at=reported)
-    if executed is None or said.executed is None or not said.executed[0] or not said.executed[1]:
+    if executed is None or row.executed is None or not row.executed[0] or not row.executed[1]:
         return HOLDS
-    file, position = said.executed
+    file, position = row.executed
     groups = source.groups_until(state, (parse_log_file_name(file)[1], position))
     sid, gno = groups.sid[:-1], groups.gno[:-1]
     is_done = np.ones(len(sid), dtype=np.bool_)
@@ -224,14 +223,14 @@ def passed_groups_executed(said: ChannelSaid, against: Against) -> Compared:
         is_done[which] = executed.contains_gnos(source.sids[index], gno[which])
     if is_done.all():
         return HOLDS
-    received = said.retrieved if said.retrieved is not None else GtidSet.EMPTY
+    received = row.retrieved if row.retrieved is not None else GtidSet.EMPTY
     done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done)
     omitted = GtidSet.EMPTY
-    if len(done) and not (said.auto_position and said.is_relay_seen):
-        inside = at[(at > done[0]) & ((at < done[-1]) | (not said.auto_position))]
+    if len(done) and not (row.auto_position and row.is_relay_seen):
+        inside = at[(at > done[0]) & ((at < done[-1]) | (not row.auto_position))]
         omitted = GtidSet.from_groups(source.sids, sid[inside], gno[inside]) - received
     omitted = omitted | (GtidSet.from_groups(source.sids, sid[at], gno[at]) & received)
-    own = against.fleet.uuid_of(said.instance_id, said.place.ts)
+    own = against.fleet.uuid_of(row.instance_id, row.place.ts)
     if omitted and own is not None:
         # In a ring they come back, maybe before they are executed.
         omitted = omitted.without_uuid(own)
