@@ -82,17 +82,23 @@ def position_evidence(row: Row) -> PositionEvidence:
             fallen=fallen,
             doubt=doubt,
         )
-    boundary_doubt, is_event_end = _event_at(position, binlog)
+    mark = _mark_at(position, binlog)
+    boundary_doubt = _boundary_doubt(position, mark, binlog)
+    before = None
+    if mark is not None and _BOUNDARY[mark]:
+        before = position
+    elif boundary_doubt is None:
+        before = _boundary_before(position, binlog)
     return PositionEvidence(
         position=position,
         has_binlog=row.has_binlog,
-        journal_position=_boundary_before(position, binlog) if boundary_doubt is None else None,
+        journal_position=before,
         previous_position=history.position,
         fallen=fallen,
         boundary_doubt=boundary_doubt,
         log_end=LogCoordinates(position.base_name, binlog.file_number, binlog.end),
         file_end=_file_end(position, binlog),
-        is_event_end=is_event_end,
+        is_event_end=mark is not None,
     )
 
 
@@ -118,17 +124,23 @@ def _file_end(position: LogCoordinates, binlog: BinlogReader) -> LogCoordinates 
     return LogCoordinates(position.base_name, position.file_number, int(ends[-1]))
 
 
-def _event_at(position: LogCoordinates, binlog: BinlogReader) -> tuple[Undecided | None, bool]:
-    """Why it is not known whether a group ends at a position, and whether an event does."""
+def _mark_at(position: LogCoordinates, binlog: BinlogReader) -> int | None:
+    """The mark of the event that ends at a position, None when none is remembered."""
+    found = binlog.window.find_end(position.file_number, position.position)
+    return None if found is None else int(binlog.window.rows()[found, MARK])
+
+
+def _boundary_doubt(
+    position: LogCoordinates, mark: int | None, binlog: BinlogReader
+) -> Undecided | None:
+    """Why it is not known whether a group ends at a position."""
+    if mark is not None:
+        return Undecided(GROUP_NOT_WHOLE) if mark == Mark.UNKNOWN else None
     place, window = (position.file_number, position.position), binlog.window
-    found = window.find_end(*place)
-    if found is not None:
-        is_unknown = window.rows()[found, MARK] == Mark.UNKNOWN
-        return Undecided(GROUP_NOT_WHOLE) if is_unknown else None, True
     is_written = place <= (binlog.file_number, binlog.end)
     if is_written and (not window.covers(*place) or window.begins_at(*place)):
-        return Undecided(NOT_REMEMBERED), False
-    return None, False
+        return Undecided(NOT_REMEMBERED)
+    return None
 
 
 def _boundary_before(position: LogCoordinates, binlog: BinlogReader) -> LogCoordinates | None:
