@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 DURATION_MS = 6_000
 COLLECTION_INTERVAL_MS = 1_000
-"""Of virtual time, as in ``producers.simulator.engine.simulate``: during the load, and twice after
-it, when everything has settled."""
+"""Of virtual time, as in ``producers.simulator.assemble.simulate``: during the load, and twice
+after it, when everything has settled."""
 SPEED = 5.0
 COLLECT_EVERY_S = 1.5
 PARTITIONS = 2
