@@ -87,7 +87,7 @@ def send(bootstrap_servers: str, topic: str, key: bytes, value: bytes) -> None:
 
 @final
 class _Sink:
-    """Blocks: idempotent, in order, every delivery report looked at."""
+    """Blocks: idempotent, in order, every delivery report checked."""
 
     def __init__(
         self, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
@@ -231,9 +231,9 @@ class _Reader:
     def is_past_start(self) -> bool:
         """Judged by the consumer's position: the last offsets may have no message any more."""
         asked = [TopicPartition(self._topic, number) for number in self._ends]
-        for reached in self._consumer.position(asked) if asked else ():
-            if reached.offset >= self._ends[reached.partition]:
-                del self._ends[reached.partition]
+        for position in self._consumer.position(asked) if asked else ():
+            if position.offset >= self._ends[position.partition]:
+                del self._ends[position.partition]
         return not self._ends
 
     def read(self, timeout_s: float) -> list[Message]:

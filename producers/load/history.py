@@ -26,7 +26,7 @@ from tallystick.producers.load.logs import CHANNEL, FORMAT_DESCRIPTION_LENGTH, L
 from tallystick.producers.load.tile import Lay, TileColumns, make_tile
 
 START_US = 1_700_000_000_000_000
-"""When a load's history begins, unless told otherwise: results do not depend on the day."""
+"""When a load's history begins, unless another time is set: results do not depend on the day."""
 
 _FILES_KEPT = 8
 _LSN_START = 19_000_000
@@ -364,11 +364,11 @@ class _Replica(_Instance):
         blocks = []
         for logged in self.fetched:
             # Receiving takes the first half of the slot, applying the second.
-            half = ts + self.tile.tile.duration_us // 2
+            middle = ts + self.tile.tile.duration_us // 2
             blocks += self._receive(logged, ts)
-            blocks += self._log_tile(half, 2, logged.ts, self.source.server_id)
+            blocks += self._log_tile(middle, 2, logged.ts, self.source.server_id)
             if logged.next_file is not None:
-                blocks.append(self._change_file(logged, half + self.tile.tile.duration_us // 2))
+                blocks.append(self._change_file(logged, middle + self.tile.tile.duration_us // 2))
         return blocks
 
     def _receive(self, logged: _Logged, ts: int) -> list[Block]:

@@ -27,7 +27,7 @@ class LogFile:
 
     Attributes:
         name: Its name.
-        end: Offset behind its last event.
+        end: Offset after its last event.
         gtids_before: How many of the source's GTIDs its PREVIOUS_GTIDS has.
         transactions: How many transactions are in it.
     """

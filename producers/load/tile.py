@@ -58,7 +58,7 @@ class Tile:
         query: Query verbs.
         length: Bytes of each event.
         start: Offset of each event in the run.
-        end: Offset behind each event.
+        end: Offset after each event.
         ts: Microseconds of each event since the run began.
         checksum: A number for each event.
         openers: Indices of the GTID events.
@@ -94,7 +94,7 @@ class Tile:
 
     @property
     def duration_us(self) -> int:
-        """Microseconds from the first event to behind the last."""
+        """Microseconds from the first event to after the last."""
         return self.events * _EVENT_TIME_US
 
 
@@ -108,16 +108,16 @@ def make_tile(rng: np.random.Generator, events: int) -> Tile:
     counts = lengths[chosen]
     openers = np.cumsum(counts) - counts
     total = int(counts.sum())
-    place = np.arange(total) - np.repeat(openers, counts) + np.repeat(firsts[chosen], counts)
-    length = flat[place, 2].copy()
+    index = np.arange(total) - np.repeat(openers, counts) + np.repeat(firsts[chosen], counts)
+    length = flat[index, 2].copy()
     rows = np.flatnonzero(length == 0)
     length[rows] = rng.integers(
         _ROWS_LENGTH_MIN, _ROWS_LENGTH_MIN + _ROWS_LENGTH_SPREAD, size=len(rows)
     )
     end = np.cumsum(length)
     return Tile(
-        type=flat[place, 0].astype(np.uint8),
-        query=flat[place, 1].astype(np.uint8),
+        type=flat[index, 0].astype(np.uint8),
+        query=flat[index, 1].astype(np.uint8),
         length=length,
         start=end - length,
         end=end,
@@ -143,7 +143,7 @@ class Lay:
         ts_divisor: How much faster than the tile's own times it goes.
         commit_ts: When its first transaction began at its origin.
         server_id: The origin's.
-        salt: What tells this repetition's checksums from others'.
+        salt: What makes this repetition's checksums differ from others'.
     """
 
     stream: Stream
@@ -159,7 +159,7 @@ class Lay:
 
 
 class TileColumns:
-    """The columns of a tile at any place. What does not change from place to place is shared."""
+    """The columns of a tile at any position. What does not depend on the position is shared."""
 
     def __init__(self, tile: Tile) -> None:
         self.tile = tile
@@ -199,7 +199,7 @@ class TileColumns:
         return found
 
     def lay(self, lay: Lay) -> dict[str, Array]:
-        """The columns of the tile at a place."""
+        """The columns of the tile at a position."""
         tile = self.tile
         numbers = self._index + lay.first_sequence_number
         elapsed = tile.ts if lay.ts_divisor == 1 else tile.ts // lay.ts_divisor

@@ -1,7 +1,7 @@
 """The binary log of a server as its replicas get it: COM_BINLOG_DUMP, packet by packet.
 
 The session is no registered replica and not semi-synchronous: no commit waits for it. Whole events
-come out in the order of the files, each with its place by counting; what the protocol makes up
+come out in the order of the files, each with its position by counting; what the protocol makes up
 (leading ROTATE, heartbeats, a FORMAT_DESCRIPTION inside a file) does not.
 """
 
@@ -47,7 +47,7 @@ _PACKET_HEADER = 4
 _U32 = struct.Struct("<I")
 _RECEIVE_BYTES = 1 << 18
 _READ_BYTES_MAX = 8 << 20
-"""One call of ``read`` gives no more than what came in so many bytes."""
+"""One call of ``read`` returns no more than what came in so many bytes."""
 _BUSY_BYTES = 64 << 10
 _GATHER_S, _GATHER_BUSY_S = 0.1, 0.5
 _LITTLE_BYTES = 8 << 10
@@ -58,15 +58,15 @@ _SQL_STATE_LENGTH = 6
 HELD_UP_MAX_S = 10
 """So long the server waits for a reader that takes nothing: its shutdown waits for the stream."""
 PURGED_OR_UNKNOWN = 1236
-"""ER_SOURCE_FATAL_ERROR_READING_BINLOG: the place asked for is not there (any more)."""
+"""ER_SOURCE_FATAL_ERROR_READING_BINLOG: the position asked for is not there (any more)."""
 
 
 class DumpEndedError(MysqlError):
-    """The stream has ended: the connection broke, or the server said why in its ``code``."""
+    """The stream has ended: the connection broke, or the server gave the reason in its ``code``."""
 
 
 class StreamedEvent(NamedTuple):
-    """One event of the stream, and what its file's FORMAT_DESCRIPTION says if it is that event."""
+    """One event of the stream, and its file's format if it is the FORMAT_DESCRIPTION."""
 
     event: LogEvent
     format: FormatDescription | None
@@ -90,7 +90,7 @@ class BinlogDump:
     Attributes:
         file: The file that the stream is in.
         position: Where its next event starts.
-        format: What the present file's FORMAT_DESCRIPTION says; inside a file ``created`` is 0.
+        format: The present file's FORMAT_DESCRIPTION; inside a file ``created`` is 0.
         first_format: The same of the first file.
 
     Raises:
@@ -154,7 +154,7 @@ class BinlogDump:
                 return found
             self._receive_rest()
         except DumpEndedError as error:
-            # What came before the end is whole, and may tell why.
+            # What came before the end is whole, and may show why.
             self._ended = error
         try:
             self._take_packets(found)
@@ -316,10 +316,10 @@ class BinlogDump:
                 f"{self.file}:{self.position}: expected an event of {header.length} bytes,"
                 f" found {len(event)}"
             )
-        told = None
+        description = None
         if header.type == EventType.FORMAT_DESCRIPTION:
-            told = self.format = read_format_description(event)
-            self.first_format = self.first_format or told
+            description = self.format = read_format_description(event)
+            self.first_format = self.first_format or description
         if is_artificial(header):
             if header.type == EventType.ROTATE:
                 checksum_length = CHECKSUM_LENGTH if _has_checksum(event) else 0
@@ -329,7 +329,7 @@ class BinlogDump:
             raise EventError(f"expected a position of at least 4, found {self.position}")
         read = read_event(event, self.position, self.file, self._checksum_length)
         self.position = read.end
-        found.append(StreamedEvent(read, told))
+        found.append(StreamedEvent(read, description))
 
     def close(self) -> None:
         """End the stream: the server notices when it writes next."""
@@ -337,7 +337,7 @@ class BinlogDump:
 
 
 def dump_command(server_id: int, file: str, position: int) -> tuple[int, bytes]:
-    """The command that asks for a binary log from a place on, and its argument.
+    """The command that asks for a binary log from a position on, and its argument.
 
     COM_BINLOG_DUMP has 32 bits for the position. Beyond 4 GiB the command for GTID sets is taken,
     with the empty set and a file name, which goes before a search by set.
@@ -365,8 +365,8 @@ def _ended(packet: bytes) -> Exception:
         text = packet[3:]
         if text[:1] == b"#":
             text = text[_SQL_STATE_LENGTH:]
-        said = " ".join(text.decode("utf-8", "replace").split())[:300]
-        return DumpEndedError(f"the server ended the stream: error {code}: {said}", code=code)
+        message = " ".join(text.decode("utf-8", "replace").split())[:300]
+        return DumpEndedError(f"the server ended the stream: error {code}: {message}", code=code)
     if packet and packet[0] == _EOF:
         return DumpEndedError("the server ended the stream")
     return EventError("expected a packet with an event, found none")

@@ -1,4 +1,4 @@
-"""One event of a log, as its bytes stand there, made a record of the journal.
+"""One event of a log, as its bytes are there, made a record of the journal.
 
 Headers and the bodies of GTID, QUERY, ROTATE and PREVIOUS_GTIDS events are read; of a QUERY no
 more than its verb leaves this module, and of all others, row images among them, nothing but length
@@ -27,7 +27,7 @@ _MICROSECONDS_LENGTH = 7
 _HAS_ORIGINAL = 1 << 55
 _QUERY = struct.Struct("<IIBHH")
 QUERY_HEAD_MAX = 64
-"""So much of a statement tells its verb."""
+"""So much of a statement determines its verb."""
 _FORMAT_VERSION_LENGTH = 50
 _NO_CHECKSUM, _CRC32 = 0, 1
 _TAGGED_FIELDS = {
@@ -42,9 +42,9 @@ _SIGNED_FIELDS = frozenset({2, 4, 5})
 _FLAGS_FIELD, _UUID_FIELD, _TAG_FIELD, _SERVER_VERSION_FIELD = 0, 1, 3, 9
 _UUID_BYTES = 16
 
-_WORDS = {
-    word.encode(): verb
-    for word, verb in (
+_VERBS = {
+    text.encode(): verb
+    for text, verb in (
         ("BEGIN", QueryVerb.BEGIN),
         ("COMMIT", QueryVerb.COMMIT),
         ("ROLLBACK", QueryVerb.ROLLBACK),
@@ -78,7 +78,7 @@ class LogEvent(NamedTuple):
 
 
 class FormatDescription(NamedTuple):
-    """What a FORMAT_DESCRIPTION event says of its file.
+    """What a FORMAT_DESCRIPTION event describes of its file.
 
     Attributes:
         timestamp: When the file was opened, seconds since 1970.
@@ -116,7 +116,7 @@ def read_header(event: bytes) -> Header:
 
 
 def read_format_description(event: bytes) -> FormatDescription:
-    """What a FORMAT_DESCRIPTION event tells.
+    """The content of a FORMAT_DESCRIPTION event.
 
     Raises:
         EventError: It is cut short, or of a binary log version before 4.
@@ -140,7 +140,7 @@ def read_format_description(event: bytes) -> FormatDescription:
 
 
 def is_artificial(header: Header) -> bool:
-    """Whether the dump protocol made the event up: it stands in no file."""
+    """Whether the dump protocol made the event up: it is in no file."""
     return (
         header.type in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
         or bool(header.flags & FLAG_ARTIFICIAL)
@@ -167,7 +167,7 @@ def read_event(event: bytes, start: int, file: str, checksum_length: int) -> Log
         event: All its bytes, checksum included.
         start: Offset in the file, by counting.
         file: Name of the file, without a directory.
-        checksum_length: Bytes of the checksum, as the file's FORMAT_DESCRIPTION tells.
+        checksum_length: Bytes of the checksum, as the file's FORMAT_DESCRIPTION has it.
 
     Raises:
         EventError: The bytes are no event.
@@ -303,7 +303,7 @@ def _read_tagged(body: bytes, fields: dict[str, Any]) -> None:
         elif number in (_FLAGS_FIELD, _SERVER_VERSION_FIELD):
             source.unsigned()
         else:
-            break  # fields of later versions, and nothing that is wanted stands behind
+            break  # fields of later versions, and nothing that is wanted follows
     sid = uuid_text(uuid)
     fields["sid"] = f"{sid}:{tag.decode('ascii', 'replace')}" if tag else sid
     immediate = found.pop("immediate_commit_timestamp", ABSENT)
@@ -324,13 +324,13 @@ def query_verb(statement: bytes) -> QueryVerb:
 
     BEGIN, COMMIT and ROLLBACK are the whole statement: ``ROLLBACK TO s`` is a STATEMENT.
     """
-    word = _WORDS.get(statement)
-    if word is None and len(statement) < QUERY_HEAD_MAX:
-        word = _WORDS.get(statement.strip().upper())
-    if word is None:
+    verb = _VERBS.get(statement)
+    if verb is None and len(statement) < QUERY_HEAD_MAX:
+        verb = _VERBS.get(statement.strip().upper())
+    if verb is None:
         match = _match_xa(statement)
-        word = QueryVerb.STATEMENT if match is None else _XA[match[1].upper()]
-    return word
+        verb = QueryVerb.STATEMENT if match is None else _XA[match[1].upper()]
+    return verb
 
 
 def _read_previous_gtids(body: bytes, fields: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """What was done to a replica's channels, as two answers to collections show it.
 
 A collector does not see CHANGE REPLICATION SOURCE and RESET REPLICA; it sees that a channel has
-another source, or that its relay log began anew. The records that the journal wants for it stand
+another source, or that its relay log began anew. The records that the journal wants for it are
 in front of the row that showed it.
 """
 
@@ -24,7 +24,7 @@ class ChannelWatch:
     """The channels of one replica.
 
     Attributes:
-        known: What the last answer said of each channel.
+        known: What the last answer showed of each channel.
     """
 
     def __init__(self, known: Mapping[str, dict[str, Any]] | None = None) -> None:
@@ -33,7 +33,7 @@ class ChannelWatch:
     def note(
         self, body: Mapping[str, Any], sources: Iterable[Mapping[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Take an answer; give the ``channel`` records that belong in front of it.
+        """Take an answer; return the ``channel`` records that belong in front of it.
 
         Args:
             body: Of a ``log_status`` record.
@@ -42,28 +42,28 @@ class ChannelWatch:
         status = body.get("replica_status")
         if not isinstance(status, list) or "row" not in body:
             return []
-        described = {str(said["channel"]).lower(): dict(said) for said in sources}
+        described = {str(source["channel"]).lower(): dict(source) for source in sources}
         relays = _relay_coordinates(body)
         records: list[dict[str, Any]] = []
         now: dict[str, dict[str, Any]] = {}
-        for said in status:
-            name = str(said.get("Channel_Name") or "").lower()
-            channel = {key: said.get(key) for key in _OF_SOURCE}
-            channel["Retrieved_Gtid_Set"] = said.get("Retrieved_Gtid_Set")
-            channel["read"] = _place(said.get("Source_Log_File"), said.get("Read_Source_Log_Pos"))
-            channel["relay"] = _place(*relays.get(name, (None, None)))
+        for row in status:
+            name = str(row.get("Channel_Name") or "").lower()
+            channel = {key: row.get(key) for key in _OF_SOURCE}
+            channel["Retrieved_Gtid_Set"] = row.get("Retrieved_Gtid_Set")
+            channel["read"] = _position(row.get("Source_Log_File"), row.get("Read_Source_Log_Pos"))
+            channel["relay"] = _position(*relays.get(name, (None, None)))
             channel["is_empty"] = relays.get(name) == ("", 0)
-            executed = said.get("Relay_Source_Log_File"), said.get("Exec_Source_Log_Pos")
-            channel["executed"] = _place(*executed)
+            executed = row.get("Relay_Source_Log_File"), row.get("Exec_Source_Log_Pos")
+            channel["executed"] = _position(*executed)
             before = self.known.get(name)
             if not channel["Source_UUID"] and before is not None:
                 # Not connected since a start of the server.
                 channel["Source_UUID"] = before["Source_UUID"]
-            is_told = before is not None and before.get("is_renewed")
-            action = None if before is None or is_told else _action(before, channel)
+            is_reported = before is not None and before.get("is_renewed")
+            action = None if before is None or is_reported else _action(before, channel)
             if before is None or action == "change_source":
-                told = {"channel": name, "auto_position": channel["Auto_Position"] in (1, "1")}
-                records.append({**told, **described.get(name, {}), "action": "change_source"})
+                body = {"channel": name, "auto_position": channel["Auto_Position"] in (1, "1")}
+                records.append({**body, **described.get(name, {}), "action": "change_source"})
             elif action is not None:
                 records.append({"channel": name, "action": action})
             elif channel["executed"] is None:
@@ -76,11 +76,11 @@ class ChannelWatch:
         return records
 
     def renewed(self, name: str) -> None:
-        """What was done to the channel has been told: the next answer is no news of it."""
+        """What was done to the channel has been recorded: the next answer is no news of it."""
         self.known[name] = {**self.known.get(name, _UNKNOWN), "is_renewed": True}
 
     def removed(self, name: str) -> None:
-        """The channel is gone, and that has been told."""
+        """The channel is gone, and that has been recorded."""
         self.known.pop(name, None)
 
     def lost_gtids(self) -> None:
@@ -89,7 +89,7 @@ class ChannelWatch:
             self.known[name] = {**channel, "has_lost_gtids": True}
 
     def forget_received(self, name: str) -> None:
-        """The channel's relay log begins anew, and that has been told."""
+        """The channel's relay log begins anew, and that has been recorded."""
         channel = self.known.get(name)
         if channel is not None:
             self.known[name] = {**channel, "Retrieved_Gtid_Set": "", "relay": None, "read": None}
@@ -108,7 +108,7 @@ def _relay_coordinates(body: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _place(file: Any, position: Any) -> list[Any] | None:
+def _position(file: Any, position: Any) -> list[Any] | None:
     try:
         base_name, number = parse_log_file_name(str(file))
         return [base_name, number, int(position)]

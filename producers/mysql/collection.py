@@ -1,8 +1,8 @@
 """One collection of a real server: its statements in the journal's order (docs/journal.md).
 
 The order errs to the safe side: what only grows is read before what it must lie within. What an
-account may not read, or a server does not have, is left out and told under ``unread``; without the
-row of log_status there is an error instead of everything.
+account may not read, or a server does not have, is left out and listed under ``unread``; without
+the row of log_status there is an error instead of everything.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Collector:
 
     # What the server is
 
-    def start_facts(self) -> dict[str, Any]:
+    def start_body(self) -> dict[str, Any]:
         """The body of a ``start`` record, without what only a witness of the start can know.
 
         Raises:
@@ -121,7 +121,7 @@ class Collector:
         ]
 
     def source_files(self) -> list[tuple[str, str]]:
-        """In which binary log files of which sources this replica stands: server_uuid and file.
+        """In which binary log files of which sources this replica is: server_uuid and file.
 
         Raises:
             MysqlError: The server cannot be asked.
@@ -136,7 +136,7 @@ class Collector:
     def _replica_status(self) -> list[dict[str, Any]]:
         """SHOW REPLICA STATUS; nothing where it may not be read."""
         rows = self._session.ask(self._session.dialect.show_replica_status)
-        return [] if isinstance(rows, Refused) else [*map(self._in_todays_words, rows)]
+        return [] if isinstance(rows, Refused) else [*map(self._in_current_terms, rows)]
 
     def binary_logs(self) -> dict[str, int]:
         """The binary log files, oldest first, with their sizes; none where there is no log.
@@ -199,7 +199,7 @@ class Collector:
                 # No row and no error: the audit has a name for it.
                 return answer
             body.answer["row"] = _row(rows[0])
-            self._read_behind_row(body)
+            self._read_after_row(body)
         except MysqlError as error:
             return {**answer, "error": _failure(error)}
         return {**answer, **body.answer, **body.unread_part()}
@@ -226,7 +226,7 @@ class Collector:
         status = body.rows("replica_status", dialect.show_replica_status)
         if status is not None:
             body.answer["replica_status"] = [
-                _only(self._in_todays_words(row), dialect.status_columns) for row in status
+                _only(self._in_current_terms(row), dialect.status_columns) for row in status
             ]
 
     def _read_purged(self, body: _Body) -> None:
@@ -239,11 +239,11 @@ class Collector:
             if again is not None:
                 body.answer["binary_logs_again"] = _binary_logs(again)
 
-    def _read_behind_row(self, body: _Body) -> None:
+    def _read_after_row(self, body: _Body) -> None:
         body.value("gtid_owned", "SELECT @@GLOBAL.gtid_owned")
         prepared = body.rows("prepared_xa", "XA RECOVER")
         if prepared is not None and not prepared:
-            # Of those that there are the server tells no GTID.
+            # Of those that there are the server shows no GTID.
             body.answer["prepared_xa"] = ""
         lsns = self._session.dialect.show_lsns
         if lsns is not None:
@@ -265,10 +265,10 @@ class Collector:
     def _rows(self, statement: str) -> list[Row]:
         rows = self._session.ask(statement)
         if isinstance(rows, Refused) or not rows:
-            said = (
+            message = (
                 "no row" if not isinstance(rows, Refused) else f"error {rows.code}: {rows.message}"
             )
-            raise MysqlError(f"server {self.settings.name!r}: {statement}: {said}")
+            raise MysqlError(f"server {self.settings.name!r}: {statement}: {message}")
         return rows
 
     def _setting(self, name: str) -> str:
@@ -281,7 +281,7 @@ class Collector:
         return int(value) if _integer(value) else 0
 
     def _repository_is_transactional(self, dialect: Dialect) -> bool | None:
-        """Whether relay log info lies in an InnoDB table; None: that cannot be seen."""
+        """Whether relay log info is in an InnoDB table; None: that cannot be seen."""
         if (
             dialect.has_file_repositories
             and self._setting("relay_log_info_repository").upper() == "FILE"
@@ -295,7 +295,7 @@ class Collector:
             return None
         return str(rows[0]["engine"]).upper() == "INNODB"
 
-    def _in_todays_words(self, row: Row) -> Row:
+    def _in_current_terms(self, row: Row) -> Row:
         return {self._session.dialect.column(name): _plain(value) for name, value in row.items()}
 
 
@@ -318,7 +318,7 @@ class _Body:
     def rows(
         self, part: str, statement: str, is_there: Callable[[], bool] = lambda: True
     ) -> list[Row] | None:
-        """The rows of a statement; None, and told, if the server refuses it."""
+        """The rows of a statement; None, and reported, if the server refuses it."""
         rows = self._session.ask(statement)
         if not isinstance(rows, Refused):
             return rows
@@ -376,7 +376,7 @@ def _only(row: Row, columns: Iterable[str]) -> Row:
 
 
 def _row(row: Row) -> Row:
-    """The row of log_status; what is no JSON stays text, for the audit to say so."""
+    """The row of log_status; what is no JSON stays text, for the audit to report."""
     read = _with_plain_values(row)
     for name in _JSON_COLUMNS:
         if isinstance(read.get(name), str):
@@ -416,8 +416,8 @@ def _interval(row: Row) -> tuple[str, int, int]:
 
 def _change_source(row: Row, dialect: Dialect) -> dict[str, Any]:
     ignored = [
-        int(word) for word in re.split(r"[,\s]+", str(row.get("Replicate_Ignore_Server_Ids") or ""))
-        if _integer(word)
+        int(part) for part in re.split(r"[,\s]+", str(row.get("Replicate_Ignore_Server_Ids") or ""))
+        if _integer(part)
     ]  # fmt: skip
     body: dict[str, Any] = {
         "channel": str(row.get("Channel_Name") or ""),
@@ -445,8 +445,8 @@ def _refusal(refused: Refused) -> dict[str, Any]:
 
 def _failure(error: MysqlError) -> dict[str, Any]:
     """A server that cannot be asked, or did not answer in time."""
-    said: dict[str, Any] = {"message": str(error)}
+    error_body: dict[str, Any] = {"message": str(error)}
     if error.code is not None:
-        said["code"] = error.code
-    said["timed_out" if error.is_timeout else "unreachable"] = True
-    return said
+        error_body["code"] = error.code
+    error_body["timed_out" if error.is_timeout else "unreachable"] = True
+    return error_body

@@ -1,4 +1,4 @@
-"""A connection to one server: its errors in our words, its limits, and which servers are refused.
+"""A connection to one server: its errors as ours, its limits, and which servers are refused.
 
 PyMySQL is the extra ``mysql``; it is imported when a server is asked and not before.
 """
@@ -118,29 +118,29 @@ def connect_for_stream(settings: ServerSettings) -> Connection[Any]:
 def _through_socket(
     settings: ServerSettings, connection: Connection[Any]
 ) -> Connection[Any] | None:
-    """Connect to the same server through its Unix socket, in place of a connection by TCP.
+    """Connect to the same server through its Unix socket, instead of a connection by TCP.
 
     Returns:
         None if that cannot be: the socket is another machine's, or not for this account.
     """
     try:
-        told = host, socket, identity = _told_of_itself(connection)
+        identity_before = host, socket, identity = _server_identity(connection)
         if host not in _HOSTS_OF_SOCKET or not socket.is_socket():
             return None
         if socket.stat().st_uid != Path(identity[0]).stat().st_uid:
-            return None  # behind a tunnel, whoever is on this machine could stand there and listen
+            return None  # through a tunnel, whoever is on this machine could listen there
         found = connect(settings.model_copy(update={"unix_socket": socket}))
         # Where names are not resolved, me@% comes by TCP and me@localhost through the socket.
-        if _told_of_itself(found) != told:
+        if _server_identity(found) != identity_before:
             found.close()
             return None
-    except Exception:  # noqa: BLE001  what is wrong with the server, the connection by TCP tells
+    except Exception:  # noqa: BLE001  what is wrong with the server, the connection by TCP reports
         return None
     connection.close()
     return found
 
 
-def _told_of_itself(connection: Connection[Any]) -> tuple[str, Path, tuple[str, ...]]:
+def _server_identity(connection: Connection[Any]) -> tuple[str, Path, tuple[str, ...]]:
     """The account's host, the Unix socket, and what no two servers of a machine share."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -185,12 +185,12 @@ def mysql_error(error: Exception, settings: ServerSettings, what: str) -> MysqlE
             f"{_where(settings)}: {what}: without TLS the password goes encrypted with RSA, and"
             f" the package cryptography is not installed. {install_extra('mysql')}"
         )
-    code, said = code_and_message(error)
+    code, message = code_and_message(error)
     cause = getattr(error, "original_exception", None) or error.__context__
     is_timeout = code in _TIMED_OUT or isinstance(cause, TimeoutError)
     if isinstance(error, (pymysql.err.Error, OSError)):
         number = "" if code is None else f"error {code}: "
-        text = f"{_where(settings)}: {what}: {number}{said}"
+        text = f"{_where(settings)}: {what}: {number}{message}"
     else:
         text = (
             f"{_where(settings)}: {what}: expected MySQL's protocol,"
@@ -204,7 +204,7 @@ def _where(settings: ServerSettings) -> str:
 
 
 def _refuse_unsupported(connection: Connection[Any], settings: ServerSettings) -> None:
-    """Say what the server is, if its greeting tells that it would be refused in any case."""
+    """Raise what the server is, if its greeting shows that it would be refused in any case."""
     greeted = getattr(connection, "server_version", None)
     if not isinstance(greeted, str):
         return

@@ -1,8 +1,8 @@
 """How a server of a version is asked: statements, variables and columns under one vocabulary.
 
-The manual's words changed between 8.0.22 (SHOW REPLICA STATUS), 8.0.26 (variables), 8.2 (SHOW
-BINARY LOG STATUS), 8.3 (tags in GTIDs) and 8.4 (the old words are gone). What is read is told in
-today's words whatever the server says. Nothing here talks to a server.
+The manual's terms changed between 8.0.22 (SHOW REPLICA STATUS), 8.0.26 (variables), 8.2 (SHOW
+BINARY LOG STATUS), 8.3 (tags in GTIDs) and 8.4 (the old terms are gone). What is read is recorded
+in today's terms whatever the server's are. Nothing here talks to a server.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Dialect:
 
     Attributes:
         version: Of the server: 8, 0, 31.
-        version_text: ``@@version`` as the server gives it.
+        version_text: ``@@version`` as the server returns it.
     """
 
     version: Version
@@ -108,14 +108,14 @@ class Dialect:
             UnsupportedServerError: It is another product, or too old.
         """
         shown = repr(version_text[:_SHOWN_MAX])
-        said = f"{version_text} {version_comment}".lower()
-        for word, product in _OTHERS.items():
-            if word in said:
+        banner = f"{version_text} {version_comment}".lower()
+        for name, product in _OTHERS.items():
+            if name in banner:
                 raise UnsupportedServerError(
                     f"this server is {product} ({shown}), which has no"
                     f" performance_schema.log_status; {_ASKED_FOR}"
                 )
-        # MariaDB greets with 5.5.5- in front of its own version, and says its name behind it.
+        # MariaDB greets with 5.5.5- in front of its own version, and its name after it.
         numbers = _NUMBERS(version_text)
         if numbers is None:
             raise UnsupportedServerError(
@@ -137,8 +137,8 @@ class Dialect:
         return ".".join(map(str, self.version))
 
     @property
-    def has_new_words(self) -> bool:
-        """Whether statements say replica and source (8.0.22)."""
+    def has_new_terms(self) -> bool:
+        """Whether statements use replica and source (8.0.22)."""
         return self.version >= (8, 0, 22)
 
     @property
@@ -156,12 +156,12 @@ class Dialect:
     @property
     def show_replica_status(self) -> str:
         """One row per channel."""
-        return "SHOW REPLICA STATUS" if self.has_new_words else "SHOW SLAVE STATUS"
+        return "SHOW REPLICA STATUS" if self.has_new_terms else "SHOW SLAVE STATUS"
 
     @property
     def show_replicas(self) -> str:
         """Who has registered as a replica: it asks for REPLICATION SLAVE, as the dump does."""
-        return "SHOW REPLICAS" if self.has_new_words else "SHOW SLAVE HOSTS"
+        return "SHOW REPLICAS" if self.has_new_terms else "SHOW SLAVE HOSTS"
 
     @property
     def show_binary_log_status(self) -> str:
@@ -169,7 +169,7 @@ class Dialect:
         return "SHOW BINARY LOG STATUS" if self.version >= (8, 2, 0) else "SHOW MASTER STATUS"
 
     def column(self, name: str) -> str:
-        """A column of this server in the words that the journal has for it.
+        """A column of this server by the name that the journal has for it.
 
         Source_Log_File for Master_Log_File, Replica_IO_Running for Slave_IO_Running. Columns of
         tables (Master_log_name) keep their names in every version.
@@ -183,7 +183,7 @@ class Dialect:
 
     @cached_property
     def filter_columns(self) -> tuple[str, ...]:
-        """Columns of SHOW REPLICA STATUS that say that something is filtered."""
+        """Columns of SHOW REPLICA STATUS that show that something is filtered."""
         return _FILTER_COLUMNS
 
     # Tables

@@ -18,7 +18,7 @@ MESSAGE_LENGTH_MAX = 300
 
 
 class ServerSettingsError(AuditError, ValueError):
-    """A server's settings cannot be what was meant; the message says where and what is expected."""
+    """A server's settings cannot be what was meant; the message has where and what is expected."""
 
 
 class MysqlError(AuditError):
@@ -52,8 +52,8 @@ def code_and_message(error: BaseException) -> tuple[int | None, str]:
     code = arguments[0] if arguments and type(arguments[0]) is int else None
     if code is not None and code < 0:
         code += UINT16_RANGE
-    said = str(arguments[1]) if code is not None and len(arguments) > 1 else str(error)
-    said = " ".join(said.split()) or type(error).__name__
-    if len(said) > MESSAGE_LENGTH_MAX:
-        said = f"{said[:MESSAGE_LENGTH_MAX]}…"
-    return code, said
+    message = str(arguments[1]) if code is not None and len(arguments) > 1 else str(error)
+    message = " ".join(message.split()) or type(error).__name__
+    if len(message) > MESSAGE_LENGTH_MAX:
+        message = f"{message[:MESSAGE_LENGTH_MAX]}…"
+    return code, message

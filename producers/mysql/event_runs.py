@@ -1,7 +1,7 @@
 """Consecutive events of a log read in one step: heads and bodies as columns.
 
 A busy log is regular: GTID, QUERY, TABLE_MAP, rows, XID, over and over. What of it the journal
-wants lies at places that whole columns of events share, so it is read for all of them at once.
+wants is at offsets that whole columns of events share, so it is read for all of them at once.
 ``binlog_events`` has the layouts and reads one event at a time: the others, and the regular ones
 of a stretch in which one is not.
 """
@@ -41,7 +41,7 @@ _HEADER = np.dtype(
     ]
 )
 TYPE_OFFSET = 4
-"""Where in an event its type stands."""
+"""Where in an event its type is."""
 _ROW = {name: row for row, name in enumerate(COLUMNS)}
 _ONE_BY_ONE = (
     EventType.FORMAT_DESCRIPTION,
@@ -53,7 +53,7 @@ _ONE_BY_ONE = (
     EventType.STOP,
 )
 IS_REGULAR = bytes(event_type not in _ONE_BY_ONE for event_type in range(256))
-"""By event type, whether events of it may stand in a run."""
+"""By event type, whether events of it may be in a run."""
 
 _SID, _GNO = slice(1, 17), slice(17, 25)
 _LAST_COMMITTED, _SEQUENCE_NUMBER = slice(26, 34), slice(34, 42)
@@ -82,7 +82,7 @@ class EventRun:
         file: Its name.
         table: A row for each of ``COLUMNS``, a column for each event, int64; ``stream``, ``ts``,
             ``channel`` and ``file`` are not filled in.
-        sids: What the ``sid`` row's numbers stand for.
+        sids: What the ``sid`` row's numbers mean.
         ends: Where each event ends.
         is_anonymous: Whether its groups have no GTIDs; None where none begins in it.
     """
@@ -172,7 +172,7 @@ def read_run(
     file: str,
     checksum_length: int,
 ) -> EventRun | None:
-    """Consecutive events of types that may stand in a run, in one step.
+    """Consecutive events of types that may be in a run, in one step.
 
     Args:
         buffer: Holds them.
@@ -180,7 +180,7 @@ def read_run(
         lengths: How many bytes of it each has.
         start: Where in the file the first begins.
         file: Its name.
-        checksum_length: Bytes of the checksum, as the file's FORMAT_DESCRIPTION tells.
+        checksum_length: Bytes of the checksum, as the file's FORMAT_DESCRIPTION has it.
 
     Returns:
         None if they must be read one by one.
@@ -236,16 +236,16 @@ def _expect(condition: Array) -> None:
 
 
 def _gather(data: Array, at: Array, count: int) -> Array:
-    """So many bytes from each place on; behind the end of the data anything."""
-    places = at[:, np.newaxis] + np.arange(count)
-    if places[-1, -1] >= len(data):
-        np.minimum(places, len(data) - 1, out=places)
-    found: Array = data[places]
+    """So many bytes from each offset on; after the end of the data anything."""
+    offsets = at[:, np.newaxis] + np.arange(count)
+    if offsets[-1, -1] >= len(data):
+        np.minimum(offsets, len(data) - 1, out=offsets)
+    found: Array = data[offsets]
     return found
 
 
-def _numbers(bodies: Array, place: slice) -> Array:
-    return np.ascontiguousarray(bodies[:, place]).view("<i8")[:, 0]
+def _numbers(bodies: Array, columns: slice) -> Array:
+    return np.ascontiguousarray(bodies[:, columns]).view("<i8")[:, 0]
 
 
 def _read_commits(bodies: Array, lengths: Array, table: Array, openers: Array) -> None:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple, final
 
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, parse_log_file_name
-from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql.tail_state import TailState
 
 
 class Happened(Enum):
@@ -19,39 +19,39 @@ class Happened(Enum):
 
 
 class Start(NamedTuple):
-    """Where to go on, and what must be told first."""
+    """Where to go on, and what must be recorded first."""
 
     file: str
     position: int
     happened: Happened
 
 
-def find_start(place: TailPlace, logs: Mapping[str, int]) -> Start:
-    """The start of the next event that has not been told.
+def find_start(state: TailState, logs: Mapping[str, int]) -> Start:
+    """The start of the next event that has not been recorded.
 
-    A file that ends before the place was cut by a crash's recovery, which then opened another; one
-    without a successor is another file of that name.
+    A file that ends before its position was cut by a crash's recovery, which then opened another;
+    one without a successor is another file of that name.
 
     Args:
-        place: Where the journal stands, in some file.
+        state: Where the journal goes on, in some file.
         logs: The files that there are, oldest first, with their sizes; at least one.
     """
-    base_name, number = parse_log_file_name(place.file)
+    base_name, number = parse_log_file_name(state.file)
     numbers = {}
     for name in logs:
         base, found = parse_log_file_name(name)
         if base == base_name:
             numbers[found] = name
     following = numbers.get(number + 1)
-    size = logs.get(place.file)
+    size = logs.get(state.file)
     if size is not None:
-        if size > place.position or (size == place.position and following is None):
-            return Start(place.file, place.position, Happened.NOTHING)
+        if size > state.position or (size == state.position and following is None):
+            return Start(state.file, state.position, Happened.NOTHING)
         if following is not None:
-            # Read from its end, for what opened it tells whether it is the file that was followed.
-            return Start(place.file, size, Happened.NOTHING)
+            # Read from its end, for what opened it shows whether it is the file that was followed.
+            return Start(state.file, size, Happened.NOTHING)
     elif numbers and number < min(numbers):
-        if following is not None and place.ended_by:
+        if following is not None and state.ended_by:
             return Start(following, MAGIC_LENGTH, Happened.NOTHING)
         return Start(numbers[min(numbers)], MAGIC_LENGTH, Happened.PURGED)
     return Start(next(iter(logs)), MAGIC_LENGTH, Happened.RESET)
@@ -62,40 +62,40 @@ class OlderCopy:
     """Finds where a log ends that came back with an older copy of the data directory.
 
     A start opened the last of its files. Of those before, the newest that is a file of the log that
-    was followed, or older than all that is known of that log, ends what the copy holds. Behind a
+    was followed, or older than all that is known of that log, ends what the copy holds. After a
     RESET every file is younger.
     """
 
     def __init__(self) -> None:
-        self._looked_at: tuple[str, int] | None = None
+        self._candidate: tuple[str, int] | None = None
         self._strange: set[str] = set()
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is to be told when a file was opened."""
-        return self._looked_at is not None
+        """Whether a candidate waits for the time when it was opened."""
+        return self._candidate is not None
 
-    def look(self, logs: Mapping[str, int]) -> tuple[str, int] | None:
-        """The next file to look at, and its end; None: there is no such copy."""
+    def next_file(self, logs: Mapping[str, int]) -> tuple[str, int] | None:
+        """The next candidate, and its end; None: there is no such copy."""
         names = [name for name in list(logs)[:-1] if name not in self._strange]
-        self._looked_at = (names[-1], logs[names[-1]]) if names else None
-        return self._looked_at
+        self._candidate = (names[-1], logs[names[-1]]) if names else None
+        return self._candidate
 
-    def is_of(self, place: TailPlace, opened_s: int) -> bool:
-        """Whether the file looked at, opened then, is of the log that was followed, or older."""
-        assert self._looked_at is not None
-        known = place.opened_s.get(self._looked_at[0])
+    def is_of(self, state: TailState, opened_s: int) -> bool:
+        """Whether the candidate, opened then, is of the log that was followed, or older."""
+        assert self._candidate is not None
+        known = state.opened_s.get(self._candidate[0])
         if known is not None:
             return opened_s == known
-        return opened_s < min(place.opened_s.values(), default=0)
+        return opened_s < min(state.opened_s.values(), default=0)
 
     def refuse(self) -> None:
-        """The file looked at is of another log."""
-        assert self._looked_at is not None
-        self._strange.add(self._looked_at[0])
-        self._looked_at = None
+        """The candidate is of another log."""
+        assert self._candidate is not None
+        self._strange.add(self._candidate[0])
+        self._candidate = None
 
     def forget(self) -> None:
         """It has been found, or there is none."""
-        self._looked_at = None
+        self._candidate = None
         self._strange.clear()

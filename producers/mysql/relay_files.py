@@ -32,7 +32,7 @@ _READ_BYTES = 4 << 20
 _HEAD_BYTES = 512
 
 
-class RelayPlace(NamedTuple):
+class RelayCursor(NamedTuple):
     """Where reading goes on.
 
     Attributes:
@@ -57,34 +57,34 @@ class RelayFiles:
     Args:
         directory: Where the files are.
         base_name: What they are called without the number.
-        place: Where to begin.
+        cursor: Where to begin.
 
     Attributes:
-        place: Where reading goes on.
+        cursor: Where reading goes on.
         lost: Whether a file, or part of one, has gone unread since this was last set to False.
-        starts: How many starts of the server have been told and have not shown here yet. A start
-            opens a file that no ROTATE leads to; it is read behind that start.
+        starts: How many starts of the server have been recorded and have not shown here yet. A
+            start opens a file that no ROTATE leads to; it is read after that start.
         jumps: Whether a file may be passed over that is gone; else reading stops in front of it,
-            for a start of the server may lie there that has not been told.
+            for a start of the server may be there that has not been recorded.
         is_stopped: Whether reading has stopped there.
-        is_loss_told: Whether it has been told that files may be passed over.
+        is_loss_reported: Whether it has been reported that files may be passed over.
         is_anew: Whether the numbers began again at 1: RESET REPLICA, CHANGE REPLICATION SOURCE.
             What was left of the old files has been read, nothing of the new ones ever is.
     """
 
-    def __init__(self, directory: Path, base_name: str, place: RelayPlace) -> None:
+    def __init__(self, directory: Path, base_name: str, cursor: RelayCursor) -> None:
         self._directory = directory
         self._match = re.compile(re.escape(base_name) + r"\.([0-9]{6,18})").fullmatch
         self.base_name = base_name
-        self.place = place
+        self.cursor = cursor
         self.lost = False
         self.is_anew = False
         self.starts = 0
         self.jumps = False
         self.is_stopped = False
-        self.is_loss_told = False
+        self.is_loss_reported = False
         self._ahead: dict[int, int] = {}
-        """Open files behind the one at hand, by number: they may be purged before their turn."""
+        """Open files after the one at hand, by number: they may be purged before their turn."""
         self._file: int | None = None
         self._checksum_length: int | None = None
 
@@ -105,14 +105,14 @@ class RelayFiles:
         """
         found: list[Events] = []
         while not self.is_anew:
-            if upto is not None and self.place.number > upto[0]:
+            if upto is not None and self.cursor.number > upto[0]:
                 break
-            # A file that has a successor is complete: look for that one before the last read.
+            # A file that has a successor is complete: search for that one before the last read.
             numbers = self.numbers()
             if self._has_begun_anew(numbers):
                 if self._file is not None:
                     self._read_file(found, None)
-                self.lost = self.lost or self._file is None or self.place.goes_on
+                self.lost = self.lost or self._file is None or self.cursor.goes_on
                 self.is_anew = True
                 self.close()
                 break
@@ -120,28 +120,28 @@ class RelayFiles:
             if self._file is None and not self._open():
                 break
             later = self._later(numbers)
-            limit = upto[1] if upto and upto[0] == self.place.number else None
+            limit = upto[1] if upto and upto[0] == self.cursor.number else None
             self._read_file(found, limit)
             if limit is not None or not later:
                 break
-            if later[0] != self.place.number + 1:
+            if later[0] != self.cursor.number + 1:
                 if not self._may_jump():
                     break
-            elif not self.place.goes_on:
+            elif not self.cursor.goes_on:
                 if not self.starts:
                     break
                 self.starts -= 1
             self._close_file()
-            self.place = RelayPlace(later[0], MAGIC_LENGTH)
+            self.cursor = RelayCursor(later[0], MAGIC_LENGTH)
         return found
 
     def _later(self, numbers: list[int]) -> list[int]:
-        """The files behind the one at hand, those that are gone but open among them."""
-        return sorted(n for n in {*numbers, *self._ahead} if n > self.place.number)
+        """The files after the one at hand, those that are gone but open among them."""
+        return sorted(n for n in {*numbers, *self._ahead} if n > self.cursor.number)
 
     def _open_ahead(self, numbers: list[int]) -> None:
         for number in numbers:
-            if number > self.place.number and number not in self._ahead:
+            if number > self.cursor.number and number not in self._ahead:
                 if len(self._ahead) >= _AHEAD_MAX:
                     return
                 path = self._directory / format_log_file_name(self.base_name, number)
@@ -150,50 +150,50 @@ class RelayFiles:
 
     def _may_jump(self) -> bool:
         self.is_stopped = not self.jumps
-        self.lost = self.lost or (self.jumps and not self.is_loss_told)
-        self.is_loss_told = self.is_loss_told and not self.jumps
+        self.lost = self.lost or (self.jumps and not self.is_loss_reported)
+        self.is_loss_reported = self.is_loss_reported and not self.jumps
         return self.jumps
 
     def _has_begun_anew(self, numbers: list[int]) -> bool:
         """Whether the file at hand is of files that are gone, and others have their names."""
-        if not numbers or numbers[0] > self.place.number:
+        if not numbers or numbers[0] > self.cursor.number:
             return False
         if self._file is None:
-            is_there = self.place.number in numbers or self.place.number in self._ahead
-            return self.place[:2] != _BEGINNING and not is_there
+            is_there = self.cursor.number in numbers or self.cursor.number in self._ahead
+            return self.cursor[:2] != _BEGINNING and not is_there
         return os.fstat(self._file).st_nlink == 0
 
     def _open(self) -> bool:
-        path = self._directory / format_log_file_name(self.base_name, self.place.number)
-        ahead = self._ahead.pop(self.place.number, None)
+        path = self._directory / format_log_file_name(self.base_name, self.cursor.number)
+        ahead = self._ahead.pop(self.cursor.number, None)
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if ahead is None else ahead
         except FileNotFoundError:
             later = self._later(self.numbers())
             if not later or not self._may_jump():
                 return False
-            self.place = RelayPlace(later[0], MAGIC_LENGTH)
+            self.cursor = RelayCursor(later[0], MAGIC_LENGTH)
             return self._open()
         try:
-            told = _read_head(file, path.name)
+            format_description = _read_head(file, path.name)
         except EventError:
             os.close(file)
             raise
-        if told is None:
-            self._ahead[self.place.number] = file
+        if format_description is None:
+            self._ahead[self.cursor.number] = file
             return False
         self._file = file
-        self._checksum_length = told.checksum_length
+        self._checksum_length = format_description.checksum_length
         return True
 
     def _read_file(self, found: list[Events], limit: int | None) -> None:
         assert self._file is not None
         wanted = _READ_BYTES
         while True:
-            position = self.place.position
+            position = self.cursor.position
             chunk = os.pread(self._file, wanted, position)
             needed = self._take_chunk(chunk, found, limit)
-            has_read = self.place.position > position
+            has_read = self.cursor.position > position
             if not has_read and len(chunk) == wanted and needed > wanted:
                 wanted = needed
                 continue
@@ -202,9 +202,9 @@ class RelayFiles:
             wanted = _READ_BYTES
 
     def _take_chunk(self, chunk: bytes, found: list[Events], limit: int | None) -> int:
-        """Take the whole events of what lies at the place; return the length of the next one."""
-        name = format_log_file_name(self.base_name, self.place.number)
-        begin, at, length = self.place.position, 0, 0
+        """Take the whole events of what is at the cursor; return the length of the next one."""
+        name = format_log_file_name(self.base_name, self.cursor.number)
+        begin, at, length = self.cursor.position, 0, 0
         offsets: list[int] = []
         lengths: list[int] = []
         while len(chunk) - at >= EVENT_HEADER_LENGTH:
@@ -220,7 +220,7 @@ class RelayFiles:
                 self._take(chunk, offsets, lengths, found)
                 event = chunk[at : at + length]
                 if event[TYPE_OFFSET] == EventType.FORMAT_DESCRIPTION:
-                    # The source's stands in the relay log, too, and its events follow it.
+                    # The source's is in the relay log, too, and its events follow it.
                     self._checksum_length = read_format_description(event).checksum_length
                 self._take(chunk, [at], [length], found)
             at += length
@@ -233,7 +233,7 @@ class RelayFiles:
         if not offsets:
             return
         assert self._checksum_length is not None
-        number, start, _ = self.place
+        number, start, _ = self.cursor
         found += read_events(
             chunk,
             offsets,
@@ -246,7 +246,7 @@ class RelayFiles:
         goes_on = isinstance(last, LogEvent) and leads_on(
             self.base_name, last.type, last.fields.get("text")
         )
-        self.place = RelayPlace(number, last.end, goes_on)
+        self.cursor = RelayCursor(number, last.end, goes_on)
         offsets.clear()
         lengths.clear()
 
@@ -269,7 +269,7 @@ def leads_on(base_name: str, event_type: int, text: str | None) -> bool:
 
 
 def _read_head(file: int, name: str) -> FormatDescription | None:
-    """What the FORMAT_DESCRIPTION of a file says, None before it has been written."""
+    """The FORMAT_DESCRIPTION of a file, None before it has been written."""
     head = os.pread(file, MAGIC_LENGTH + _HEAD_BYTES, 0)
     if len(head) < MAGIC_LENGTH + EVENT_HEADER_LENGTH:
         return None

@@ -1,4 +1,4 @@
-"""The relay logs of all channels of a replica, in step with what its rows say."""
+"""The relay logs of all channels of a replica, in step with its rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, parse_
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.producers.mysql.binlog_events import EventError, LogEvent
 from tallystick.producers.mysql.event_runs import EventRun, Events, count_of
-from tallystick.producers.mysql.relay_files import RelayFiles, RelayPlace
+from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
 from tallystick.producers.mysql.tail_journal import TailJournal
 
-Place = tuple[int, int]
+LogPosition = tuple[int, int]
 """File number and position."""
 
 _OUTSIDE_GROUPS = frozenset(
@@ -34,7 +34,7 @@ _OUTSIDE_GROUPS = frozenset(
 )
 """Types that no group goes on with."""
 WAITING_MAX = 400_000
-"""With so many events read and not told, no more are read."""
+"""With so many events read and not recorded, no more are read."""
 _BEGINS_ANEW = frozenset({"change_source", "reset", "reset_all"})
 
 
@@ -49,7 +49,7 @@ class RelayLogs:
         clock_us: Microseconds since 1970.
 
     Attributes:
-        anew: Channels whose files began again at 1; they are read when it is told why.
+        anew: Channels whose files began again at 1; they are read once the reason is known.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class RelayLogs:
         self._stopped_us = 0
         self._files: dict[str, RelayFiles] = {}
         self._waiting: dict[str, deque[tuple[int, Events | None]]] = {}
-        """What has been read and not told, with when; None is what was lost."""
+        """What has been read and not recorded, with when; None is what was lost."""
         self._problem = ""
         self.anew: set[str] = set()
         if directory is not None:
-            for channel, (base_name, number, position, goes_on) in journal.place.relays.items():
-                place = RelayPlace(number, position, goes_on)
-                self._files[channel] = RelayFiles(directory, base_name, place)
+            for channel, (base_name, number, position, goes_on) in journal.state.relays.items():
+                cursor = RelayCursor(number, position, goes_on)
+                self._files[channel] = RelayFiles(directory, base_name, cursor)
 
     def open(self, applied: Mapping[str, str]) -> None:
         """Begin to read channels that are not known yet.
@@ -86,23 +86,23 @@ class RelayLogs:
             if channel not in self._files:
                 with suppress(CoordinateError):
                     base_name, number = parse_log_file_name(file)
-                    place = RelayPlace(number, MAGIC_LENGTH)
-                    self._files[channel] = RelayFiles(self._directory, base_name, place)
+                    cursor = RelayCursor(number, MAGIC_LENGTH)
+                    self._files[channel] = RelayFiles(self._directory, base_name, cursor)
         self.read()
 
     def leave_boot(self) -> None:
-        """Tell what the boot before received, in front of the start that is told next."""
+        """Record what the previous boot received, before the start that is recorded next."""
         self.read()
-        self.tell(self._clock_us())
+        self.record(self._clock_us())
         for channel, files in self._files.items():
-            if files.is_stopped and not files.is_loss_told:
+            if files.is_stopped and not files.is_loss_reported:
                 # Here, where the start's own file of the binary log anchors the journal anew.
                 self._notice(f"a relay log file of channel {channel!r} was gone before it was read")
-                self._journal.fact(RecordType.GAP, {})
-                files.is_loss_told = True
+                self._journal.server_record(RecordType.GAP, {})
+                files.is_loss_reported = True
 
     def started(self) -> None:
-        """A start of the server has been told."""
+        """A start of the server has been recorded."""
         for files in self._files.values():
             files.starts += 1
             files.jumps = True
@@ -122,7 +122,7 @@ class RelayLogs:
         if files is not None:
             files.close()
         self._waiting.pop(channel, None)
-        self._journal.place.relays.pop(channel, None)
+        self._journal.state.relays.pop(channel, None)
         self.anew.discard(channel)
 
     def renew(self, channel: str, record: Mapping[str, Any]) -> None:
@@ -131,19 +131,21 @@ class RelayLogs:
         if files is None or self._directory is None:
             return
         if files.lost:
-            self._journal.fact(RecordType.GAP, {})
+            self._journal.server_record(RecordType.GAP, {})
         base_name = files.base_name
         self.administer([record])
         if record["action"] != "reset_all":
             self._files[channel] = RelayFiles(
-                self._directory, base_name, RelayPlace(1, MAGIC_LENGTH)
+                self._directory, base_name, RelayCursor(1, MAGIC_LENGTH)
             )
 
-    def tell(self, until_us: int, channel: str | None = None, upto: Place | None = None) -> None:
-        """Tell events that were read no later than a time, or lie before a place of a channel.
+    def record(
+        self, until_us: int, channel: str | None = None, upto: LogPosition | None = None
+    ) -> None:
+        """Record events that were read no later than a time, or are before a channel's position.
 
-        With them goes the rest of a group that the place lies in: an applier may have ended it
-        before the receiver tells so, and its source had logged it before it sent its beginning.
+        With them goes the rest of a group that the position is in: an applier may have ended it
+        before the receiver reports it, and its source had logged it before it sent its beginning.
 
         A source's log is known up to times before which its events were written. What its replicas
         have of it must bear no earlier time than when they had it.
@@ -152,47 +154,47 @@ class RelayLogs:
             # The server has lived on since: what is gone was purged, not left by a start.
             files.jumps = files.is_stopped and self._stopped_us <= until_us
         for name, waiting in self._waiting.items():
-            place = upto if name == channel else None
-            is_group_open = place is not None
+            limit = upto if name == channel else None
+            is_group_open = limit is not None
             while waiting:
                 read_us, events = waiting[0]
                 count = 1 if events is None else count_of(events)
                 before = 0
-                if place is not None:
-                    before = _count_before(events, place, is_group_open=is_group_open)
+                if limit is not None:
+                    before = _count_before(events, limit, is_group_open=is_group_open)
                 is_group_open = before == count
                 if read_us <= until_us:
                     before = count
                 if before < count:
                     if isinstance(events, EventRun) and before:
-                        self._tell(name, events.part(0, before))
+                        self._record(name, events.part(0, before))
                         waiting[0] = read_us, events.part(before, count)
                     break
                 waiting.popleft()
-                self._tell(name, events)
+                self._record(name, events)
 
-    def _tell(self, channel: str, events: Events | None) -> None:
+    def _record(self, channel: str, events: Events | None) -> None:
         if events is None:
-            self._journal.fact(RecordType.GAP, {})
+            self._journal.server_record(RecordType.GAP, {})
         elif isinstance(events, EventRun):
             self._journal.relay_run(channel, events)
         else:
             self._journal.relay_event(channel, events)
 
     def administer(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Tell what was done to channels; what was in their files before is told first.
+        """Record what was done to channels; what was in their files before is recorded first.
 
         Of that channel only: what others have received since waits for a time of its own.
         """
         for record in records:
             if record["action"] in _BEGINS_ANEW:
                 for _, events in self._waiting.pop(record["channel"], ()):
-                    self._tell(record["channel"], events)
+                    self._record(record["channel"], events)
                 self._close(record["channel"])
-            self._journal.fact(RecordType.CHANNEL, record)
+            self._journal.server_record(RecordType.CHANNEL, record)
 
     def read(self) -> None:
-        """Read what has been written; it is told later."""
+        """Read what has been written; it is recorded later."""
         waiting = (events for each in self._waiting.values() for _, events in each)
         if sum(0 if events is None else count_of(events) for events in waiting) > WAITING_MAX:
             return
@@ -203,47 +205,47 @@ class RelayLogs:
             self._stopped_us = self._clock_us()
 
     def read_row(self, body: Mapping[str, Any]) -> bool:
-        """Tell each relay log up to its coordinates in a row that belongs here.
+        """Record each relay log up to its coordinates in a row that belongs here.
 
         Returns:
-            Whether all have been told that far.
+            Whether all have been recorded that far.
         """
         if self._directory is None:
             return True
-        is_reached = True
+        is_complete = True
         applied = _applied_files(body)
         replication = body["row"].get("REPLICATION")
         channels = replication.get("channels", ()) if isinstance(replication, dict) else ()
-        for said in channels:
-            name = str(said.get("channel_name", "")).lower()
+        for channel in channels:
+            name = str(channel.get("channel_name", "")).lower()
             with suppress(CoordinateError, TypeError, ValueError):
-                base_name, number = parse_log_file_name(str(said.get("relay_log_file")))
-                position = int(said.get("relay_log_position"))
+                base_name, number = parse_log_file_name(str(channel.get("relay_log_file")))
+                position = int(channel.get("relay_log_position"))
                 files = self._files.get(name)
                 if files is None or files.base_name != base_name:
                     self._close(name)
                     first = min(number, applied.get(name, number))
-                    files = RelayFiles(self._directory, base_name, RelayPlace(first, MAGIC_LENGTH))
+                    files = RelayFiles(self._directory, base_name, RelayCursor(first, MAGIC_LENGTH))
                     self._files[name] = files
-                # Every start up to the row has been told, whether it showed here or not.
-                files.starts = max(files.starts, number - files.place.number)
+                # Every start up to the row has been recorded, whether it showed here or not.
+                files.starts = max(files.starts, number - files.cursor.number)
                 files.jumps = True
                 self._read(name, files, (number, position))
                 files.starts = 0
                 files.jumps = files.is_stopped = False
                 self._read(name, files, None)
-                self.tell(self._journal.place.ts, name, (number, position))
-                is_reached = is_reached and files.place[:2] >= (number, position)
-        return is_reached
+                self.record(self._journal.state.ts, name, (number, position))
+                is_complete = is_complete and files.cursor[:2] >= (number, position)
+        return is_complete
 
     def _read(self, channel: str, files: RelayFiles, upto: tuple[int, int] | None) -> None:
         try:
             events = files.read(upto)
         except (EventError, OSError) as error:
-            said = f"relay log of channel {channel!r} cannot be read: {error}"
-            if said != self._problem:
-                self._problem = said
-                self._notice(said)
+            text = f"relay log of channel {channel!r} cannot be read: {error}"
+            if text != self._problem:
+                self._problem = text
+                self._notice(text)
             return
         waiting = self._waiting.setdefault(channel, deque())
         now = self._clock_us()
@@ -256,18 +258,18 @@ class RelayLogs:
             self.anew.add(channel)
 
 
-def _count_before(events: Events | None, place: Place, *, is_group_open: bool) -> int:
-    """How many of them lie before a place, or go on with the group that it lies in."""
+def _count_before(events: Events | None, limit: LogPosition, *, is_group_open: bool) -> int:
+    """How many of them are before a position, or go on with the group that it is in."""
     if events is None:
         return 1
-    number, position = parse_log_file_name(events.file)[1], place[1]
+    number, position = parse_log_file_name(events.file)[1], limit[1]
     count = count_of(events)
-    if number < place[0]:
+    if number < limit[0]:
         return count
     if isinstance(events, LogEvent):
-        is_before = number == place[0] and events.end <= position
+        is_before = number == limit[0] and events.end <= position
         return int(is_before or (is_group_open and events.type not in _OUTSIDE_GROUPS))
-    found = int(np.searchsorted(events.ends, position, "right")) if number == place[0] else 0
+    found = int(np.searchsorted(events.ends, position, "right")) if number == limit[0] else 0
     if found or is_group_open:
         rest = np.flatnonzero(np.isin(events.types[found:], list(_OUTSIDE_GROUPS)))
         found = found + int(rest[0]) if len(rest) else count
@@ -277,8 +279,8 @@ def _count_before(events: Events | None, place: Place, *, is_group_open: bool) -
 def _applied_files(body: Mapping[str, Any]) -> dict[str, int]:
     """The number of the relay log file that each applier is in."""
     found = {}
-    for said in body.get("replica_status") or ():
+    for status in body.get("replica_status") or ():
         with suppress(CoordinateError, TypeError):
-            name = str(said.get("Channel_Name") or "").lower()
-            found[name] = parse_log_file_name(str(said.get("Relay_Log_File")))[1]
+            name = str(status.get("Channel_Name") or "").lower()
+            found[name] = parse_log_file_name(str(status.get("Relay_Log_File")))[1]
     return found

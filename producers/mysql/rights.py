@@ -50,7 +50,7 @@ class Right:
         return privilege if self.on == "*.*" else f"{privilege} on {self.on}"
 
     def grant(self, account: str = ACCOUNT_DEFAULT) -> str:
-        """The statement that gives it."""
+        """The statement that grants it."""
         return f"GRANT {self.privilege} ON {self.on} TO {account};"
 
 
@@ -60,8 +60,8 @@ class RightHeld:
 
     Attributes:
         right: The right.
-        is_held: None: that cannot be told, because another right is missing or the probe failed.
-        reason: Why not, in the server's words.
+        is_held: None: that is not known, because another right is missing or the probe failed.
+        reason: Why not, as the server reports it.
     """
 
     right: Right
@@ -78,7 +78,7 @@ def rights_of(dialect: Dialect, *, with_clone: bool = False) -> tuple[Right, ...
     """
 
     def table(name: str, columns: Sequence[str], purpose: str) -> Right:
-        # By columns: the password of the replication account lies beside them.
+        # By columns: the password of the replication account is beside them.
         chosen = ", ".join(f"`{column}`" for column in columns)
         probe = f"SELECT {chosen} FROM mysql.{name} LIMIT 0"  # noqa: S608  names of ours
         return Right(f"SELECT ({chosen})", f"mysql.{name}", purpose, probe)
@@ -94,7 +94,7 @@ def rights_of(dialect: Dialect, *, with_clone: bool = False) -> tuple[Right, ...
         Right("REPLICATION CLIENT", "*.*", "replica status and the list of binary logs",
               dialect.show_binary_log_status, is_required=True),
         whole(LOG_STATUS_TABLE, "the row that a collection is about", is_required=True),
-        Right("BACKUP_ADMIN", "*.*", "the server gives that row to nobody without it",
+        Right("BACKUP_ADMIN", "*.*", "the server returns that row to nobody without it",
               _LOG_STATUS_ROW, is_required=True),
         Right("XA_RECOVER_ADMIN", "*.*", "whether there are prepared XA transactions",
               "XA RECOVER"),
@@ -104,8 +104,8 @@ def rights_of(dialect: Dialect, *, with_clone: bool = False) -> tuple[Right, ...
               "stored positions of appliers"),
         table("slave_worker_info", dialect.worker_info_columns,
               "stored positions of applier workers"),
-        whole(f"{schema}.replication_connection_status", "what receivers say of themselves"),
-        whole(f"{schema}.replication_applier_status_by_worker", "what workers say of themselves"),
+        whole(f"{schema}.replication_connection_status", "what receivers report"),
+        whole(f"{schema}.replication_applier_status_by_worker", "what workers report"),
         *(whole(f"{schema}.{name}", "where a clone came from and how far it got")
           for name in _CLONE_TABLES if with_clone),
     )  # fmt: skip

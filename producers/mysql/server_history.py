@@ -1,8 +1,8 @@
-"""What has happened on one server, told in order: the story that its journal is.
+"""What has happened on one server, in order: it becomes the server's journal.
 
 Events come from the stream, proofs of time and descriptions of channels from the watch; here they
-become records in their places. What a server's start, a RESET or a purge did while nobody looked
-is told before what comes behind it. Nothing here waits for a server.
+become records in their positions. What a server's start, a RESET or a purge did while the server
+was not watched is recorded before what follows it. Nothing here waits for a server.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tallystick.producers.mysql.errors import MysqlError
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
 from tallystick.producers.mysql.relay_logs import RelayLogs
-from tallystick.producers.mysql.server_watch import ChannelsTold, Collected, Reached
+from tallystick.producers.mysql.server_watch import ChannelsRead, Collected, LogEnd
 
 if TYPE_CHECKING:
     from tallystick.producers.mysql.binlog_events import FormatDescription
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from tallystick.producers.mysql.tail_journal import TailJournal
 
 BOOT_TOLERANCE_S = 2.5
-"""Uptime is told in whole seconds, and not at one instant with the clock."""
+"""Uptime is reported in whole seconds, and not at one instant with the clock."""
 TARGETS_MAX = 64
 
-Place = tuple[int, int]
+LogPosition = tuple[int, int]
 """File number and position."""
 
 
@@ -42,7 +42,7 @@ class BeganAnewError(MysqlError):
 
 @final
 class ServerHistory:
-    """One server's history as far as it is told.
+    """One server's history as far as it is recorded.
 
     Args:
         name: Our key of the server.
@@ -56,11 +56,11 @@ class ServerHistory:
 
     Attributes:
         relays: The relay logs.
-        channels: The channels, as rows and the server's own words show them.
+        channels: The channels, as rows and the server's descriptions show them.
         start: Where the stream is to begin: file and position.
         ended_code: The server's error that ended the stream last.
         is_anew: Whether the binary log turned out to be another one.
-        is_stopping: Whether no more of relay logs is to be told.
+        is_stopping: Whether no more of relay logs is to be recorded.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ServerHistory:
     ) -> None:
         self.name = name
         self.relays = relays
-        self.channels = ChannelWatch(journal.place.channels)
+        self.channels = ChannelWatch(journal.state.channels)
         self.start = ("", MAGIC_LENGTH)
         self.ended_code: int | None = None
         self.is_anew = False
@@ -87,23 +87,23 @@ class ServerHistory:
         self._from_oldest = from_oldest
         self._first_file = first_file
         self._pending: deque[Streamed] = deque()
-        self._targets: deque[Reached] = deque()
-        self._renewal: ChannelsTold | None = None
-        self._is_behind_gap = False
+        self._targets: deque[LogEnd] = deque()
+        self._renewal: ChannelsRead | None = None
+        self._is_after_gap = False
         self._server: ServerNow | None = None
         self._older_copy = OlderCopy()
         self._was_away = False
         """Whether the log turned out to be another one when it was followed again."""
 
     @property
-    def here(self) -> Place:
-        """Behind which event of the binary log the journal stands."""
-        place = self._journal.place
-        return (number_of(place.file), place.position) if place.file else (0, 0)
+    def here(self) -> LogPosition:
+        """The end of the last binary log event in the journal."""
+        state = self._journal.state
+        return (number_of(state.file), state.position) if state.file else (0, 0)
 
     @property
     def pending_count(self) -> int:
-        """How many events have come and are not told."""
+        """How many events have come and are not recorded."""
         return sum(len(each) if isinstance(each, EventRun) else 1 for each in self._pending)
 
     @property
@@ -114,54 +114,56 @@ class ServerHistory:
     # A session begins and ends
 
     def begin(self, server: ServerNow) -> None:
-        """Tell what has happened since the last session, and where the stream is to go on."""
-        place = self._journal.place
+        """Record what has happened since the last session, and where the stream is to go on."""
+        state = self._journal.state
         self._server = server
-        if place.server_uuid is None:
+        if state.server_uuid is None:
             self._begin_journal(server)
             return
-        if place.server_uuid != server.facts["server_uuid"]:
+        if state.server_uuid != server.start_body["server_uuid"]:
             self._notice(f"{self.name}: another server_uuid: its history begins anew")
-            self._journal.fact(RecordType.GAP, {})
-            place.reset()
-            place.relays.clear()
+            self._journal.server_record(RecordType.GAP, {})
+            state.reset()
+            state.relays.clear()
             self.channels.known = {}
             self.relays.forget()
             self._first_file = ""
             self._begin_journal(server, {"data_lineage": "restored"})
             return
-        told = place.boot_s
-        server.is_boot_untold = told is None or abs(told - server.boot_s) > BOOT_TOLERANCE_S
-        if not server.is_boot_untold:
-            self.tell_variables(server.facts["variables"])
+        known_s = state.boot_s
+        server.is_boot_unreported = (
+            known_s is None or abs(known_s - server.boot_s) > BOOT_TOLERANCE_S
+        )
+        if not server.is_boot_unreported:
+            self.record_variables(server.start_body["variables"])
         else:
             self._journal.advance_unproven(self._clock_us())
         if server.has_binlog:
             self._go_on(server)
-        elif server.is_boot_untold:
-            self._tell_boot(server, {})
+        elif server.is_boot_unreported:
+            self._record_boot(server, {})
 
     def _begin_journal(self, server: ServerNow, more: dict[str, Any] | None = None) -> None:
-        place = self._journal.place
-        facts = dict(server.facts)
+        state = self._journal.state
+        body = dict(server.start_body)
         if self._file_to_begin_with(server) != next(reversed(server.logs), ""):
-            # Older files may be of another mode; the first row tells the present one.
-            known = facts["variables"]
-            facts["variables"] = {key: known[key] for key in known if key != "gtid_mode"}
+            # Older files may be of another mode; the first row shows the present one.
+            known = body["variables"]
+            body["variables"] = {key: known[key] for key in known if key != "gtid_mode"}
         self._journal.advance_unproven(self._clock_us())
-        self._journal.fact(RecordType.START, {**facts, **(more or {})})
-        place.started(facts, server.boot_s)
-        place.begun_in = next(reversed(server.logs), "")
-        for body in server.channels:
-            name = str(body["channel"]).lower()
-            self._journal.fact(RecordType.CHANNEL, {**body, "channel": name})
+        self._journal.server_record(RecordType.START, {**body, **(more or {})})
+        state.started(body, server.boot_s)
+        state.begun_in = next(reversed(server.logs), "")
+        for channel in server.channels:
+            name = str(channel["channel"]).lower()
+            self._journal.server_record(RecordType.CHANNEL, {**channel, "channel": name})
             self.channels.renewed(name)
         # Appliers purge what they have applied: the files are opened before anything else is read.
         self.relays.open(server.relay_files)
         self._start_at_end(server)
 
     def _start_at_end(self, server: ServerNow) -> None:
-        """Nothing of this binary log has been told yet."""
+        """Nothing of this binary log has been recorded yet."""
         if server.logs:
             self.start = (self._file_to_begin_with(server), MAGIC_LENGTH)
 
@@ -172,20 +174,20 @@ class ServerHistory:
         return next(names, "")
 
     def _go_on(self, server: ServerNow) -> None:
-        """Find the place where the stream goes on behind what was told."""
-        place = self._journal.place
-        if not place.file:
+        """Find the position where the stream goes on after what was recorded."""
+        state = self._journal.state
+        if not state.file:
             self._start_at_end(server)
             return
-        start = find_start(place, server.logs)
+        start = find_start(state, server.logs)
         if self._older_copy.is_awaited and self.ended_code == PURGED_OR_UNKNOWN:
             self._older_copy.refuse()
         if self.is_anew or start.happened is Happened.RESET:
-            # What a replica has lost comes again: a copy of before is as good as one made anew.
-            may_be_older = server.is_boot_untold and not server.channels
-            older = self._older_copy.look(server.logs) if may_be_older else None
+            # What a replica has lost comes again: an earlier copy is as good as one made anew.
+            may_be_older = server.is_boot_unreported and not server.channels
+            older = self._older_copy.next_file(server.logs) if may_be_older else None
             if older is None:
-                self._tell_reset(server)
+                self._record_reset(server)
             else:
                 self.start = older
             return
@@ -193,15 +195,15 @@ class ServerHistory:
         self.start = (start.file, start.position)
         if start.happened is Happened.PURGED:
             self._notice(
-                f"{self.name}: {place.file} behind {place.position} was purged before it was read:"
-                " told as a gap"
+                f"{self.name}: {state.file} after {state.position} was purged before it was read:"
+                " reported as a gap"
             )
-            self._journal.fact(RecordType.GAP, {})
-            self._is_behind_gap = True
-            if server.is_boot_untold:
-                self._tell_boot(server, {})
+            self._journal.server_record(RecordType.GAP, {})
+            self._is_after_gap = True
+            if server.is_boot_unreported:
+                self._record_boot(server, {})
 
-    def _tell_reset(self, server: ServerNow) -> None:
+    def _record_reset(self, server: ServerNow) -> None:
         """RESET: the binary log began anew."""
         self._older_copy.forget()
         is_live = self.is_anew or self.ended_code == PURGED_OR_UNKNOWN
@@ -209,76 +211,81 @@ class ServerHistory:
         is_lost = not is_live or any(_target(t) > self.here for t in self._targets)
         self.is_anew = False
         if is_lost:
-            self._journal.fact(RecordType.GAP, {})
+            self._journal.server_record(RecordType.GAP, {})
         self._notice(
             f"{self.name}: the binary log began anew (RESET)"
-            + (", maybe behind groups that were not read: told as a gap" if is_lost else "")
+            + (", maybe after groups that were not read: reported as a gap" if is_lost else "")
         )
         # Not before it happened: what replicas have received until then is of the old log.
         self._journal.advance_unproven(self._clock_us())
-        self._journal.fact(RecordType.BINLOG_RESET, {})
-        self._journal.place.reset()
+        self._journal.server_record(RecordType.BINLOG_RESET, {})
+        self._journal.state.reset()
         self.channels.lost_gtids()
         self._targets.clear()
         self.start = (next(iter(server.logs)), MAGIC_LENGTH)
-        if server.is_boot_untold:
-            self._tell_boot(server, {})
+        if server.is_boot_unreported:
+            self._record_boot(server, {})
 
-    def identify(self, told: FormatDescription | None) -> None:
-        """Look whether the file that the stream goes on in is the one that was followed.
+    def identify(self, description: FormatDescription | None) -> None:
+        """Check whether the file that the stream goes on in is the one that was followed.
 
         Raises:
             BeganAnewError: It is another one.
         """
-        place, (file, position) = self._journal.place, self.start
-        if told is None:
+        state, (file, position) = self._journal.state, self.start
+        if description is None:
             return
         if self._older_copy.is_awaited:
-            if not self._older_copy.is_of(place, told.timestamp):
+            if not self._older_copy.is_of(state, description.timestamp):
                 self._older_copy.refuse()
                 raise BeganAnewError(f"{self.name}: {file} is another file than before")
             self._notice(
                 f"{self.name}: the binary log is an older copy of that which was followed: it ends"
-                f" at {file}:{position}, {place.file}:{place.position} had been read before"
+                f" at {file}:{position}, {state.file}:{state.position} had been read before"
             )
-            place.went_back(file, position)
+            state.went_back(file, position)
             self._older_copy.forget()
             self._targets.clear()
             self.is_anew = self._was_away = False
-        elif file == place.file and place.opened_s.get(file, told.timestamp) != told.timestamp:
+        elif (
+            file == state.file
+            and state.opened_s.get(file, description.timestamp) != description.timestamp
+        ):
             self.is_anew = self._was_away = True
-            raise BeganAnewError(f"{self.name}: {place.file} is another file than before")
+            raise BeganAnewError(f"{self.name}: {state.file} is another file than before")
 
-    def _tell_boot(
+    def _record_boot(
         self, server: ServerNow, more: dict[str, Any], *, is_watched: bool = True
     ) -> None:
         """The present boot of the server began here."""
-        body = {**server.facts, **more}
+        body = {**server.start_body, **more}
         if server.gtid_table is not None:
             body["gtid_executed_table"] = server.gtid_table
-        self._tell_start(body, server.boot_s, is_watched=is_watched)
-        server.is_boot_untold = False
+        self._record_start(body, server.boot_s, is_watched=is_watched)
+        server.is_boot_unreported = False
         if server.recovers_relay_log and is_watched:
             for channel in self.channels.known:
-                self._journal.fact(
+                self._journal.server_record(
                     RecordType.CHANNEL, {"channel": channel, "action": "relay_log_recovery"}
                 )
                 self.channels.forget_received(channel)
 
-    def _tell_start(self, body: dict[str, Any], boot_s: float | None, *, is_watched: bool) -> None:
-        """A boot began: in front of it stands what the one before received, if that was watched.
+    def _record_start(
+        self, body: dict[str, Any], boot_s: float | None, *, is_watched: bool
+    ) -> None:
+        """A boot began: record first what the previous one received, if that was watched.
 
         Of boots before the journal only the binary log is left; the relay logs are of the present.
         """
         if is_watched:
             self.relays.leave_boot()
-        self._journal.fact(RecordType.START, body)
-        self._journal.place.started(body, boot_s)
+        self._journal.server_record(RecordType.START, body)
+        self._journal.state.started(body, boot_s)
         if is_watched:
             self.relays.started()
 
     def end_session(self) -> None:
-        """Tell what came before the stream ended: it may not come again."""
+        """Record what came before the stream ended: it may not come again."""
         try:
             self.release(None)
         finally:
@@ -291,23 +298,23 @@ class ServerHistory:
         """Take what the stream brought."""
         self._pending.extend(events)
 
-    def reached(self, told: Reached) -> None:
+    def note_log_end(self, log_end: LogEnd) -> None:
         """Take how far the log had come at a time.
 
         Raises:
-            BeganAnewError: It ends before a place that has been read.
+            BeganAnewError: It ends before a position that has been read.
         """
-        self._refuse_fallen(told)
-        self._targets.append(told)
+        self._refuse_fallen(log_end)
+        self._targets.append(log_end)
         if len(self._targets) > TARGETS_MAX:
             del self._targets[TARGETS_MAX // 2]
 
-    def describe_channels(self, told: ChannelsTold) -> None:
+    def describe_channels(self, channels: ChannelsRead) -> None:
         """Take how the server describes its channels, for those whose relay log began anew."""
-        self._renewal = told
+        self._renewal = channels
 
-    def release(self, limit: Place | None) -> None:
-        """Tell the events that have come, up to a place.
+    def release(self, limit: LogPosition | None) -> None:
+        """Record the events that have come, up to a position.
 
         Raises:
             BeganAnewError: They are of another log.
@@ -316,39 +323,39 @@ class ServerHistory:
         while pending:
             streamed = pending[0]
             if isinstance(streamed, EventRun):
-                told = self._tell_run(streamed, limit)
-                if told < len(streamed):
-                    pending[0] = streamed.part(told, len(streamed))
+                recorded = self._record_run(streamed, limit)
+                if recorded < len(streamed):
+                    pending[0] = streamed.part(recorded, len(streamed))
                     break
             else:
-                place = (number_of(streamed.event.file), streamed.event.end)
-                if limit is not None and place > limit:
+                end = (number_of(streamed.event.file), streamed.event.end)
+                if limit is not None and end > limit:
                     break
-                self._prove_before(place)
-                self._tell_event(streamed)
+                self._prove_before(end)
+                self._record_event(streamed)
             pending.popleft()
         here = self.here
         while self._targets and not pending and _target(self._targets[0]) <= here:
             self._prove(self._targets.popleft())
 
-    def _refuse_fallen(self, told: Reached) -> None:
-        """A log that ends before a place that has been read is another log."""
-        file, position = told.seen
-        if told.file is None or not file:
+    def _refuse_fallen(self, log_end: LogEnd) -> None:
+        """A log that ends before a position that has been read is another log."""
+        file, position = log_end.seen
+        if log_end.file is None or not file:
             return
-        if (number_of(told.file), told.position) < (number_of(file), position):
+        if (number_of(log_end.file), log_end.position) < (number_of(file), position):
             self.is_anew = True
             raise BeganAnewError(
-                f"{self.name}: the binary log ends at {told.file}:{told.position},"
+                f"{self.name}: the binary log ends at {log_end.file}:{log_end.position},"
                 f" {file}:{position} had been read before"
             )
 
-    def _renew(self, told: ChannelsTold) -> None:
+    def _renew(self, renewal: ChannelsRead) -> None:
         """Channels whose relay logs began anew: what their source is now.
 
-        This stands at a time that is no earlier than what was received before it.
+        This is recorded at a time that is no earlier than what was received before it.
         """
-        described = {str(body["channel"]).lower(): body for body in told.channels}
+        described = {str(body["channel"]).lower(): body for body in renewal.channels}
         for name in sorted(self.relays.anew):
             body = described.get(name)
             if body is None:
@@ -358,24 +365,24 @@ class ServerHistory:
                 self.channels.renewed(name)
                 self.relays.renew(name, {**body, "channel": name})
 
-    def _prove(self, reached: Reached) -> None:
-        """Everything logged before a time has been told."""
-        if reached.ts > self._journal.place.ts:
-            self._journal.advance(reached.ts)
+    def _prove(self, log_end: LogEnd) -> None:
+        """Everything logged before a time has been recorded."""
+        if log_end.ts > self._journal.state.ts:
+            self._journal.advance(log_end.ts)
             if not self.is_stopping:
-                self.relays.tell(reached.ts)
-            self._journal.fact(RecordType.HEARTBEAT, {})
-            if self._renewal is not None and reached.ts >= self._renewal.ts:
+                self.relays.record(log_end.ts)
+            self._journal.server_record(RecordType.HEARTBEAT, {})
+            if self._renewal is not None and log_end.ts >= self._renewal.ts:
                 self._renew(self._renewal)
                 self._renewal = None
 
-    def _prove_before(self, place: Place) -> None:
+    def _prove_before(self, position: LogPosition) -> None:
         """Prove the times at which the log had not come to the end of an event."""
-        while self._targets and _target(self._targets[0]) < place:
+        while self._targets and _target(self._targets[0]) < position:
             self._prove(self._targets.popleft())
 
-    def _tell_run(self, run: EventRun, limit: Place | None) -> int:
-        """Tell the events of a run, up to a place; return how many."""
+    def _record_run(self, run: EventRun, limit: LogPosition | None) -> int:
+        """Record the events of a run, up to a position; return how many."""
         number = number_of(run.file)
         count = len(run) if limit is None else _count_up_to(run, number, limit)
         at = 0
@@ -385,85 +392,85 @@ class ServerHistory:
             if self._targets:
                 upto = min(count, _count_up_to(run, number, _target(self._targets[0])))
             if run.is_anonymous is not None:
-                self._tell_mode(is_anonymous=run.is_anonymous)
+                self._record_mode(is_anonymous=run.is_anonymous)
             self._journal.binlog_run(run.part(at, upto))
             at = upto
         return count
 
-    def _tell_mode(self, *, is_anonymous: bool) -> None:
-        """The mode may have changed and no row has told it yet: what the log holds was allowed."""
-        mode = self._journal.place.variables.get("gtid_mode")
+    def _record_mode(self, *, is_anonymous: bool) -> None:
+        """The mode may have changed and no row has shown it yet: what the log holds was allowed."""
+        mode = self._journal.state.variables.get("gtid_mode")
         if mode == ("ON" if is_anonymous else "OFF"):
-            self.tell_variables({"gtid_mode": f"{mode}_PERMISSIVE"})
+            self.record_variables({"gtid_mode": f"{mode}_PERMISSIVE"})
 
-    def _tell_event(self, streamed: StreamedEvent) -> None:
-        event, told, place = streamed.event, streamed.format, self._journal.place
+    def _record_event(self, streamed: StreamedEvent) -> None:
+        event, description, state = streamed.event, streamed.format, self._journal.state
         file = event.file
-        if told is not None and place.file not in ("", file):
-            if told.created:
-                self._tell_boundary(file, told.created, told.server_version)
-            elif place.ended_by != EventType.ROTATE and not self._is_behind_gap:
+        if description is not None and state.file not in ("", file):
+            if description.created:
+                self._record_boundary(file, description.created, description.server_version)
+            elif state.ended_by != EventType.ROTATE and not self._is_after_gap:
                 self.is_anew = True
-                raise BeganAnewError(f"{self.name}: {file} does not follow {place.file}")
-            self._is_behind_gap = False
+                raise BeganAnewError(f"{self.name}: {file} does not follow {state.file}")
+            self._is_after_gap = False
         if event.type in (EventType.ANONYMOUS_GTID, EventType.GTID, EventType.GTID_TAGGED):
-            self._tell_mode(is_anonymous=event.type == EventType.ANONYMOUS_GTID)
+            self._record_mode(is_anonymous=event.type == EventType.ANONYMOUS_GTID)
         self._journal.binlog_event(event)
-        if told is not None:
-            place.opened(told.timestamp)
+        if description is not None:
+            state.opened(description.timestamp)
 
-    def _tell_boundary(self, file: str, created: int, version: str) -> None:
+    def _record_boundary(self, file: str, created: int, version: str) -> None:
         """A start of the server opened a file."""
-        place, server = self._journal.place, self._server
+        state, server = self._journal.state, self._server
         assert server is not None
-        more: dict[str, Any] = {"crashed": place.ended_by != EventType.STOP}
+        more: dict[str, Any] = {"crashed": state.ended_by != EventType.STOP}
         if more["crashed"]:
-            size = server.logs.get(place.file, place.position)
-            more["recovered"] = {"file": place.file, "position": min(size, place.position)}
-        is_watched = not place.begun_in or number_of(file) > number_of(place.begun_in)
+            size = server.logs.get(state.file, state.position)
+            more["recovered"] = {"file": state.file, "position": min(size, state.position)}
+        is_watched = not state.begun_in or number_of(file) > number_of(state.begun_in)
         if created >= server.boot_s - BOOT_TOLERANCE_S:
-            self._tell_boot(server, more, is_watched=is_watched)
+            self._record_boot(server, more, is_watched=is_watched)
             return
         # A boot that ended before anybody could ask the server.
-        body = {"server_uuid": place.server_uuid, "version": version.partition("-")[0], **more}
-        self._tell_start(body, None, is_watched=is_watched)
+        body = {"server_uuid": state.server_uuid, "version": version.partition("-")[0], **more}
+        self._record_start(body, None, is_watched=is_watched)
 
-    def tell_variables(self, variables: Mapping[str, Any]) -> None:
-        """Tell those that have another value than was told."""
-        place = self._journal.place
+    def record_variables(self, variables: Mapping[str, Any]) -> None:
+        """Record those that have another value than was recorded."""
+        state = self._journal.state
         changed = {
             key: value
             for key, value in variables.items()
-            if key != "server_id" and place.variables.get(key) != value
+            if key != "server_id" and state.variables.get(key) != value
         }
         if changed:
-            self._journal.fact(RecordType.VARIABLES, {"variables": changed})
-            place.variables |= changed
+            self._journal.server_record(RecordType.VARIABLES, {"variables": changed})
+            state.variables |= changed
 
     # Rows
 
-    def tell_beside(self, collected: Collected) -> bool:
-        """Tell what an answer shows of the server, in front of its row: the log stands there.
+    def record_shown(self, collected: Collected) -> bool:
+        """Record what an answer shows of the server before its row: the log is at that position.
 
         Returns:
-            Whether the relay logs have been told up to the row.
+            Whether the relay logs have been recorded up to the row.
         """
-        place, body, server = self._journal.place, collected.body, self._server
-        if server is not None and server.is_boot_untold:
+        state, body, server = self._journal.state, collected.body, self._server
+        if server is not None and server.is_boot_unreported:
             # No file that a start opened came up to here: the clocks were wrong, not the server.
-            server.is_boot_untold = False
-            place.boot_s = server.boot_s
+            server.is_boot_unreported = False
+            state.boot_s = server.boot_s
         self._journal.advance(collected.ts)
-        self.relays.tell(collected.ts)
+        self.relays.record(collected.ts)
         self.relays.administer(self.channels.note(body, collected.channels))
         if not self.relays.read_row(body):
             return False
-        self.tell_variables(collected.variables)
+        self.record_variables(collected.variables)
         logs = body.get("binary_logs")
         oldest = logs[0].get("name") if logs else None
-        if oldest and place.oldest_file and number_of(oldest) > number_of(place.oldest_file):
-            self._journal.fact(RecordType.BINLOG_PURGE, {"to_file": oldest})
-        place.oldest_file = oldest or place.oldest_file
+        if oldest and state.oldest_file and number_of(oldest) > number_of(state.oldest_file):
+            self._journal.server_record(RecordType.BINLOG_PURGE, {"to_file": oldest})
+        state.oldest_file = oldest or state.oldest_file
         return True
 
 
@@ -472,12 +479,12 @@ def number_of(file: str) -> int:
     return parse_log_file_name(file)[1]
 
 
-def _count_up_to(run: EventRun, number: int, place: Place) -> int:
-    """How many events of a run, in the file of that number, end no later than at a place."""
-    if number != place[0]:
-        return len(run) if number < place[0] else 0
-    return int(np.searchsorted(run.ends, place[1], side="right"))
+def _count_up_to(run: EventRun, number: int, position: LogPosition) -> int:
+    """How many events of a run, in the file of that number, end no later than at a position."""
+    if number != position[0]:
+        return len(run) if number < position[0] else 0
+    return int(np.searchsorted(run.ends, position[1], side="right"))
 
 
-def _target(reached: Reached) -> Place:
-    return (0, 0) if reached.file is None else (number_of(reached.file), reached.position)
+def _target(log_end: LogEnd) -> LogPosition:
+    return (0, 0) if log_end.file is None else (number_of(log_end.file), log_end.position)

@@ -19,24 +19,24 @@ class ServerNow:
     """A server as it is when its stream is opened.
 
     Attributes:
-        facts: Body of a ``start`` record.
+        start_body: Body of a ``start`` record.
         gtid_table: ``mysql.gtid_executed`` as a set text, None if it may not be read.
         boot_s: When its present boot began, seconds of its clock, some two seconds sure.
         recovers_relay_log: ``relay_log_recovery``.
         logs: The binary log files, oldest first, with their sizes.
         channels: Bodies of ``change_source`` records, as it describes its channels.
         relay_files: In which relay log file each channel's applier is.
-        is_boot_untold: Whether the journal does not tell of its present boot yet.
+        is_boot_unreported: Whether its present boot is not in the journal yet.
     """
 
-    facts: dict[str, Any]
+    start_body: dict[str, Any]
     gtid_table: str | None
     boot_s: float
     recovers_relay_log: bool
     logs: dict[str, int] = field(default_factory=dict)
     channels: list[dict[str, Any]] = field(default_factory=list)
     relay_files: dict[str, str] = field(default_factory=dict)
-    is_boot_untold: bool = False
+    is_boot_unreported: bool = False
 
     @property
     def has_binlog(self) -> bool:
@@ -52,7 +52,7 @@ def learn_server(
     Raises:
         MysqlError: It cannot be asked.
     """
-    facts = collector.start_facts()
+    start_body = collector.start_body()
     table = collector.gtid_table()
     channels = collector.channels()
     connection = connect_for_stream(settings)
@@ -63,7 +63,7 @@ def learn_server(
             cursor.execute("SHOW GLOBAL STATUS LIKE 'Uptime'")
             uptime_s = int((cursor.fetchone() or ("", 0))[1])
             logs: dict[str, int] = {}
-            if facts.get("variables", {}).get("log_bin"):
+            if start_body.get("variables", {}).get("log_bin"):
                 cursor.execute("SHOW BINARY LOGS")
                 logs = {str(row[0]): int(row[1]) for row in cursor.fetchall()}
             cursor.execute(dialect_of(connection).show_replica_status)
@@ -73,7 +73,7 @@ def learn_server(
         connection.close()
         raise mysql_error(error, settings, "cannot ask for its binary logs") from None
     server = ServerNow(
-        facts,
+        start_body,
         table,
         boot_s=float(now_s) - uptime_s,
         recovers_relay_log=str(recovers) in ("1", "ON"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Collects(Protocol):
     """What is asked of a server for its journal: ``producers.mysql.collection.Collector``."""
 
-    def start_facts(self) -> dict[str, Any]:
+    def start_body(self) -> dict[str, Any]:
         """Body of a ``start`` record."""
 
     def variables(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Collected:
         body: Of the ``log_status`` record.
         ts: When it had been read, microseconds.
         variables: As they were before it, without ``server_id``.
-        channels: Bodies of ``change_source`` records, as they were behind it.
+        channels: Bodies of ``change_source`` records, as they were after it.
     """
 
     request: CollectRequest
@@ -64,8 +64,8 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """The binary log reached this place, or one beyond, at ``ts``; file None: there is no log.
+class LogEnd:
+    """The binary log ended at this position, or later, at ``ts``; file None: there is no log.
 
     Attributes:
         ts: Taken before the question, microseconds.
@@ -79,7 +79,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelsTold:
+class ChannelsRead:
     """Bodies of ``change_source`` records, as the server described its channels before `ts`."""
 
     ts: int
@@ -96,7 +96,7 @@ class ServerWatch:
         clock_us: Microseconds since 1970.
         interval_s: How often the end of the log is asked for.
         seen: Where the stream has come: file and position.
-        told: Takes what was found, from the watch's thread.
+        report: Takes what was found, from the watch's thread.
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class ServerWatch:
         clock_us: Callable[[], int],
         interval_s: float,
         seen: Callable[[], tuple[str, int]],
-        told: Callable[[Collected | Reached | ChannelsTold], None],
+        report: Callable[[Collected | LogEnd | ChannelsRead], None],
     ) -> None:
         self._settings = settings
         self._collector = collector
         self._clock_us = clock_us
         self._interval_s = interval_s
         self._seen = seen
-        self._told = told
+        self._report = report
         self._wants_channels = threading.Event()
         self._connection: Connection[Any] | None = None
         self._statement = ""
@@ -146,15 +146,15 @@ class ServerWatch:
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            self._look()
+            self._probe()
             with suppress(queue.Empty):
                 request = self._asked.get(timeout=self._interval_s)
                 if request is not None and not self._closed.is_set():
-                    self._told(self._collect(request))
+                    self._report(self._collect(request))
             if self._wants_channels.is_set() and not self._closed.is_set():
                 with suppress(MysqlError):
                     channels = self._collector.channels()
-                    self._told(ChannelsTold(self._clock_us(), channels))
+                    self._report(ChannelsRead(self._clock_us(), channels))
                 self._wants_channels.clear()
         self._collector.close()
         self._disconnect()
@@ -163,7 +163,7 @@ class ServerWatch:
         try:
             variables = self._collector.variables()
         except MysqlError:
-            variables = {}  # the collection itself says what is wrong
+            variables = {}  # the collection itself reports what is wrong
         variables.pop("server_id", None)
         body = self._collector.collect(request.collection_id, request.requested_at)
         ts = self._clock_us()
@@ -173,7 +173,7 @@ class ServerWatch:
                 channels = self._collector.channels()
         return Collected(request, body, ts, variables, channels)
 
-    def _look(self) -> None:
+    def _probe(self) -> None:
         ts = self._clock_us()
         try:
             if self._connection is None:
@@ -184,11 +184,11 @@ class ServerWatch:
                 ts = self._clock_us()
                 cursor.execute(self._statement)
                 row = cursor.fetchone()
-        except Exception:  # noqa: BLE001  the stream tells what is wrong; here it is tried again
+        except Exception:  # noqa: BLE001  the stream reports what is wrong; here it is tried again
             self._disconnect()
             return
         file, position = (None, 0) if row is None else (str(row[0]), int(row[1]))
-        self._told(Reached(ts, file, position, seen))
+        self._report(LogEnd(ts, file, position, seen))
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -132,7 +132,7 @@ def load_servers(config: Path | None, servers: Sequence[str]) -> tuple[ServerSet
 
     Args:
         config: A ``servers.toml``, or None.
-        servers: NAME=HOST:PORT each; they come behind those of the file and have its defaults.
+        servers: NAME=HOST:PORT each; they come after those of the file and have its defaults.
 
     Raises:
         ServerSettingsError: Something is not as expected; it names the file and the key.
@@ -178,23 +178,23 @@ def _settings(name: str, entry: _Entry, defaults: _Entry, where: str) -> ServerS
         **defaults.model_dump(exclude_none=True),
         **entry.model_dump(exclude_none=True),
     }
-    # A server's own secret, or way to it, takes the place of that of the defaults.
+    # A server's own secret, or way to it, replaces that of the defaults.
     if entry.password_file is not None:
         values.pop("option_file", None)
     elif entry.option_file is not None:
         values.pop("password_file", None)
     password_file = values.pop("password_file", None)
     option_file = values.pop("option_file", None)
-    said: dict[str, str] = {}
+    options: dict[str, str] = {}
     if option_file is not None:
-        said = _read_option_file(option_file, f"{where}, option_file of {name!r}")
-        if "user" in said:
-            values.setdefault("user", said["user"])
+        options = _read_option_file(option_file, f"{where}, option_file of {name!r}")
+        if "user" in options:
+            values.setdefault("user", options["user"])
     password = os.environ.get(password_variable(name))
     if password is None and password_file is not None:
         password = _read_password(password_file, f"{where}, password_file of {name!r}")
     if password is None:
-        password = said.get("password")
+        password = options.get("password")
     if password is None:
         password = os.environ.get(PASSWORD_VARIABLE)
     if values.get("tls") in {"verify_ca", "verify_identity"} and values.get("unix_socket"):
@@ -222,7 +222,7 @@ def _read_config(path: Path) -> tuple[_Entry, dict[str, _Entry]]:
     except OSError as error:
         raise ServerSettingsError(f"{shown} cannot be read: {error.strerror}") from None
     except ValueError as error:  # of TOML or of UTF-8
-        # TOML's own message has the place and at most the one character that it stopped at.
+        # TOML's own message has the position and at most the one character that it stopped at.
         raise ServerSettingsError(f"{shown} is no TOML: {error}") from None
     for key in document:
         if key not in {"defaults", "servers"}:
@@ -249,7 +249,7 @@ def _read_entry(table: Any, where: str, folder: Path) -> _Entry:
         raise ServerSettingsError(f"{where}: expected a table")
     for key in table:
         if key == "password":
-            # It stands in a file that is passed around: its value is not shown.
+            # It is in a file that is passed around: its value is not shown.
             raise ServerSettingsError(
                 f"{where}.password: expected no password here but password_file, option_file or"
                 f" the environment variable {PASSWORD_VARIABLE}"
@@ -263,8 +263,8 @@ def _read_entry(table: Any, where: str, folder: Path) -> _Entry:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         if not first["loc"]:
-            said = first["msg"].removeprefix("Value error, ")
-            raise ServerSettingsError(f"{where}: expected one of two keys, {said}") from None
+            message = first["msg"].removeprefix("Value error, ")
+            raise ServerSettingsError(f"{where}: expected one of two keys, {message}") from None
         key = str(first["loc"][0])
         raise ServerSettingsError(
             f"{where}.{key}: expected {_EXPECTED[key]}, found {repr(table[key])[:_SHOWN_MAX]}"

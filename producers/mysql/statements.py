@@ -1,4 +1,4 @@
-"""Rows of one session, one statement at a time, with the server's errors in our words."""
+"""Rows of one session, one statement at a time, with the server's errors as ours."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Session:
 
     @property
     def dialect(self) -> Dialect:
-        """In which words this server is asked.
+        """In which terms this server is asked.
 
         Raises:
             MysqlError: There is no connection, and none can be made.
@@ -85,14 +85,14 @@ class Session:
         connection = self._connected()
         try:
             connection.ping(reconnect=False)
-        except Exception:  # noqa: BLE001  whatever is wrong with the old one, a new one tells
+        except Exception:  # noqa: BLE001  whatever is wrong with the old one, a new one shows
             self.close()
             self._connected()
         if self._abandoned:
             self._refuse_while_waiting()
 
     def ask(self, statement: str) -> list[Row] | Refused:
-        """Run a statement; give its rows, or what the server says against it.
+        """Run a statement; return its rows, or why the server refuses it.
 
         Raises:
             MysqlError: The connection is lost, or the server did not answer in time.

@@ -2,7 +2,7 @@
 
 The binary log comes as a stream (``binlog_dump``), relay logs from their files where they can be
 read, everything else by statements on another thread (``server_watch``). ``server_history`` makes
-records of it, ``collection_desk`` puts rows into their places. Here is the life of it all:
+records of it, ``collection_scheduler`` puts rows into their positions. Here is the life of it all:
 connecting, reading, losing the server, trying again, ending.
 """
 
@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, final
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, BinlogDump
 from tallystick.producers.mysql.binlog_events import EventError
-from tallystick.producers.mysql.collection_desk import CollectionScheduler
+from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.errors import MysqlError, RsaMissingError, UnsupportedServerError
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.server_history import ServerHistory
 from tallystick.producers.mysql.server_now import learn_server
 from tallystick.producers.mysql.server_watch import (
-    ChannelsTold,
+    ChannelsRead,
     Collected,
     Collects,
-    Reached,
+    LogEnd,
     ServerWatch,
 )
 from tallystick.producers.mysql.tail_journal import TailJournal
 from tallystick.producers.mysql.tail_options import TailOptions, steady_clock_us
-from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql.tail_state import TailState
 
 if TYPE_CHECKING:
     from tallystick.producers.collect_requests import CollectRequest
@@ -54,21 +54,21 @@ _OPTIONS = TailOptions()
 
 @final
 class Tail:
-    """Follows one server until it is told to stop; reconnects as long as that takes.
+    """Follows one server until it is stopped; reconnects as long as that takes.
 
     Args:
         settings: The server.
         sink: Takes the blocks of its journal.
         collector_of: Makes what asks it for collections.
-        place: Where its journal stands; a new one begins a journal.
-        state_file: Where the place is saved; None: nowhere.
+        state: How far its journal has come; a new one begins a journal.
+        state_file: Where the state is saved; None: nowhere.
         options: How it is followed.
         notice: Takes one line about what went wrong or was noticed.
-        answered: Is called with a collection's id when its answer stands in the journal.
+        answered: Is called with a collection's id when its answer is in the journal.
         clock_us: Microseconds since 1970, the same for all servers that replicate with each other.
 
     Attributes:
-        journal: What has been told, and where it stands.
+        journal: What has been recorded, and how far it has come.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Tail:
         sink: EventSink,
         collector_of: Callable[[ServerSettings], Collects],
         *,
-        place: TailPlace,
+        state: TailState,
         notice: Callable[[str], None],
         state_file: Path | None = None,
         options: TailOptions = _OPTIONS,
@@ -91,7 +91,7 @@ class Tail:
         self._clock_us = clock_us
         self._clock = time.monotonic
         self.journal = TailJournal(
-            settings.name, sink, place, state_file=state_file, clock=self._clock
+            settings.name, sink, state, state_file=state_file, clock=self._clock
         )
         self._history = ServerHistory(
             settings.name,
@@ -102,8 +102,8 @@ class Tail:
             from_oldest=options.from_oldest,
             first_file=options.first_file,
         )
-        self._desk = CollectionScheduler(self.journal, self._history, options, answered)
-        self._told: queue.SimpleQueue[Collected | Reached | ChannelsTold] = queue.SimpleQueue()
+        self._scheduler = CollectionScheduler(self.journal, self._history, options, answered)
+        self._reports: queue.SimpleQueue[Collected | LogEnd | ChannelsRead] = queue.SimpleQueue()
         self._dump: BinlogDump | None = None
         self._saved_at = self._relays_at = self._clock()
         self._problem = ""
@@ -117,24 +117,24 @@ class Tail:
 
     @property
     def collections(self) -> int:
-        """How many answers to collections were given."""
-        return self._desk.answers
+        """How many collections were answered."""
+        return self._scheduler.answers
 
     def ask(self, request: CollectRequest) -> None:
         """Have a collection made and its answer put into the journal; from any thread."""
-        self._desk.ask(request)
+        self._scheduler.ask(request)
 
     def run(self, stop: threading.Event) -> None:
-        """Follow the server until `stop`; everything told is delivered then.
+        """Follow the server until `stop`; everything recorded is delivered then.
 
         Raises:
             DeliveryError: The sink does not take the journal.
             RsaMissingError: The password needs RSA, and its package is not installed.
             UnsupportedServerError: The server is no MySQL, or too old.
-            OSError: The place cannot be saved.
+            OSError: The state cannot be saved.
         """
         history = self._history
-        # What is published before the next save is found by what this one says of the journal.
+        # What is published before the next save is found from the state saved here.
         self.journal.save()
         wait_s = RETRY_S
         while not stop.is_set():
@@ -144,14 +144,14 @@ class Tail:
             except (RsaMissingError, UnsupportedServerError):
                 raise
             except (MysqlError, EventError) as error:
-                self._tell_problem(str(error))
+                self._report_problem(str(error))
                 history.ended_code = error.code if isinstance(error, MysqlError) else None
-            while not self._told.empty():
-                self._told.get()
+            while not self._reports.empty():
+                self._reports.get()
             if stop.is_set() and not self._goes_on:
-                self._desk.withdraw()
+                self._scheduler.withdraw()
             is_there = history.is_anew or history.ended_code == PURGED_OR_UNKNOWN
-            self._desk.end_session(is_there=is_there and not stop.is_set())
+            self._scheduler.end_session(is_there=is_there and not stop.is_set())
             self._save()
             if self._clock() - begun > self._options.back_off_max_s:
                 wait_s = RETRY_S
@@ -159,11 +159,11 @@ class Tail:
             most = RETRY_FOLLOWED_MAX_S if self.journal.records else self._options.back_off_max_s
             self._rest(RETRY_AT_ONCE_S if is_there else wait_s, stop)
             wait_s = min(2 * wait_s, most)
-        self._desk.answer_unreachable()
-        has_begun = self.journal.place.server_uuid is not None
+        self._scheduler.answer_unreachable()
+        has_begun = self.journal.state.server_uuid is not None
         if not self._is_known_to_end and not self._goes_on and has_begun:
             # The end of a journal counts as known up to the latest time of all: here it is not.
-            self.journal.fact(RecordType.GAP, {})
+            self.journal.server_record(RecordType.GAP, {})
         self.journal.save()
 
     def _follow(self, stop: threading.Event) -> None:
@@ -189,9 +189,9 @@ class Tail:
                 self._settings,
                 collector,
                 clock_us=self._clock_us,
-                interval_s=self._options.look_interval_s,
+                interval_s=self._options.probe_interval_s,
                 seen=self._seen,
-                told=self._told.put,
+                report=self._reports.put,
             )
             self._dump = dump
             watch.start()
@@ -212,18 +212,18 @@ class Tail:
             history.end_session()
 
     def _step(self, dump: BinlogDump | None, watch: ServerWatch) -> None:
-        history, desk = self._history, self._desk
+        history, scheduler = self._history, self._scheduler
         self._read(dump)
-        desk.hand_on(watch)
-        self._take_told()
+        scheduler.hand_on(watch)
+        self._take_reports()
         if history.wants_channels:
             watch.ask_channels()
         if self._clock() - self._relays_at > RELAY_READ_S:
             history.relays.read()
             self._relays_at = self._clock()
-        if not desk.holds_events:
+        if not scheduler.holds_events:
             history.release(None)
-        desk.settle()
+        scheduler.settle()
         self.journal.poll()
         if self._clock() - self._saved_at > self._options.save_interval_s:
             self._save()
@@ -244,47 +244,47 @@ class Tail:
             self._history.identify(dump.first_format)
         self._history.receive(found)
 
-    def _take_told(self) -> None:
-        while not self._told.empty():
-            told = self._told.get()
-            if isinstance(told, ChannelsTold):
-                self._history.describe_channels(told)
-            elif isinstance(told, Reached):
-                self._history.reached(told)
+    def _take_reports(self) -> None:
+        while not self._reports.empty():
+            report = self._reports.get()
+            if isinstance(report, ChannelsRead):
+                self._history.describe_channels(report)
+            elif isinstance(report, LogEnd):
+                self._history.note_log_end(report)
             else:
-                self._desk.collected(told)
+                self._scheduler.collected(report)
 
     def _seen(self) -> tuple[str, int]:
         dump = self._dump
         return ("", 0) if dump is None else (dump.file, dump.position)
 
     def _drain(self, dump: BinlogDump | None) -> None:
-        """Follow the log until it is known beyond what the tails beside this one have told.
+        """Follow the log until it is known beyond what the tails beside this one have recorded.
 
         Where the journals end, each is taken as known up to the latest time of all.
         """
         until = self._clock_us() + _STOP_MARGIN_US
         self._history.is_stopping = True
         deadline = self._clock() + _STOP_S
-        while self._clock() < deadline and self.journal.place.ts < until:
+        while self._clock() < deadline and self.journal.state.ts < until:
             self._read(dump)
-            self._take_told()
+            self._take_reports()
             self._history.release(None)
-        self._is_known_to_end = self.journal.place.ts >= until
+        self._is_known_to_end = self.journal.state.ts >= until
 
     def _save(self) -> None:
-        self.journal.place.channels = self._history.channels.known
+        self.journal.state.channels = self._history.channels.known
         self.journal.save()
         self._saved_at = self._clock()
 
     def _rest(self, seconds: float, stop: threading.Event) -> None:
         end = self._clock() + seconds
         while not stop.wait(min(0.1, max(0.0, end - self._clock()))) and self._clock() < end:
-            self._desk.answer_unreachable()
+            self._scheduler.answer_unreachable()
             self._history.relays.read()
             self.journal.poll()
 
-    def _tell_problem(self, text: str) -> None:
+    def _report_problem(self, text: str) -> None:
         if text != self._problem:
             self._problem = text
             self._notice(text)

@@ -1,7 +1,7 @@
-"""The journal that a tail writes: records in order, their times, and the place that is saved.
+"""The journal that a tail writes: records in order, their times, and the state that is saved.
 
-Times follow one rule. A record of time t stands behind everything that was logged before t; an
-event bears the last time up to which that is known, so no event is told later than it was written.
+Times follow one rule. A record of time t comes after everything that was logged before t; an
+event bears the last time up to which that is known, so no event has a later time than its write.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, final
 from tallystick.coordinates.events.journal import BlockBuilder, RecordType, Stream
 from tallystick.producers.mysql.binlog_events import LogEvent
 from tallystick.producers.mysql.event_runs import EventRun
-from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.publisher import BlockLinger, EventSink
 
 LINGER_S = 0.2
@@ -27,12 +27,12 @@ class TailJournal:
     Args:
         instance_id: Our key of the server.
         sink: Takes its blocks.
-        place: Where it stands; kept up to date.
-        state_file: Where the place is saved; None: nowhere.
+        state: How far it has come; kept up to date.
+        state_file: Where the state is saved; None: nowhere.
         clock: Seconds that never fall.
 
     Attributes:
-        place: Where it stands.
+        state: How far it has come.
         records: How many records were written.
     """
 
@@ -40,61 +40,61 @@ class TailJournal:
         self,
         instance_id: str,
         sink: EventSink,
-        place: TailPlace,
+        state: TailState,
         *,
         state_file: Path | None,
         clock: Callable[[], float],
     ) -> None:
-        self.place = place
+        self.state = state
         self.records = 0
         self._is_proven = True
         self._sink = sink
         self._state_file = state_file
         self._builder = BlockBuilder(
-            instance_id, epoch=place.epoch, first_sequence=place.next_sequence
+            instance_id, epoch=state.epoch, first_sequence=state.next_sequence
         )
         self._linger = BlockLinger(
             self._builder, sink, clock=clock, block_size=BLOCK_RECORDS, linger_s=LINGER_S
         )
 
     def advance(self, ts: int) -> None:
-        """Everything that was logged before `ts` stands in the journal."""
-        self.place.ts = max(self.place.ts, ts)
+        """Everything that was logged before `ts` is in the journal."""
+        self.state.ts = max(self.state.ts, ts)
         self._is_proven = True
 
     def advance_unproven(self, ts: int) -> None:
-        """A fact is noticed at `ts`, and something logged before may still come behind it.
+        """Something is noticed at `ts`, and what was logged before may still come after it.
 
-        That is sound once: what was told up to here is judged when time goes on again, and that
+        That is sound once: what was recorded up to here is judged when time goes on again, and that
         must be at a time up to which everything is known.
         """
         if self._is_proven:
-            self.place.ts = max(self.place.ts, ts)
+            self.state.ts = max(self.state.ts, ts)
             self._is_proven = False
 
     def binlog_event(self, event: LogEvent) -> None:
         """An event of the binary log."""
-        self._builder.log_event(Stream.BINLOG, event.type, ts=self.place.ts, **event.fields)
-        self.place.logged(event.file, event.end, event.type)
+        self._builder.log_event(Stream.BINLOG, event.type, ts=self.state.ts, **event.fields)
+        self.state.logged(event.file, event.end, event.type)
         self._added()
 
     def binlog_run(self, run: EventRun) -> None:
         """Consecutive events of the binary log, all of one time."""
         self._add_run(Stream.BINLOG, run, None)
-        self.place.logged(run.file, run.end, run.last_type)
+        self.state.logged(run.file, run.end, run.last_type)
 
     def relay_event(self, channel: str, event: LogEvent) -> None:
         """An event of a channel's relay log."""
         self._builder.log_event(
-            Stream.RELAY, event.type, ts=self.place.ts, channel=channel, **event.fields
+            Stream.RELAY, event.type, ts=self.state.ts, channel=channel, **event.fields
         )
-        self.place.received(channel, event.file, event.end, event.type, event.fields.get("text"))
+        self.state.received(channel, event.file, event.end, event.type, event.fields.get("text"))
         self._added()
 
     def relay_run(self, channel: str, run: EventRun) -> None:
         """Consecutive events of a channel's relay log, all of one time."""
         self._add_run(Stream.RELAY, run, channel)
-        self.place.received(channel, run.file, run.end, run.last_type, None)
+        self.state.received(channel, run.file, run.end, run.last_type, None)
 
     def _add_run(self, stream: Stream, run: EventRun, channel: str | None) -> None:
         for first in range(0, len(run), BLOCK_RECORDS):
@@ -103,16 +103,16 @@ class TailJournal:
                 stream,
                 part.table,
                 file=part.file,
-                ts=self.place.ts,
+                ts=self.state.ts,
                 sids=part.sids,
                 channel=channel,
             )
             self._added(len(part))
 
-    def fact(self, record_type: RecordType, body: Mapping[str, Any]) -> None:
-        """A fact about the server."""
+    def server_record(self, record_type: RecordType, body: Mapping[str, Any]) -> None:
+        """A server record."""
         self._builder.server_record(
-            record_type, body, ts=self.place.ts, channel=body.get("channel")
+            record_type, body, ts=self.state.ts, channel=body.get("channel")
         )
         self._added()
 
@@ -126,14 +126,14 @@ class TailJournal:
         self._linger.poll()
 
     def save(self) -> None:
-        """Have everything acknowledged, then remember the place.
+        """Have everything acknowledged, then save the state.
 
         Raises:
             DeliveryError: A block was not acknowledged.
-            OSError: The place cannot be written.
+            OSError: The state cannot be written.
         """
         self._linger.flush()
         self._sink.flush()
-        self.place.next_sequence = self._builder.next_sequence
+        self.state.next_sequence = self._builder.next_sequence
         if self._state_file is not None:
-            self.place.save(self._state_file)
+            self.state.save(self._state_file)

@@ -14,19 +14,19 @@ class TailOptions:
         from_oldest: A new journal begins with the oldest binary log file; else with the present
             one, from its beginning.
         first_file: The binary log file that a new journal begins with, while there is such a one.
-        deadline_s: A collection that is not answered by then, or whose row has not found its place
-            in the log, is given up.
-        look_interval_s: How often the end of the log is asked for.
+        deadline_s: A collection that is not answered by then, or whose row has not found its
+            position in the log, is given up.
+        probe_interval_s: How often the end of the log is asked for.
         heartbeat_s: How long the server may be silent on the stream.
         hold_s: How long events wait for a row that is being read.
-        save_interval_s: How often the place is saved.
+        save_interval_s: How often the state is saved.
         back_off_max_s: The longest wait between two tries to connect.
     """
 
     from_oldest: bool = False
     first_file: str = ""
     deadline_s: float = 15.0
-    look_interval_s: float = 0.5
+    probe_interval_s: float = 0.5
     heartbeat_s: float = 1.0
     hold_s: float = 5.0
     save_interval_s: float = 1.0

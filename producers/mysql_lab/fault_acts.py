@@ -45,7 +45,7 @@ class Fleet(Protocol):
 
     @property
     def machine_addresses(self) -> Mapping[str, Address]:
-        """How the servers are reached, by name."""
+        """The addresses of the servers, by name."""
         ...
 
     def make_load(self, plan: LoadPlan) -> Load:
@@ -117,8 +117,12 @@ def empty_transaction(fleet: Fleet, name: str) -> Did:
         load.stop()
         report = load.finish()
         if not reached:
-            raise LabError(f"{origin!r} did not come to its number {number}: {_told(report)}")
-    return [("GTID", gtid), (f"load on {origin}", _told(report)), ("also given out by", origin)]
+            raise LabError(f"{origin!r} did not come to its number {number}: {_load_text(report)}")
+    return [
+        ("GTID", gtid),
+        (f"load on {origin}", _load_text(report)),
+        ("also given out by", origin),
+    ]
 
 
 def reset_source(fleet: Fleet, name: str) -> Did:
@@ -230,7 +234,7 @@ def _crash(fleet: Fleet, name: str, settings: Mapping[str, int]) -> Did:
     report = load.finish()
     with _session(fleet, name) as server:
         did += [
-            (f"load on {', '.join(origins)}", _told(report)),
+            (f"load on {', '.join(origins)}", _load_text(report)),
             ("gtid_executed after", server.gtid_executed()),
         ]
     return did
@@ -278,7 +282,7 @@ def copied_server_uuid(fleet: Fleet, name: str) -> Did:
     with _session(fleet, name) as server:
         reported = _uuid(server)
     if reported != copied:
-        raise LabError(f"{name!r} says that its server_uuid is {reported!r}; expected {copied!r}")
+        raise LabError(f"{name!r} reports the server_uuid {reported!r}; expected {copied!r}")
     return [("copied from", donor), ("server_uuid of both", reported)]
 
 
@@ -324,16 +328,16 @@ def _ensure_history(fleet: Fleet, source: str) -> None:
 def _brief_load(fleet: Fleet, name: str) -> str:
     load = fleet.make_load(LoadPlan((name,), LOAD_RATE, threads=2, seconds=LOAD_S))
     load.start()
-    return _told(load.finish())
+    return _load_text(load.finish())
 
 
-def _told(report: LoadReport) -> str:
+def _load_text(report: LoadReport) -> str:
     errors = "".join(f"; {times} x {error}" for error, times in report.errors.items())
     return f"{report.total} writes in {report.seconds:.1f} s{errors}"
 
 
 def _await_error(fleet: Fleet, channel: LabChannel) -> str:
-    """What a replica says of a channel: the error that ends its receiver, if one does in time."""
+    """What a replica reports of a channel: the error that ends its receiver, if one does in time."""
     with _session(fleet, channel.replica) as replica:
 
         def status() -> ChannelStatus:
@@ -341,7 +345,7 @@ def _await_error(fleet: Fleet, channel: LabChannel) -> str:
                 one for one in channel_statuses(replica) if one.channel_name == channel.channel_name
             )
 
-        # While it reconnects it says so as an error, too.
+        # While it reconnects it reports that as an error, too.
         _until(lambda: status().receiver == "No", ERROR_DEADLINE_S)
         return status().error or "no error"
 

@@ -20,7 +20,7 @@ class Fault:
     Attributes:
         name: what it is asked for by.
         summary: what happens, in one sentence.
-        expected: the invariants that the audit is expected to find broken; empty: none.
+        expected: the rules that the audit is expected to find broken; empty: none.
         servers: where it can happen; the first is the default.
         act: makes it on a server.
     """

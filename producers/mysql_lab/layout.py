@@ -25,7 +25,7 @@ COMMON_OPTIONS: Mapping[str, str] = MappingProxyType(
         # A replica sees within seconds that its source has gone; a lock is not waited for long.
         "replica-net-timeout": "4",
         "innodb-lock-wait-timeout": "2",
-        # A MyISAM table that a crash has left open is mended when it is used again.
+        # A MyISAM table that a crash has left open is repaired when it is used again.
         "myisam-recover-options": "BACKUP,FORCE",
     }
 )

@@ -104,7 +104,7 @@ class Load:
 
         Args:
             plan: what it is to do.
-            addresses: how the servers are reached.
+            addresses: the addresses of the servers.
             password: of the account that writes.
         """
         self._plan = plan
@@ -241,7 +241,7 @@ class _Writer(threading.Thread):
             connection.close()
 
     def _wait_until(self, turn_s: float) -> bool:
-        """Waits for the turn; says whether the time is over."""
+        """Waits for the turn; returns whether the time is over."""
         is_over = self._stop_asked.wait(max(0.0, min(turn_s, self._end_s) - time.monotonic()))
         return is_over or turn_s >= self._end_s
 
@@ -265,8 +265,8 @@ class _Writer(threading.Thread):
                 self._end_prepared(cursor)
                 act(cursor)
         except (pymysql.err.Error, OSError) as error:
-            code, said = code_and_message(error)
-            self.errors[said if code is None else f"{code} {said}"] += 1
+            code, message = code_and_message(error)
+            self.errors[message if code is None else f"{code} {message}"] += 1
             if connection is not None:
                 with suppress(pymysql.err.Error):  # it was lost: that is why we are here
                     connection.close()

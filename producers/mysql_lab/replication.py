@@ -17,7 +17,7 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatus:
-    """What a replica says of one channel.
+    """What a replica reports of one channel.
 
     Attributes:
         channel_name: the channel's name; the default channel's is empty.
@@ -96,7 +96,7 @@ def wait_for_channels(
     """Returns when every channel of the layout receives and applies.
 
     Raises:
-        LabError: one does not in time; the message has what the replica says of it.
+        LabError: one does not in time; the message has what the replica reports of it.
     """
     end = time.monotonic() + deadline_s
     for name in dict.fromkeys(channel.replica for channel in CHANNELS):
@@ -106,7 +106,7 @@ def wait_for_channels(
                 if len(found) == len(channels_of(name)) and all(one.is_running for one in found):
                     break
                 if time.monotonic() >= end:
-                    raise LabError(f"Replication does not run on {name!r}: {_told(found)}")
+                    raise LabError(f"Replication does not run on {name!r}: {_status_text(found)}")
                 time.sleep(POLL_S)
 
 
@@ -123,12 +123,12 @@ def wait_until_applied(
     if replica.value("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (wanted, deadline_s)) != 0:
         raise LabError(
             f"{channel.replica!r} has not executed all of {channel.source!r} within "
-            f"{deadline_s:.0f} s: {_told(channel_statuses(replica))}"
+            f"{deadline_s:.0f} s: {_status_text(channel_statuses(replica))}"
         )
     return wanted
 
 
-def _told(statuses: list[ChannelStatus]) -> str:
+def _status_text(statuses: list[ChannelStatus]) -> str:
     return "; ".join(
         f"channel {one.channel_name!r}: receiver {one.receiver}, applier {one.applier}, "
         f"{one.error or 'no error'}"

@@ -1,4 +1,4 @@
-"""Clients of the lab's servers: connect, ask, and say in our words what went wrong."""
+"""Clients of the lab's servers: connect, query, and raise errors of the lab."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWER_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """How a server of the lab is reached.
+    """The address of a server of the lab.
 
     Attributes:
         name: the server.
@@ -78,7 +78,7 @@ class Session:
         Raises:
             LabError: the server refuses it or has gone.
         """
-        with _in_our_words(self._address, statement), self._connection.cursor() as cursor:
+        with _as_lab_errors(self._address, statement), self._connection.cursor() as cursor:
             cursor.execute(statement, tuple(values) or None)
             return tuple(cursor.fetchall())
 
@@ -88,7 +88,7 @@ class Session:
 
     def rows(self, statement: str) -> list[dict[str, Any]]:
         """Runs a statement; returns its rows by the names of their columns."""
-        with _in_our_words(self._address, statement), self._connection.cursor() as cursor:
+        with _as_lab_errors(self._address, statement), self._connection.cursor() as cursor:
             cursor.execute(statement)
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
@@ -105,23 +105,23 @@ def session(address: Address) -> Iterator[Session]:
     Raises:
         LabError: the server cannot be reached.
     """
-    with _in_our_words(address, "connect"):
+    with _as_lab_errors(address, "connect"):
         connection = address.connect()
     with closing(connection):
         yield Session(address, connection)
 
 
 @contextmanager
-def _in_our_words(address: Address, statement: str) -> Iterator[None]:
+def _as_lab_errors(address: Address, statement: str) -> Iterator[None]:
     import pymysql
 
     try:
         yield
     except (pymysql.err.Error, OSError) as error:
-        code, said = code_and_message(error)
+        code, message = code_and_message(error)
         number = "" if code is None else f"error {code}: "
         # A statement may hold a password: only its first two words are shown.
         shown = " ".join(statement.split()[:2])
         raise LabError(
-            f"server {address.name!r} ({HOST}:{address.port}): {shown}: {number}{said}"
+            f"server {address.name!r} ({HOST}:{address.port}): {shown}: {number}{message}"
         ) from None

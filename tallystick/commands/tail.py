@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tallystick.producers.collect_requests import CollectRequest
     from tallystick.producers.mysql.settings import ServerSettings
     from tallystick.producers.mysql.tail import Tail
-    from tallystick.producers.mysql.tail_place import TailPlace
+    from tallystick.producers.mysql.tail_state import TailState
     from tallystick.producers.publisher import EventSink
     from tallystick.settings import Settings
 
@@ -89,7 +89,7 @@ def tail(
 def _tail_into_file(
     servers: Sequence[ServerSettings], settings: Settings, output: str, *, is_from_oldest: bool
 ) -> None:
-    from tallystick.producers.mysql.tail_place import TailPlace
+    from tallystick.producers.mysql.tail_state import TailState
     from tallystick.servers.tailing import FileSink, regular_requests
 
     with ExitStack() as stack:
@@ -101,10 +101,10 @@ def _tail_into_file(
             except OSError as error:
                 raise MisuseError(f"{output!r} cannot be written: {error.strerror}") from error
         epoch = time.time_ns() // 1_000_000_000
-        places = {server.name: TailPlace(epoch=epoch) for server in servers}
+        tail_states = {server.name: TailState(epoch=epoch) for server in servers}
         _run(
             servers,
-            places,
+            tail_states,
             FileSink(file),
             regular_requests(settings.collect_interval_s),
             where="standard output" if output == terminal.STANDARD_STREAM else output,
@@ -123,13 +123,13 @@ def _tail_into_kafka(
     prepare_topics(settings)
     with ExitStack() as stack:
         stack.enter_context(alone_in(states))
-        places = _places(servers, settings, states)
+        tail_states = _tail_states(servers, settings, states)
         requests = open_requests(settings)
         stack.callback(requests.close)
         sink = open_journal(settings)
         _run(
             servers,
-            places,
+            tail_states,
             sink,
             requests.poll,
             where=settings.bootstrap_servers,
@@ -139,16 +139,16 @@ def _tail_into_kafka(
         sink.close()
 
 
-def _places(
+def _tail_states(
     servers: Sequence[ServerSettings], settings: Settings, states: Path
-) -> dict[str, TailPlace]:
+) -> dict[str, TailState]:
     """Where each journal goes on: as saved, and with what reached the topic after that."""
     from tallystick.producers.journal_resume import published_since
-    from tallystick.producers.mysql.tail_place import TailPlace
+    from tallystick.producers.mysql.tail_state import TailState
     from tallystick.servers.tailing import RESUME_MARGIN_MS, resumed
 
-    saved = {server.name: TailPlace.load(states / f"{server.name}.json") for server in servers}
-    since = [place.saved_at_ms for place in saved.values() if place is not None]
+    saved = {server.name: TailState.load(states / f"{server.name}.json") for server in servers}
+    since = [state.saved_at_ms for state in saved.values() if state is not None]
     published = {}
     if since:
         published = published_since(
@@ -159,17 +159,17 @@ def _places(
             settings.client,
         )
     epoch = time.time_ns() // 1_000_000_000
-    places = {}
-    for name, place in saved.items():
-        places[name], problem = resumed(place, published.get(name, ()), epoch)
+    tail_states = {}
+    for name, state in saved.items():
+        tail_states[name], problem = resumed(state, published.get(name, ()), epoch)
         if problem is not None:
             terminal.notice(f"{name}: {problem}")
-    return places
+    return tail_states
 
 
 def _run(
     servers: Sequence[ServerSettings],
-    places: dict[str, TailPlace],
+    tail_states: dict[str, TailState],
     sink: EventSink,
     requests: Callable[[float], list[CollectRequest]],
     *,
@@ -183,14 +183,14 @@ def _run(
     from tallystick.servers.tailing import Tails
 
     first: dict[str, str] = {}
-    if not is_from_oldest and any(place.server_uuid is None for place in places.values()):
+    if not is_from_oldest and any(state.server_uuid is None for state in tail_states.values()):
         first = first_files(discover_reachable(servers))
     tails: list[Tail] = [
         Tail(
             server,
             sink,
             Collector,
-            place=places[server.name],
+            state=tail_states[server.name],
             state_file=None if states is None else states / f"{server.name}.json",
             options=TailOptions(from_oldest=is_from_oldest, first_file=first.get(server.name, "")),
             notice=terminal.notice,

@@ -19,7 +19,7 @@ from tallystick.coordinates.events.journal import Block, RecordType, Stream
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
-from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql.tail_state import TailState
 from tallystick.runs.replay import result_of_audit
 from tallystick.runs.result import RunResult, ServerFacts
 from tallystick.servers.discovery import DiscoveredServer, asking_order, first_files
@@ -61,7 +61,7 @@ class FleetCheck:
                 server.settings,
                 self._sink,
                 Collector,
-                place=TailPlace(),
+                state=TailState(),
                 notice=notice,
                 options=TailOptions(
                     deadline_s=ANSWER_DEADLINE_S, first_file=first.get(server.name, "")
@@ -174,7 +174,7 @@ class FleetCheck:
         asked = [self._tails[server.name] for server in self._servers if not server.problem]
         progress("reading the binary logs")
         self._await(
-            lambda: all(tail.journal.place.ts > now for tail in asked),
+            lambda: all(tail.journal.state.ts > now for tail in asked),
             CATCH_UP_DEADLINE_S,
             interrupted,
         )

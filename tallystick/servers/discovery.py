@@ -115,7 +115,7 @@ def _probe(settings: ServerSettings) -> DiscoveredServer:
     server = DiscoveredServer(settings)
     collector = Collector(settings)
     try:
-        facts = collector.start_facts()
+        facts = collector.start_body()
         server.version, server.server_uuid = facts["version"], facts["server_uuid"]
         server.account = collector.account()
         server.rights = collector.rights()

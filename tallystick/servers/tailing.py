@@ -1,4 +1,4 @@
-"""Several tails in one process: their threads, their saved places, who asks them."""
+"""Several tails in one process: their threads, their saved states, who asks them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tallystick.errors import MisuseError
 from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.errors import UnsupportedServerError
 from tallystick.producers.mysql.tail import Tail, steady_clock_us
-from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql.tail_state import TailState
 
 RESUME_MARGIN_MS = 60_000
-"""Blocks are looked for so long before the place was saved: clocks of a producer's machines."""
+"""Blocks are looked for so long before the state was saved: clocks of a producer's machines."""
 JOIN_S = 60.0
 
 
@@ -50,7 +50,7 @@ class FileSink:
 
 @contextmanager
 def alone_in(directory: Path) -> Iterator[None]:
-    """Hold a folder of places: two tails of one journal would write two stories.
+    """Hold a folder of states: two tails of one journal would write two histories.
 
     Raises:
         MisuseError: Another process has it, or it cannot be made.
@@ -72,26 +72,26 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 def resumed(
-    place: TailPlace | None, published: Sequence[Block], epoch: int
-) -> tuple[TailPlace, str | None]:
-    """The place where a journal goes on, and what to report if it cannot.
+    state: TailState | None, published: Sequence[Block], epoch: int
+) -> tuple[TailState, str | None]:
+    """The state that a journal goes on from, and what to report if it cannot.
 
     Args:
-        place: As it was saved, None if it never was.
+        state: As it was saved, None if it never was.
         published: The instance's blocks in the topic since about then.
         epoch: Of a journal that begins.
     """
-    if place is None:
-        return TailPlace(epoch=epoch), None
+    if state is None:
+        return TailState(epoch=epoch), None
     for block in published:
-        if block.epoch > place.epoch:
-            return TailPlace(epoch=epoch), "somebody else wrote its journal since: it begins anew"
-        if block.epoch < place.epoch or block.next_sequence <= place.next_sequence:
+        if block.epoch > state.epoch:
+            return TailState(epoch=epoch), "somebody else wrote its journal since: it begins anew"
+        if block.epoch < state.epoch or block.next_sequence <= state.next_sequence:
             continue
-        if block.first_sequence > place.next_sequence:
-            return TailPlace(epoch=epoch), "part of its journal is not there: it begins anew"
-        place.note(block.take(place.next_sequence - block.first_sequence, len(block)))
-    return place, None
+        if block.first_sequence > state.next_sequence:
+            return TailState(epoch=epoch), "part of its journal is not there: it begins anew"
+        state.note(block.take(state.next_sequence - block.first_sequence, len(block)))
+    return state, None
 
 
 @final
@@ -151,7 +151,7 @@ class Tails:
             if len(self._tails) > 1:
                 self._notice(str(error))
         except OSError as error:
-            self._errors[tail.name] = AuditError(f"{tail.name}: its place cannot be saved: {error}")
+            self._errors[tail.name] = AuditError(f"{tail.name}: its state cannot be saved: {error}")
         except Exception as error:  # noqa: BLE001  it is raised again where the tails are run
             self._errors[tail.name] = error
 

@@ -13,7 +13,7 @@ from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.settings import load_servers
 from tallystick.producers.mysql.tail import Tail, steady_clock_us
-from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.mysql_lab.sessions import Session, session
 from tallystick.producers.publisher import MemorySink
 from tallystick.producers.simulator.kernel.transactions import GroupKind
@@ -145,7 +145,7 @@ def _followed(settings: Mapping[str, object]) -> Iterator[list[Block]]:
             each,
             sink,
             Collector,
-            place=TailPlace(),
+            state=TailState(),
             notice=answered.append,
             answered=answered.append,
         )
@@ -170,7 +170,7 @@ def _followed(settings: Mapping[str, object]) -> Iterator[list[Block]]:
 
 def _await_proof(tails: list[Tail]) -> None:
     now = steady_clock_us()
-    _await(lambda: all(t.journal.place.ts > now for t in tails), "a log was not read in time")
+    _await(lambda: all(t.journal.state.ts > now for t in tails), "a log was not read in time")
 
 
 def _await(condition: Callable[[], bool], problem: str, deadline_s: float = 60.0) -> None:

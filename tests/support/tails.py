@@ -16,7 +16,7 @@ from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.settings import ServerSettings, load_servers
 from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
-from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.publisher import MemorySink
 from tallystick.servers.lab import Lab
 
@@ -48,11 +48,11 @@ def events_of_files(directory: Path, base_name: str) -> list[FileEvent]:
     return found
 
 
-def wait_for(what: Callable[[], Any], tell: Callable[[], object]) -> None:
-    """Waits until a condition holds; at the deadline the last value is told."""
+def wait_for(what: Callable[[], Any], report: Callable[[], object]) -> None:
+    """Waits until a condition holds; at the deadline the report is shown."""
     deadline = time.monotonic() + DEADLINE_S
     while not what():
-        assert time.monotonic() < deadline, tell()
+        assert time.monotonic() < deadline, report()
         time.sleep(0.02)
 
 
@@ -63,7 +63,7 @@ class RunningTail:
         self,
         settings: ServerSettings,
         *,
-        place: TailPlace | None = None,
+        state: TailState | None = None,
         state_file: Path | None = None,
         options: TailOptions | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class RunningTail:
             settings,
             self.sink,
             Collector,
-            place=place or TailPlace(epoch=1),
+            state=state or TailState(epoch=1),
             state_file=state_file,
             options=options or TailOptions(from_oldest=True, back_off_max_s=1.0),
             notice=self.notices.append,
@@ -97,11 +97,11 @@ class RunningTail:
         wait_for(lambda: name in self.answered or self.error, lambda: (self.notices, self.error))
 
     def wait_until_at(self, file: str, position: int) -> None:
-        """Waits until the journal has come to a place."""
-        place = self.tail.journal.place
+        """Waits until the journal has come to a position."""
+        state = self.tail.journal.state
         wait_for(
-            lambda: (place.file, place.position) >= (file, position),
-            lambda: (place, self.notices, self.error),
+            lambda: (state.file, state.position) >= (file, position),
+            lambda: (state, self.notices, self.error),
         )
 
     def stop(self) -> None:
@@ -119,7 +119,7 @@ class RunningTail:
         return list(block_to_lines(concatenate(blocks))) if blocks else []
 
     def binlog_events(self) -> list[FileEvent]:
-        """What the journal says of the binary log."""
+        """What the journal has of the binary log."""
         found = []
         for block in self.sink.blocks:
             columns = {name: column.tolist() for name, column in block.columns.items()}

@@ -148,7 +148,7 @@ def test_an_account_needs_the_listed_rights_and_no_more(mysqld):
         with closing(Collector(settings)) as collector:
             held = collector.rights()
             assert "'narrow'@'localhost'" == collector.account()
-            facts = collector.start_facts()
+            facts = collector.start_body()
     assert "error" not in body
     assert "unread" not in body
     assert [] == [each.right.name for each in held if not each.is_held]
@@ -218,7 +218,7 @@ def test_nothing_that_is_collected_holds_a_secret(mysqld):
     for name in (SOURCE, REPLICA, HUB):
         with closing(Collector(settings_of(mysqld, name))) as collector:
             shown = json.dumps(
-                [collector.start_facts(), collector.channels(), collector.collect("c", 1)]
+                [collector.start_body(), collector.channels(), collector.collect("c", 1)]
             )
         assert accounts.replication not in shown
         assert accounts.audit not in shown
@@ -228,7 +228,7 @@ def test_nothing_that_is_collected_holds_a_secret(mysqld):
 def test_the_start_tells_what_the_server_is(mysqld):
     """Version, server_uuid, server_id, and the variables under today's names."""
     with closing(Collector(settings_of(mysqld, REPLICA))) as collector:
-        facts = collector.start_facts()
+        facts = collector.start_body()
     RECORD_SHAPES[RecordType.START](facts)
     with session(mysqld.addresses()[REPLICA]) as admin:
         assert admin.value("SELECT @@server_id") == facts["server_id"]
@@ -387,4 +387,4 @@ def test_a_server_that_cannot_be_asked_has_no_start(mysqld):
     """Facts of a server that is away are an error of ours that names it."""
     away = settings_of(mysqld, SOURCE).model_copy(update={"port": 1})
     with closing(Collector(away)) as collector, pytest.raises(MysqlError, match=SOURCE):
-        collector.start_facts()
+        collector.start_body()

@@ -1,4 +1,4 @@
-"""When events of relay logs are told: never at an earlier time than they were received."""
+"""When events of relay logs are recorded: never at an earlier time than they were received."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallystick.coordinates.events.journal import RecordType, concatenate
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.tail_journal import TailJournal
-from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.publisher import MemorySink
 from tests.producers.mysql.test_binlog_events import event
 from tests.producers.mysql.test_tail_parts import HEAD
@@ -22,20 +22,20 @@ from tests.producers.mysql.test_tail_parts import HEAD
 def test_a_reset_of_one_channel_tells_nothing_of_another(tmp_path: Path) -> None:
     """What the other has received meanwhile waits: its source may have logged it later."""
     journal = TailJournal(
-        "hub", MemorySink(), TailPlace(epoch=1), state_file=None, clock=time.monotonic
+        "hub", MemorySink(), TailState(epoch=1), state_file=None, clock=time.monotonic
     )
-    told: list[tuple[RecordType, object]] = []
-    journal.fact = lambda kind, body: told.append((kind, body.get("channel")))
+    recorded: list[tuple[RecordType, object]] = []
+    journal.server_record = lambda kind, body: recorded.append((kind, body.get("channel")))
     relays = RelayLogs(tmp_path, journal, lambda _: None, clock_us=lambda: 900)
-    # An event that was lost is told as a gap.
+    # An event that was lost is reported as a gap.
     for channel in ("one", "two"):
         relays._waiting[channel] = deque([(500, None)])
     relays.administer([{"channel": "one", "action": "reset"}])
-    assert [(RecordType.GAP, None), (RecordType.CHANNEL, "one")] == told
-    relays.tell(499)
-    assert 2 == len(told)
-    relays.tell(500)
-    assert [(RecordType.GAP, None)] == told[2:]
+    assert [(RecordType.GAP, None), (RecordType.CHANNEL, "one")] == recorded
+    relays.record(499)
+    assert 2 == len(recorded)
+    relays.record(500)
+    assert [(RecordType.GAP, None)] == recorded[2:]
 
 
 GROUP = (
@@ -47,9 +47,9 @@ GROUP = (
 
 
 @pytest.mark.parametrize("is_regular", [True, False])
-@pytest.mark.parametrize(("within", "told"), [(0, 0), (1, 4), (2, 4), (4, 4), (5, 8), (8, 8)])
+@pytest.mark.parametrize(("within", "recorded"), [(0, 0), (1, 4), (2, 4), (4, 4), (5, 8), (8, 8)])
 def test_a_place_is_told_with_the_rest_of_its_group(
-    tmp_path: Path, within: int, told: int, is_regular: bool
+    tmp_path: Path, within: int, recorded: int, is_regular: bool
 ) -> None:
     """Whether events were read in one step or one by one; what comes behind waits for its time."""
     body = GROUP[0][1] if is_regular else GROUP[0][1][:-1]
@@ -57,15 +57,15 @@ def test_a_place_is_told_with_the_rest_of_its_group(
     events = [event(kind, body if kind == EventType.GTID else more) for kind, more in 3 * GROUP]
     (tmp_path / "relay.000001").write_bytes(HEAD + previous + b"".join(events))
     sink = MemorySink()
-    journal = TailJournal("a", sink, TailPlace(epoch=1), state_file=None, clock=time.monotonic)
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
     relays = RelayLogs(tmp_path, journal, lambda _: None, clock_us=lambda: 900)
     relays.open({"": "relay.000001"})
     begin = len(HEAD + previous)
-    place = begin + sum(map(len, events[:within]))
-    relays.tell(500, "", (1, place))
-    assert told + 2 == journal.records
-    assert ("relay", 1, begin + sum(map(len, events[:told]))) == journal.place.relays[""][:3]
-    relays.tell(900)
+    position = begin + sum(map(len, events[:within]))
+    relays.record(500, "", (1, position))
+    assert recorded + 2 == journal.records
+    assert ("relay", 1, begin + sum(map(len, events[:recorded]))) == journal.state.relays[""][:3]
+    relays.record(900)
     journal.save()
     whole = concatenate(sink.blocks)
     assert [15, 35, *(kind for kind, _ in 3 * GROUP)] == whole.columns["type"].tolist()

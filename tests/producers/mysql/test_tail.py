@@ -18,7 +18,7 @@ from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.binlog_dump import HELD_UP_MAX_S, BinlogDump
 from tallystick.producers.mysql.connection import connect_for_stream
 from tallystick.producers.mysql.tail import TailOptions, steady_clock_us
-from tallystick.producers.mysql.tail_place import TailPlace
+from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.mysql_lab.layout import HUB, REPLICA_1, SOURCE_A, SOURCE_B
 from tallystick.producers.mysql_lab.load import LoadPlan
 from tallystick.producers.mysql_lab.sessions import Session, session
@@ -62,7 +62,7 @@ def without_flags_of_open_files(lab: Lab, name: str) -> list[tuple[Any, ...]]:
     ]
 
 
-def told(tail: RunningTail) -> list[tuple[Any, ...]]:
+def recorded_events(tail: RunningTail) -> list[tuple[Any, ...]]:
     return [
         tuple(event[:4]) if event.type == 15 else tuple(event) for event in tail.binlog_events()
     ]
@@ -75,7 +75,7 @@ def test_the_journal_has_the_events_of_the_files(mysqld: Lab) -> None:
         catch_up(mysqld, tail)
     expected = without_flags_of_open_files(mysqld, SOURCE_A)
     assert len(expected) > 500
-    assert expected == told(tail)
+    assert expected == recorded_events(tail)
 
 
 def test_a_broken_connection_loses_and_doubles_nothing(mysqld: Lab) -> None:
@@ -96,34 +96,36 @@ def test_a_broken_connection_loses_and_doubles_nothing(mysqld: Lab) -> None:
         running_load.finish()
         tail.wait_until_at(*end_of(server))
     assert kills >= 2
-    assert without_flags_of_open_files(mysqld, SOURCE_A) == told(tail)
+    assert without_flags_of_open_files(mysqld, SOURCE_A) == recorded_events(tail)
     assert not [line for line in tail.records if '"kind":"gap"' in line]
 
 
 def test_a_killed_tail_goes_on_behind_what_was_published(mysqld: Lab, tmp_path: Path) -> None:
-    """The place is saved before the last blocks: what they hold is not told again."""
+    """The state is saved before the last blocks: what they hold is not recorded again."""
     state_file = tmp_path / "source-a.json"
     settings = settings_of(mysqld, SOURCE_A)
     with running(settings, state_file=state_file) as first:
         load(mysqld, 1.0, seed=3)
         catch_up(mysqld, first)
         wait_for(state_file.exists, lambda: first.notices)
-        saved = TailPlace.load(state_file)
+        saved = TailState.load(state_file)
         load(mysqld, 1.0, seed=4)
         catch_up(mysqld, first)
     assert saved is not None
-    place, problem = resumed(saved, first.sink.blocks, epoch=99)
+    state, problem = resumed(saved, first.sink.blocks, epoch=99)
     assert problem is None
-    assert place.next_sequence == first.tail.journal.place.next_sequence
-    assert (place.file, place.position) == (
-        first.tail.journal.place.file,
-        first.tail.journal.place.position,
+    assert state.next_sequence == first.tail.journal.state.next_sequence
+    assert (state.file, state.position) == (
+        first.tail.journal.state.file,
+        first.tail.journal.state.position,
     )
     load(mysqld, 1.0, seed=5)
-    with running(settings, place=place) as second:
+    with running(settings, state=state) as second:
         catch_up(mysqld, second)
         second.collect("c1")
-    assert without_flags_of_open_files(mysqld, SOURCE_A) == told(first) + told(second)
+    assert without_flags_of_open_files(mysqld, SOURCE_A) == recorded_events(
+        first
+    ) + recorded_events(second)
     blocks = [*first.sink.blocks, *second.sink.blocks]
     assert [block.first_sequence for block in blocks[1:]] == [
         block.next_sequence for block in blocks[:-1]
@@ -176,13 +178,13 @@ def test_a_crash_of_the_server_is_told_between_its_boots(mysqld: Lab) -> None:
     path = data_directory(mysqld, SOURCE_A) / crashed_in
     assert starts[-1]["crashed"] is True
     assert starts[-1]["recovered"] == {"file": crashed_in, "position": path.stat().st_size}
-    assert without_flags_of_open_files(mysqld, SOURCE_A) == told(tail)
+    assert without_flags_of_open_files(mysqld, SOURCE_A) == recorded_events(tail)
     assert audit_history(tail.sink.blocks).verdict is Verdict.CONSISTENT
     mysqld.await_applied()
 
 
 def test_files_purged_while_nobody_read_are_a_gap(mysqld: Lab) -> None:
-    """The journal says that records are missing, and goes on with the oldest file."""
+    """The journal shows that records are missing, and goes on with the oldest file."""
     settings = settings_of(mysqld, SOURCE_A)
     with running(settings) as first:
         catch_up(mysqld, first)
@@ -194,8 +196,8 @@ def test_files_purged_while_nobody_read_are_a_gap(mysqld: Lab) -> None:
         mysqld.await_applied()
         oldest = end_of(server)[0]
         server.run(f"PURGE BINARY LOGS TO '{oldest}'")
-    place = TailPlace(**asdict(first.tail.journal.place))
-    with running(settings, place=place) as second:
+    state = TailState(**asdict(first.tail.journal.state))
+    with running(settings, state=state) as second:
         catch_up(mysqld, second)
         second.collect("c1")
     kinds = [json.loads(line)["kind"] for line in second.records]
@@ -222,7 +224,7 @@ def test_relay_logs_are_told_behind_the_starts_before_the_journal(mysqld: Lab) -
     assert audit_history(tail.sink.blocks).findings == []
 
 
-def test_a_reset_is_told(mysqld: Lab) -> None:
+def test_a_reset_is_recorded(mysqld: Lab) -> None:
     """RESET MASTER on a replica without replicas of its own: the new log is read from its start."""
     name = "hub"
     settings = settings_of(mysqld, name)
@@ -232,8 +234,8 @@ def test_a_reset_is_told(mysqld: Lab) -> None:
         purged = server.value("SELECT @@GLOBAL.gtid_executed")
         for channel in ("source_a", "source_b"):
             server.run(f"STOP REPLICA FOR CHANNEL '{channel}'")
-        # Two files of one second and name are told apart by nothing: the lab may be that young.
-        opened_s = max(tail.tail.journal.place.opened_s.values())
+        # Two files of one second and name cannot be distinguished: the lab may be that young.
+        opened_s = max(tail.tail.journal.state.opened_s.values())
         wait_for(lambda: time.time() > opened_s + 1, lambda: opened_s)
         server.run("RESET MASTER")
         server.run("SET GLOBAL gtid_purged = %s", (purged,))
@@ -253,7 +255,7 @@ def test_a_reset_is_told(mysqld: Lab) -> None:
 
 
 def test_a_reset_while_nobody_looked_is_told_where_the_place_lies_in_an_event(mysqld: Lab) -> None:
-    """The server refuses to begin there; the file is told by when it was opened."""
+    """The server refuses to begin there; the file is known by when it was opened."""
     settings = settings_of(mysqld, HUB)
     mysqld.await_applied()
     with on(mysqld, HUB) as server:
@@ -267,8 +269,8 @@ def test_a_reset_while_nobody_looked_is_told_where_the_place_lies_in_an_event(my
         server.run("SET GLOBAL gtid_purged = %s", (purged,))
         server.run(f"CREATE DATABASE long_event /* {'x' * 4000} */")
         assert end_of(server)[1] > position
-        place = TailPlace(**asdict(first.tail.journal.place))
-        with running(settings, place=place) as second:
+        state = TailState(**asdict(first.tail.journal.state))
+        with running(settings, state=state) as second:
             wait_for(lambda: "RESET" in " ".join(second.notices), lambda: second.notices)
             second.wait_until_at(*end_of(server))
         server.run("SET sql_log_bin = 0")
@@ -304,8 +306,8 @@ def test_an_older_copy_of_the_data_that_was_put_back_is_told_as_lost(mysqld: Lab
         with on(mysqld, SOURCE_B) as server:
             wait_for(lambda: "older copy" in " ".join(tail.notices), lambda: tail.notices)
             end = end_of(server)
-            place = tail.tail.journal.place
-            wait_for(lambda: (place.file, place.position) == end, lambda: (place, tail.notices))
+            state = tail.tail.journal.state
+            wait_for(lambda: (state.file, state.position) == end, lambda: (state, tail.notices))
         tail.collect("older")
     kinds = [json.loads(line)["kind"] for line in tail.records]
     assert "binlog_reset" not in kinds

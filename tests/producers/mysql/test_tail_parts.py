@@ -22,16 +22,16 @@ from tallystick.producers.mysql.binlog_dump import (
     dump_command,
 )
 from tallystick.producers.mysql.channel_watch import ChannelWatch
-from tallystick.producers.mysql.collection_desk import CollectionScheduler
+from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
-from tallystick.producers.mysql.relay_files import RelayFiles, RelayPlace
+from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.server_history import ServerHistory
 from tallystick.producers.mysql.server_watch import ServerWatch
 from tallystick.producers.mysql.tail_journal import TailJournal
 from tallystick.producers.mysql.tail_options import TailOptions, steady_clock_us
-from tallystick.producers.mysql.tail_place import TailPlace, TailPlaceError
+from tallystick.producers.mysql.tail_state import TailState, TailStateError
 from tallystick.producers.publisher import MemorySink
 from tallystick.servers.tailing import resumed
 
@@ -58,8 +58,8 @@ def test_a_journal_goes_on_where_the_files_allow_it(
     file: str, position: int, ended_by: int, expected: tuple[str, int, Happened]
 ) -> None:
     """Read on, a file cut by recovery, one read to its end, purged ones, a log begun anew."""
-    place = TailPlace(file=file, position=position, ended_by=ended_by)
-    assert tuple(find_start(place, FILES)) == expected
+    state = TailState(file=file, position=position, ended_by=ended_by)
+    assert tuple(find_start(state, FILES)) == expected
 
 
 COPY = {"binlog.000001": 300, "binlog.000002": 500, "binlog.000003": 200, "binlog.000004": 157}
@@ -81,13 +81,13 @@ def test_an_older_copy_of_a_log_is_known_by_when_its_files_were_opened(
     opened_s: dict[int, int], expected: tuple[str, int] | None
 ) -> None:
     """It ends with the newest file that is the one followed, or older than all that was."""
-    place = TailPlace(file="binlog.000005", position=900)
-    place.opened_s = {"binlog.000003": 300, "binlog.000005": 500}
+    state = TailState(file="binlog.000005", position=900)
+    state.opened_s = {"binlog.000003": 300, "binlog.000005": 500}
     copy = OlderCopy()
-    found = copy.look(COPY)
-    while found is not None and not copy.is_of(place, opened_s[int(found[0][-6:])]):
+    found = copy.next_file(COPY)
+    while found is not None and not copy.is_of(state, opened_s[int(found[0][-6:])]):
         copy.refuse()
-        found = copy.look(COPY)
+        found = copy.next_file(COPY)
     assert found == expected
 
 
@@ -95,19 +95,19 @@ def test_an_older_copy_of_a_log_is_known_by_when_its_files_were_opened(
 def test_a_server_that_is_there_is_asked_again(is_there: bool) -> None:
     """RESET ends the stream, and nothing else: a collection that was under way is made anew."""
     sink = MemorySink()
-    journal = TailJournal("a", sink, TailPlace(epoch=1), state_file=None, clock=time.monotonic)
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
     relays = RelayLogs(None, journal, print, steady_clock_us)
     history = ServerHistory(
         "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
     )
-    desk = CollectionScheduler(journal, history, TailOptions(), None)
+    scheduler = CollectionScheduler(journal, history, TailOptions(), None)
     watch = Asked()
-    desk.ask(CollectRequest("c1", 0))
+    scheduler.ask(CollectRequest("c1", 0))
     for _ in range(2):
-        desk.hand_on(cast("ServerWatch", watch))
-        desk.end_session(is_there=is_there)
+        scheduler.hand_on(cast("ServerWatch", watch))
+        scheduler.end_session(is_there=is_there)
     assert [request.collection_id for request in watch.asked] == ["c1"] * (2 if is_there else 1)
-    assert desk.answers == (0 if is_there else 1)
+    assert scheduler.answers == (0 if is_there else 1)
 
 
 class Asked:
@@ -122,16 +122,16 @@ class Asked:
 
 def test_a_place_goes_back_to_where_an_older_copy_ends() -> None:
     """What is remembered of later files is of a log that is gone."""
-    place = TailPlace(file="binlog.000003", position=900, begun_in="binlog.000003")
-    place.opened_s = {"binlog.000001": 1, "binlog.000002": 2, "binlog.000003": 3}
-    place.went_back("binlog.000002", 500)
-    assert (place.file, place.position, place.begun_in) == ("binlog.000002", 500, "")
-    assert place.opened_s == {"binlog.000001": 1, "binlog.000002": 2}
+    state = TailState(file="binlog.000003", position=900, begun_in="binlog.000003")
+    state.opened_s = {"binlog.000001": 1, "binlog.000002": 2, "binlog.000003": 3}
+    state.went_back("binlog.000002", 500)
+    assert (state.file, state.position, state.begun_in) == ("binlog.000002", 500, "")
+    assert state.opened_s == {"binlog.000001": 1, "binlog.000002": 2}
 
 
 def test_a_place_is_read_as_it_was_saved(tmp_path: Path) -> None:
     """Every field outlives the process."""
-    place = TailPlace(
+    state = TailState(
         epoch=7,
         next_sequence=12,
         ts=99,
@@ -146,9 +146,9 @@ def test_a_place_is_read_as_it_was_saved(tmp_path: Path) -> None:
         channels={"c": {"Source_UUID": "v"}},
     )
     path = tmp_path / "a.json"
-    place.save(path)
-    assert TailPlace.load(path) == place
-    assert TailPlace.load(tmp_path / "b.json") is None
+    state.save(path)
+    assert TailState.load(path) == state
+    assert TailState.load(tmp_path / "b.json") is None
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -159,8 +159,8 @@ def test_a_place_that_cannot_be_read_is_an_error_that_names_the_file(
     """Nothing is begun anew in silence."""
     path = tmp_path / "a.json"
     path.write_text(text)
-    with pytest.raises(TailPlaceError, match=r"a\.json"):
-        TailPlace.load(path)
+    with pytest.raises(TailStateError, match=r"a\.json"):
+        TailState.load(path)
 
 
 def block(first_sequence: int, epoch: int = 5) -> Any:
@@ -173,18 +173,18 @@ def block(first_sequence: int, epoch: int = 5) -> Any:
 
 
 def test_what_was_published_behind_the_save_is_not_told_again() -> None:
-    """Known blocks are passed over, part of one counts, and the place is behind the last."""
-    place, problem = resumed(TailPlace(epoch=5, next_sequence=3), [block(0), block(2)], 9)
+    """Known blocks are passed over, part of one counts, and the state is after the last."""
+    state, problem = resumed(TailState(epoch=5, next_sequence=3), [block(0), block(2)], 9)
     assert problem is None
-    assert (place.epoch, place.next_sequence) == (5, 4)
-    assert (place.file, place.position) == ("binlog.000001", 315)
+    assert (state.epoch, state.next_sequence) == (5, 4)
+    assert (state.file, state.position) == ("binlog.000001", 315)
 
 
 @pytest.mark.parametrize("published", [block(5), block(3, epoch=6)])
 def test_a_journal_whose_end_is_not_known_begins_anew(published: Any) -> None:
     """Blocks that are missing, or somebody else's: another epoch, and a word about it."""
-    place, problem = resumed(TailPlace(epoch=5, next_sequence=3), [published], 9)
-    assert place == TailPlace(epoch=9)
+    state, problem = resumed(TailState(epoch=5, next_sequence=3), [published], 9)
+    assert state == TailState(epoch=9)
     assert problem is not None
     assert "begins anew" in problem
 
@@ -260,7 +260,7 @@ def test_an_event_of_many_megabytes_is_not_copied_with_each_of_its_pieces(length
     assert dump.position == 4 + length
 
 
-def test_a_stream_that_gathers_holds_up_nobody_longer_than_it_was_told() -> None:
+def test_a_stream_that_gathers_holds_up_nobody_longer_than_its_limit() -> None:
     """Relay log files are opened between two reads, before their appliers purge them."""
     dump = dump_of(rows_event(100))
     assert [] == dump.read(0.0)
@@ -352,7 +352,7 @@ def rotate(name: str) -> bytes:
 
 
 def relay(tmp_path: Path) -> RelayFiles:
-    return RelayFiles(tmp_path, "relay", RelayPlace(1, 4))
+    return RelayFiles(tmp_path, "relay", RelayCursor(1, 4))
 
 
 def types(files: RelayFiles, **more: Any) -> list[int]:
@@ -376,7 +376,7 @@ def test_relay_files_are_followed_event_by_event(tmp_path: Path) -> None:
         EventType.FORMAT_DESCRIPTION,
         EventType.XID,
     ]
-    assert files.place[:2] == (2, len(HEAD + xid))
+    assert files.cursor[:2] == (2, len(HEAD + xid))
     files.close()
 
 
@@ -435,7 +435,7 @@ def test_files_that_began_again_at_one_are_not_read_as_the_old_ones(tmp_path: Pa
 
 def test_a_state_is_json(tmp_path: Path) -> None:
     """People may look at it."""
-    TailPlace(epoch=3).save(tmp_path / "a.json")
+    TailState(epoch=3).save(tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text())["epoch"] == 3
 
 
@@ -451,5 +451,5 @@ def test_a_file_that_was_seen_is_read_although_it_was_purged(tmp_path: Path) -> 
     paths[1].unlink()
     files.starts += 1
     assert types(files) == [15, EventType.ROTATE, 15]
-    assert (files.place.number, files.lost, files.is_stopped) == (3, False, False)
+    assert (files.cursor.number, files.lost, files.is_stopped) == (3, False, False)
     files.close()

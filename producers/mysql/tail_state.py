@@ -1,6 +1,6 @@
-"""Where the journal of a real server stands, and how that outlives the process.
+"""How far the journal of a real server has come, and how that outlives the process.
 
-The place is saved behind blocks that the sink has acknowledged. What was published behind the last
+The state is saved after blocks that the sink has acknowledged. What was published after the last
 save is read back from the journal and noted here, so that a killed tail goes on exactly.
 """
 
@@ -23,30 +23,30 @@ FORMAT_VERSION = 1
 OPENED_MAX = 64
 
 
-class TailPlaceError(AuditError):
-    """A saved place cannot be read."""
+class TailStateError(AuditError):
+    """A saved state cannot be read."""
 
 
 @dataclass(slots=True)
-class TailPlace:
-    """Where one server's journal stands.
+class TailState:
+    """How far one server's journal has come.
 
     Attributes:
         epoch, next_sequence: The journal's next record.
         ts: Time of its last record, microseconds.
-        server_uuid: As last told; None: nothing has been told yet.
-        server_id, variables: As last told.
-        boot_s: When the boot that was told last began, seconds of the server's clock.
+        server_uuid: As last recorded; None: nothing has been recorded yet.
+        server_id, variables: As last recorded.
+        boot_s: When the boot that was recorded last began, seconds of the server's clock.
         file, position: Start of the next event of the binary log; file "" before the first one.
         ended_by: Type of the event that closed the file, 0 while it is open.
         opened_s: Time in the FORMAT_DESCRIPTION of that file, and of those before it, as far as
             known.
         begun_in: The file that the server wrote when the journal began: a start that opened it,
-            or an older one, was before that. "" behind a RESET.
-        oldest_file: The oldest file of the list as last told.
+            or an older one, was before that. "" after a RESET.
+        oldest_file: The oldest file of the list as last recorded.
         relays: Of each channel's next relay log event base name, file number and position, and
             whether the event before it leads to the next file.
-        channels: What the last row said of each channel.
+        channels: What the last row showed of each channel.
         saved_at_ms: When it was saved, milliseconds since 1970.
     """
 
@@ -68,7 +68,7 @@ class TailPlace:
     saved_at_ms: int = 0
 
     def logged(self, file: str, end: int, event_type: int) -> None:
-        """An event of the binary log was told."""
+        """An event of the binary log was recorded."""
         if file != self.file:
             self.file = file
         self.position = end
@@ -76,7 +76,7 @@ class TailPlace:
         self.ended_by = event_type if is_last else 0
 
     def opened(self, opened_s: int) -> None:
-        """The FORMAT_DESCRIPTION of the present file was told."""
+        """The FORMAT_DESCRIPTION of the present file was recorded."""
         self.opened_s[self.file] = opened_s
         if len(self.opened_s) > OPENED_MAX:
             del self.opened_s[next(iter(self.opened_s))]
@@ -94,19 +94,19 @@ class TailPlace:
     def received(
         self, channel: str, file: str, end: int, event_type: int, text: str | None
     ) -> None:
-        """An event of a relay log was told."""
+        """An event of a relay log was recorded."""
         base_name, number = parse_log_file_name(file)
         goes_on = leads_on(base_name, event_type, text)
         self.relays[channel] = (base_name, number, end, goes_on)
 
     def note(self, block: Block) -> None:
-        """Take in what was published behind the save."""
+        """Take in what was published after the save."""
         columns = {name: column.tolist() for name, column in block.columns.items()}
         for index in range(len(block)):
             self.ts = max(self.ts, columns["ts"][index])
             stream, record_type = columns["stream"][index], columns["type"][index]
             if stream == Stream.SERVER:
-                self._note_fact(block, index, record_type)
+                self._note_server_record(block, index, record_type)
                 continue
             file = columns["file"][index]
             if file == ABSENT:
@@ -120,7 +120,7 @@ class TailPlace:
                 self.received(channel, block.files[file], end, record_type, text)
         self.next_sequence = block.next_sequence
 
-    def _note_fact(self, block: Block, index: int, record_type: int) -> None:
+    def _note_server_record(self, block: Block, index: int, record_type: int) -> None:
         if record_type == RecordType.START:
             body = block.body(index)
             self.started(body, None)
@@ -132,7 +132,7 @@ class TailPlace:
             self.oldest_file = block.body(index).get("to_file", self.oldest_file)
 
     def started(self, body: Mapping[str, Any], boot_s: float | None) -> None:
-        """A start of the server was told."""
+        """A start of the server was recorded."""
         self.server_uuid = body.get("server_uuid", self.server_uuid)
         self.server_id = body.get("server_id", self.server_id)
         self.variables |= body.get("variables", {})
@@ -161,27 +161,27 @@ class TailPlace:
         temporary.replace(path)
 
     @classmethod
-    def load(cls, path: Path) -> TailPlace | None:
+    def load(cls, path: Path) -> TailState | None:
         """What was saved; None: nothing yet.
 
         Raises:
-            TailPlaceError: It cannot be read.
+            TailStateError: It cannot be read.
         """
         try:
             document = json.loads(path.read_text("utf-8"))
             if document.pop("format") != FORMAT_VERSION:
-                raise TailPlaceError(f"{str(path)!r}: expected a place of format {FORMAT_VERSION}")
-            place = cls(**document)
-            place.relays = {
+                raise TailStateError(f"{str(path)!r}: expected a state of format {FORMAT_VERSION}")
+            state = cls(**document)
+            state.relays = {
                 str(channel): (str(base_name), int(number), int(position), bool(goes_on))
-                for channel, (base_name, number, position, goes_on) in place.relays.items()
+                for channel, (base_name, number, position, goes_on) in state.relays.items()
             }
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise TailPlaceError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+            raise TailStateError(f"{str(path)!r} cannot be read: {error.strerror}") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise TailPlaceError(
-                f"{str(path)!r} is no saved place ({type(error).__name__}); remove it to begin anew"
+            raise TailStateError(
+                f"{str(path)!r} is no saved state ({type(error).__name__}); remove it to begin anew"
             ) from None
-        return place
+        return state

@@ -17,7 +17,7 @@ from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.server_watch import Collected, ServerWatch
 
 if TYPE_CHECKING:
-    from tallystick.producers.mysql.server_history import Place, ServerHistory
+    from tallystick.producers.mysql.server_history import LogPosition, ServerHistory
     from tallystick.producers.mysql.tail_journal import TailJournal
     from tallystick.producers.mysql.tail_options import TailOptions
 
@@ -41,12 +41,12 @@ class CollectionScheduler:
 
     Args:
         journal: Takes the answers.
-        history: What is told of the server: a row waits until it has come to the row's place.
+        history: The record of the server: a row waits until it has come to the row's position.
         options: How long what may take.
-        answered: Is called with a collection's id when its answer stands in the journal.
+        answered: Is called with a collection's id when its answer is in the journal.
 
     Attributes:
-        answers: How many were given.
+        answers: How many were written.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class CollectionScheduler:
                 return
             self._waiting.popleft()
 
-    def collected(self, told: Collected) -> None:
+    def collected(self, collected: Collected) -> None:
         """Take what was read; an answer that has been given up is dropped."""
-        if self._asked is None or self._asked.request != told.request:
+        if self._asked is None or self._asked.request != collected.request:
             return
         if self._asked.is_given_up:
             self._asked = None
         else:
-            self._asked.collected = told
+            self._asked.collected = collected
 
     def settle(self) -> None:
         """Put the row where it belongs as soon as the stream has come there."""
@@ -123,13 +123,13 @@ class CollectionScheduler:
             self._asked = None
             self._answer(collected.body)
             return
-        limit = row_place(collected.body)
+        limit = row_position(collected.body)
         if limit is not None:
             self._history.release(limit)
         here = self._history.here
         if limit is None or here == limit:
             self._asked = None
-            self._tell_row(collected)
+            self._record_row(collected)
         elif is_late or here > limit:
             self._asked = None
             self._answer_error(
@@ -141,8 +141,8 @@ class CollectionScheduler:
                 },
             )
 
-    def _tell_row(self, collected: Collected) -> None:
-        if self._history.tell_beside(collected):
+    def _record_row(self, collected: Collected) -> None:
+        if self._history.record_shown(collected):
             self._answer(collected.body)
         else:
             self._answer_error(
@@ -183,13 +183,13 @@ class CollectionScheduler:
         self._answer({**body, "error": error})
 
     def _answer(self, body: dict[str, Any]) -> None:
-        self._journal.fact(RecordType.LOG_STATUS, body)
+        self._journal.server_record(RecordType.LOG_STATUS, body)
         self.answers += 1
         if self._answered is not None:
             self._answered(body["collection_id"])
 
 
-def row_place(body: dict[str, Any]) -> Place | None:
+def row_position(body: dict[str, Any]) -> LogPosition | None:
     """File number and position of a row, None without a binary log."""
     local = body["row"].get("LOCAL")
     if not isinstance(local, dict):
