@@ -22,7 +22,7 @@ class ServerSettingsError(AuditError, ValueError):
 
 
 class MysqlError(AuditError):
-    """A server cannot be asked; the message says what, where and what was expected.
+    """A server cannot be asked; the message has what, where and what was expected.
 
     Attributes:
         code: The server's or the client library's error number, None where there is none.

@@ -126,7 +126,7 @@ class RelayLogs:
         self.anew.discard(channel)
 
     def renew(self, channel: str, record: Mapping[str, Any]) -> None:
-        """Read a channel whose files began anew; the record says what was done to it."""
+        """Read a channel whose files began anew; the record has what was done to it."""
         files = self._files.get(channel)
         if files is None or self._directory is None:
             return

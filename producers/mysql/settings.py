@@ -363,9 +363,9 @@ def _read_option_file(path: Path, where: str) -> dict[str, str]:
     except configparser.Error as error:
         # The library's message quotes the line, which may be the password's.
         line = getattr(error, "lineno", None)
-        place = "" if line is None else f", line {line}"
+        line_text = "" if line is None else f", line {line}"
         raise ServerSettingsError(
-            f"{where}: {str(path)!r}{place}: expected [group] and key=value lines"
+            f"{where}: {str(path)!r}{line_text}: expected [group] and key=value lines"
         ) from None
     if not parser.has_section("client"):
         raise ServerSettingsError(f"{where}: {str(path)!r} has no group [client]")

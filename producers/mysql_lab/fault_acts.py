@@ -337,7 +337,7 @@ def _load_text(report: LoadReport) -> str:
 
 
 def _await_error(fleet: Fleet, channel: LabChannel) -> str:
-    """What a replica reports of a channel: the error that ends its receiver, if one does in time."""
+    """A replica's report of a channel: the error that ends its receiver, if one does in time."""
     with _session(fleet, channel.replica) as replica:
 
         def status() -> ChannelStatus:
