@@ -51,7 +51,7 @@ class BinlogFileReader(LogReader):
     must_open_file: bool = False
     last_sequence_number: int = 0
 
-    def _judge_next_number(self, base_name: str, file_number: int) -> None:
+    def _check_next_number(self, base_name: str, file_number: int) -> None:
         if file_number <= self.file_number + 1:
             return
         self.report_anomaly(
@@ -63,7 +63,7 @@ class BinlogFileReader(LogReader):
             expected=self.file_number + 1,
         )
 
-    def _judge_appended(self, event: Event) -> None:
+    def _check_appended(self, event: Event) -> None:
         self.must_open_file = False
         self.report_anomaly(
             AnomalyKind.OLD_FILE_CONTINUED,
@@ -72,7 +72,7 @@ class BinlogFileReader(LogReader):
             expected=self.file_number + 1,
         )
 
-    def _judge_framing(self, event: Event) -> None:
+    def _check_framing(self, event: Event) -> None:
         number = self.file_events
         if self.is_closed:
             kind = AnomalyKind.EVENT_AFTER_END_OF_FILE
@@ -83,7 +83,7 @@ class BinlogFileReader(LogReader):
             return
         self.report_anomaly(kind, f"{self.file_name}:{event.start}", type=event.type)
 
-    def _judge_log_pos(self, event: Event, end: int) -> None:
+    def _check_log_pos(self, event: Event, end: int) -> None:
         if event.log_pos == end & FIELD_MASK or self.offsets_doubtful:
             return
         if event.log_pos in (0, ABSENT) or event.flags & FLAG_ARTIFICIAL:
@@ -96,7 +96,7 @@ class BinlogFileReader(LogReader):
             expected=end & FIELD_MASK,
         )
 
-    def _judge_rotate(self, event: Event, next_file: str) -> None:
+    def _check_rotate(self, event: Event, next_file: str) -> None:
         if event.flags & FLAG_ARTIFICIAL:
             return
         try:
@@ -116,7 +116,7 @@ class BinlogFileReader(LogReader):
             expected_position=FIRST_POSITION,
         )
 
-    def _judge_sequence_number(self, event: Event) -> None:
+    def _check_sequence_number(self, event: Event) -> None:
         number, parent = event.sequence_number, event.last_committed
         if ABSENT in (number, parent) or (number, parent) == (0, 0):
             self.last_sequence_number = ABSENT
@@ -135,7 +135,7 @@ class BinlogFileReader(LogReader):
                 AnomalyKind.SEQUENCE_NUMBER_DIFFERS, at, number=number, expected=last + 1
             )
 
-    def _judge_gtid_mode(self, event: Event) -> None:
+    def _check_gtid_mode(self, event: Event) -> None:
         mode = self.server.gtid_mode
         is_anonymous = event.type == _ANONYMOUS_GTID
         if mode != ("ON" if is_anonymous else "OFF"):

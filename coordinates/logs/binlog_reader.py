@@ -81,12 +81,12 @@ class BinlogReader(BinlogFileReader):
         is_known = self.base_name == base_name and self.end >= 0
         if self.base_name == base_name and file_number < self.file_number:
             if self.end >= 0:
-                self._judge_old_file(event, file_number)
+                self._check_old_file(event, file_number)
                 return False
             # Behind a gap: a RESET went unseen, or the observer began anew further back.
             self.begin_lineage("unseen")
         if is_known:
-            self._judge_next_number(base_name, file_number)
+            self._check_next_number(base_name, file_number)
             self._file_ended(self.file_number, self.end)
         self.tell()
         if self.group_state in (GroupState.OPENED, GroupState.BODY):
@@ -116,7 +116,7 @@ class BinlogReader(BinlogFileReader):
             self.group_state = GroupState.RESYNC
         return True
 
-    def _judge_old_file(self, event: Event, file_number: int) -> None:
+    def _check_old_file(self, event: Event, file_number: int) -> None:
         """An event of a file before the present one can only be a second delivery."""
         present, self.file_number = self.file_number, file_number
         if not self._is_redelivery(event) and not self._redelivering:
@@ -144,11 +144,11 @@ class BinlogReader(BinlogFileReader):
 
     def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
         if self.must_open_file:
-            self._judge_appended(event)
+            self._check_appended(event)
         if self.is_closed or self.file_events < len(FILE_HEAD):
-            self._judge_framing(event)
+            self._check_framing(event)
         if event.log_pos != end & FIELD_MASK:
-            self._judge_log_pos(event, end)
+            self._check_log_pos(event, end)
         self.file_events += 1
         mark = _FRAMING
         if event_class == _FRAMING_CLASS:
@@ -156,9 +156,9 @@ class BinlogReader(BinlogFileReader):
         # Another type where FORMAT_DESCRIPTION belongs was judged by its framing alone.
         elif self.file_events > 1:
             if event_class == _OPENER:
-                self._judge_gtid_text(event, text)
-                self._judge_sequence_number(event)
-                self._judge_gtid_mode(event)
+                self._check_gtid_text(event, text)
+                self._check_sequence_number(event)
+                self._check_gtid_mode(event)
             mark = self._read_group_event(event, event_class, end)
         ends = self._untold_ends
         self._hold(bool(ends))
@@ -181,7 +181,7 @@ class BinlogReader(BinlogFileReader):
             if is_inside:
                 self._malformed_group(AnomalyKind.FILE_ENDS_INSIDE_GROUP, event)
             if event.type == EventType.ROTATE:
-                self._judge_rotate(event, text)
+                self._check_rotate(event, text)
             self.is_closed = True
             return Mark.FILE
         if is_inside:

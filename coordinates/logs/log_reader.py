@@ -178,7 +178,7 @@ class LogReader:
             return
         self._redelivering = False
         if start != self.end and self.end >= 0:
-            self._judge_contiguity(event)
+            self._check_contiguity(event)
         end = start + event.length
         mark = self._read_in_file(event, event_class, end, block.texts.get(index))
         self.end = end
@@ -258,7 +258,7 @@ class LogReader:
 
     # Contiguity and delivery
 
-    def _judge_contiguity(self, event: Event) -> None:
+    def _check_contiguity(self, event: Event) -> None:
         file_name = self.file_name
         self.report_anomaly(
             AnomalyKind.EVENTS_NOT_CONTIGUOUS,
@@ -380,7 +380,7 @@ class LogReader:
         )
         self.group_state = _OPENED
 
-    def _judge_gtid_text(self, event: Event, text: str | None) -> None:
+    def _check_gtid_text(self, event: Event, text: str | None) -> None:
         if event.type == EventType.ANONYMOUS_GTID or event.gno > 0:
             return
         self.report_anomaly(

@@ -130,7 +130,7 @@ class RelayReader(LogReader):
             # STOP: a receiver never copies the source's, so it is the replica's own.
             return Mark.FILE
         if event_class == _OPENER:
-            self._judge_gtid_text(event, text)
+            self._check_gtid_text(event, text)
         if not is_own:
             self._move_source(event)
         return self._read_group_event(event, event_class, end)
