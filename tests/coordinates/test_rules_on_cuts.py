@@ -8,8 +8,10 @@ import pytest
 
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Outcome
+from tallystick.coordinates.rules import binlog_position, channel, replication_info
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.outcomes import Broken, Holds, RowAnswer
+from tallystick.coordinates.values.binlog import LogCoordinates
 from tests.coordinates import test_judging_rules as cases_are_registered
 from tests.support.journals import audit
 from tests.support.rule_cases import CASES
@@ -97,3 +99,40 @@ def test_a_broken_row_is_broken_in_the_table(name: str):
 def test_a_text_of_another_table_is_judged(name: str, columns: dict[str, Any]):
     """A table that keeps the server's texts as they came shows what is wrong with them."""
     assert isinstance(ask(RULES[name], columns), Broken)
+
+
+P, Q = LogCoordinates("b", 1, 500), LogCoordinates("b", 2, 700)
+
+
+@pytest.mark.parametrize(
+    ("rule", "evidence", "case"),
+    [
+        (
+            binlog_position.snapshot_position_within_file,
+            binlog_position.PositionEvidence(position=Q, log_end=P),
+            "no_such_file",
+        ),
+        (
+            binlog_position.snapshot_position_on_group_boundary,
+            binlog_position.PositionEvidence(position=Q, file_end=Q, journal_position=P),
+            "not_a_boundary",
+        ),
+        (
+            channel.relay_position_on_written_boundary,
+            channel.ChannelEvidence(relay=Q, journal_relay=P),
+            "not_an_end",
+        ),
+        (
+            replication_info.relay_info_updated_with_commit,
+            replication_info.StoredEvidence(is_followed=True, stored_applied=Q, applied=P),
+            "beyond_applied",
+        ),
+    ],
+)
+def test_a_case_that_no_history_brings(rule: Rule, evidence: Any, case: str):
+    """It is answered, and its texts name values that it has."""
+    assert rule.judge is not None
+    answer = rule.judge(evidence)
+    assert isinstance(answer, Broken)
+    assert case == answer.case
+    assert rule.cases[case].names() <= {*answer.data, "witness"}
