@@ -35,16 +35,16 @@ def take(plan: LoadPlan, records: int) -> list[Block]:
 
 
 def audit(blocks: list[Block]) -> tuple[float, dict[str, InstanceAudit], int]:
-    """Seconds, the audits and the bytes of facts of one pass over the blocks."""
+    """Seconds, the audits and the bytes of fleet events of one pass over the blocks."""
     audits: dict[str, InstanceAudit] = {}
-    fact_bytes = 0
+    event_bytes = 0
     begun = time.perf_counter()
     for block in blocks:
         one = audits.get(block.instance_id)
         if one is None:
             one = audits[block.instance_id] = InstanceAudit(block.instance_id)
-        fact_bytes += len(encode_fleet_events(one.absorb(block).fleet_events))
-    return time.perf_counter() - begun, audits, fact_bytes
+        event_bytes += len(encode_fleet_events(one.absorb(block).fleet_events))
+    return time.perf_counter() - begun, audits, event_bytes
 
 
 def main() -> None:
@@ -62,7 +62,7 @@ def main() -> None:
         log_reader.FAST_MIN = 2**62
         events.append(audit(blocks)[0])
         log_reader.FAST_MIN = fast_min
-    _, audits, fact_bytes = audit(blocks)
+    _, audits, event_bytes = audit(blocks)
     begun = time.perf_counter()
     states = [one.to_bytes() for one in audits.values()]
     written = time.perf_counter()
@@ -77,7 +77,7 @@ def main() -> None:
                 "columns_per_s": round(records / statistics.median(columns)),
                 "events_per_s": round(records / statistics.median(events)),
                 "ratio": round(statistics.median(events) / statistics.median(columns), 1),
-                "fact_bytes_per_record": round(fact_bytes / records, 1),
+                "fact_bytes_per_record": round(event_bytes / records, 1),
                 "state_bytes": round(statistics.mean(map(len, states))),
                 "state_write_ms": round((written - begun) / len(states) * 1e3, 2),
                 "state_read_ms": round((read - written) / len(states) * 1e3, 2),

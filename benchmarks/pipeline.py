@@ -97,7 +97,7 @@ def produce_json(servers: str, events: int, topic: str) -> None:
 
 
 def messages(servers: str, topic: str) -> Iterator[Any]:
-    """Every message of a topic as it is now, as fast as a bare consumer gives them."""
+    """Every message of a topic as it is now, as fast as a bare consumer reads them."""
     consumer = Consumer(
         {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "enable.auto.commit": False,
          "auto.offset.reset": "earliest", "enable.partition.eof": True,
@@ -215,7 +215,7 @@ def run_auditor(servers: str, directory: str, topics: str, available_now: bool) 
     from tallystick.streaming.runner import JobSettings, run_job, stopping_on_signals
     from tallystick.streaming.session import SessionSettings
 
-    place = Path(directory)
+    directory_path = Path(directory)
     done = -1.0
     peak: dict[str, int] = {}
 
@@ -232,16 +232,18 @@ def run_auditor(servers: str, directory: str, topics: str, available_now: bool) 
         metrics = run_job(
             JobSettings(
                 bootstrap_servers=servers,
-                checkpoint=place / "checkpoint",
-                output=place / "out",
+                checkpoint=directory_path / "checkpoint",
+                output=directory_path / "out",
                 available_now=available_now,
                 **json.loads(topics),
             ),
-            SessionSettings(jars=spark_kafka_jars(), log_file=place / "spark.log"),
+            SessionSettings(jars=spark_kafka_jars(), log_file=directory_path / "spark.log"),
             stop=stop,
             report=report,
         )
-    state = sum(path.stat().st_size for path in (place / "checkpoint").rglob("*") if path.is_file())
+    state = sum(
+        path.stat().st_size for path in (directory_path / "checkpoint").rglob("*") if path.is_file()
+    )
     print(json.dumps({"metrics": metrics, "peak_mb": peak, "checkpoint_bytes": state}), flush=True)
 
 
@@ -284,7 +286,7 @@ def measure_auditor(servers: str, directory: Path, topics: dict[str, str]) -> di
         raise SystemExit(f"the auditor ended with {process.returncode} after {len(lines)} lines")
     batches = [line for line in lines if line.get("micro_batches")]
     if len(batches) < 3:
-        raise SystemExit(f"{len(batches)} micro-batches have no steady rate: give more --events")
+        raise SystemExit(f"{len(batches)} micro-batches have no steady rate: use more --events")
     first, last = batches[1], batches[-1]
     rate = (last["records"] - first["records"]) / (last["at"] - first["at"])
     return {"rate": rate, "batches": len(batches), **lines[-1]}
@@ -477,14 +479,14 @@ def main() -> None:
     parser.add_argument("--auditor", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--available-now", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--bare", nargs=3, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.auditor:
-        run_auditor(*given.auditor, given.available_now)
-    elif given.bare:
-        run_bare(*given.bare)
+    arguments = parser.parse_args()
+    if arguments.auditor:
+        run_auditor(*arguments.auditor, arguments.available_now)
+    elif arguments.bare:
+        run_bare(*arguments.bare)
     else:
-        json_events = min(given.json_events, given.events)
-        run_all(given.events, json_events, given.rounds, given.injected)
+        json_events = min(arguments.json_events, arguments.events)
+        run_all(arguments.events, json_events, arguments.rounds, arguments.injected)
 
 
 if __name__ == "__main__":

@@ -47,10 +47,10 @@ def show(**figures: Any) -> None:
 @contextmanager
 def tailed(lab: Lab, config: Path) -> Iterator[int]:
     """Follow the server, with collections, in a process of its own; its number goes to the body."""
-    words = ["tail", "--config", str(config), "--output", "/dev/null"]
-    words += ["--collect-interval-s", str(COLLECT_INTERVAL_S)]
+    arguments = ["tail", "--config", str(config), "--output", "/dev/null"]
+    arguments += ["--collect-interval-s", str(COLLECT_INTERVAL_S)]
     tail = subprocess.Popen(
-        [sys.executable, "-m", "tallystick.cli", *words],
+        [sys.executable, "-m", "tallystick.cli", *arguments],
         stderr=subprocess.DEVNULL,
         cwd=lab.directory,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

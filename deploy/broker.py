@@ -73,7 +73,7 @@ class LocalBroker:
     """The broker that lives in one directory.
 
     As a context manager it is started on entry and stopped on every way out. A keyboard interrupt
-    in the terminal does not reach it, so its owner can drain first; if the owner is killed, the
+    in the terminal is not sent to it, so its owner can drain first; if the owner is killed, the
     kernel kills the broker too, unless it was asked to outlive its owner.
     """
 
@@ -84,7 +84,7 @@ class LocalBroker:
         port: int = DEFAULT_PORT,
         dies_with_owner: bool = True,
         is_fresh: bool = False,
-        say: Callable[[str], None] | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         """Describes a broker; nothing is started.
 
@@ -93,7 +93,7 @@ class LocalBroker:
             port: the port for clients, with the next one for the controller; 0 takes free ones.
             dies_with_owner: whether it ends with the thread that calls `start`.
             is_fresh: whether data of an earlier run is forgotten at the start.
-            say: called with a line of progress.
+            progress: called with a line of progress.
 
         Raises:
             BrokerError: the port is none that a broker and its controller can have.
@@ -106,13 +106,13 @@ class LocalBroker:
         self._wanted_port = port
         self._dies_with_owner = dies_with_owner
         self._is_fresh = is_fresh
-        self._say = say or (lambda _: None)
+        self._progress = progress or (lambda _: None)
         self._child: subprocess.Popen[bytes] | None = None
         self._port: int | None = None
 
     @property
     def log_file(self) -> Path:
-        """Where the broker's own words go; made anew at each start."""
+        """The broker's own log; made anew at each start."""
         return self.directory / "broker.log"
 
     @property
@@ -160,7 +160,7 @@ class LocalBroker:
         java = java_command()
         if problem is not None or java is None:
             raise BrokerError(str(problem))
-        classpath = os.pathsep.join(str(path) for path in broker_classpath(self._say))
+        classpath = os.pathsep.join(str(path) for path in broker_classpath(self._progress))
         if self._is_fresh:
             shutil.rmtree(self.directory / "data", ignore_errors=True)
         self._make_directory()
@@ -226,7 +226,7 @@ class LocalBroker:
                 ),
             }
         except (OSError, ValueError, KeyError, TypeError):
-            return {}  # none was started, or its last words were cut short: nothing to find
+            return {}  # none was started, or its log was cut short: nothing to find
 
     def _own_child(self) -> ProcessName | None:
         # Also in the moment before its note is written.
@@ -264,7 +264,7 @@ class LocalBroker:
     ) -> None:
         (self.directory / PROPERTIES).write_text(server_properties(*ports), "ascii")
         self._format(java, classpath)
-        self._say(f"starting the broker on {HOST}:{ports[0]}")
+        self._progress(f"starting the broker on {HOST}:{ports[0]}")
         command = [
             java,
             f"-Xmx{HEAP_MIB}m",
@@ -311,7 +311,7 @@ class LocalBroker:
             return
         # What a format that was cut short has left is not worth keeping.
         shutil.rmtree(self.directory / "data", ignore_errors=True)
-        self._say("formatting the broker's storage")
+        self._progress("formatting the broker's storage")
         command = [
             java,
             "-Xmx256m",

@@ -1,7 +1,7 @@
 """Errors of deploy.
 
 AuditError                 coordinates.values.errors
-└── DeployError            something of this machine stands in the way
+└── DeployError            something on this machine prevents it
     ├── JarError           a jar could not be fetched, or is not the one that was pinned
     ├── BrokerError        the local broker cannot start, answer or stop
     └── MysqldError        a MySQL server of the lab cannot be made, start, answer or stop
@@ -13,7 +13,7 @@ from tallystick.coordinates.values.errors import AuditError
 
 
 class DeployError(AuditError):
-    """Something of this machine stands in the way; the message says what fixes it."""
+    """Something on this machine prevents it; the message has the fix."""
 
 
 class JarError(DeployError):

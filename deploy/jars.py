@@ -1,7 +1,7 @@
 """The jars that Spark's Kafka source, the local broker and the lab need, pinned and verified.
 
 They are fetched with the Ivy that ships inside pyspark, or the system's, so a machine needs Python
-and Java and nothing else. `jars.sha256` beside this module says which jars and which bytes;
+and Java and nothing else. `jars.sha256` beside this module lists the jars and their checksums;
 whatever differs is refused. A second clone on the same machine finds them in the user's cache.
 """
 
@@ -106,7 +106,7 @@ def prepare(
     jars: Sequence[Jar],
     directory: Path,
     fetch: Fetch | None = None,
-    say: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Returns the paths of jars in a directory, after fetching what is missing or damaged.
 
@@ -117,7 +117,7 @@ def prepare(
         jars: what is wanted.
         directory: the cache of that set.
         fetch: how jars are brought, by default Ivy.
-        say: called with one line before something is fetched.
+        progress: called with one line before something is fetched.
 
     Raises:
         JarError: a jar cannot be fetched or has other bytes than pinned.
@@ -125,25 +125,25 @@ def prepare(
     if _missing(jars, directory):
         with locked(directory):
             wanted = _missing(jars, directory)
-            if wanted and say:
-                say(f"fetching {len(wanted)} jars into {directory}")
+            if wanted and progress:
+                progress(f"fetching {len(wanted)} jars into {directory}")
             _fill(wanted, directory, fetch or ivy_fetch)
     return [directory / jar.file_name for jar in jars]
 
 
-def spark_kafka_jars(say: Callable[[str], None] | None = None) -> list[Path]:
+def spark_kafka_jars(progress: Callable[[str], None] | None = None) -> list[Path]:
     """Returns the jars of Spark's Kafka source, for `spark.jars`; fetches them at need."""
-    return _prepare_set(SPARK_KAFKA, say)
+    return _prepare_set(SPARK_KAFKA, progress)
 
 
-def broker_classpath(say: Callable[[str], None] | None = None) -> list[Path]:
+def broker_classpath(progress: Callable[[str], None] | None = None) -> list[Path]:
     """Returns the jars that the local broker runs from; fetches them at need."""
-    return _prepare_set(BROKER, say)
+    return _prepare_set(BROKER, progress)
 
 
-def mysql_server_jar(say: Callable[[str], None] | None = None) -> Path:
+def mysql_server_jar(progress: Callable[[str], None] | None = None) -> Path:
     """Returns the jar that carries a MySQL server for the lab; fetches it at need."""
-    return _prepare_set(MYSQL_SERVER, say)[0]
+    return _prepare_set(MYSQL_SERVER, progress)[0]
 
 
 def set_directory(name: str) -> Path:
@@ -206,8 +206,8 @@ def ivy_fetch(jars: Sequence[Jar], into: Path, repository: str | None = None) ->
     return done.stdout.decode("utf-8", "replace")
 
 
-def _prepare_set(name: str, say: Callable[[str], None] | None) -> list[Path]:
-    return prepare(_pinned(name), set_directory(name), say=say)
+def _prepare_set(name: str, progress: Callable[[str], None] | None) -> list[Path]:
+    return prepare(_pinned(name), set_directory(name), progress=progress)
 
 
 def _pinned(name: str) -> tuple[Jar, ...]:
@@ -221,12 +221,12 @@ def _missing(jars: Sequence[Jar], directory: Path) -> list[Jar]:
 def _fill(wanted: list[Jar], directory: Path, fetch: Fetch) -> None:
     for abandoned in directory.glob("incoming-*"):  # of a run that was killed; we hold the lock
         shutil.rmtree(abandoned, ignore_errors=True)
-    said = ""
+    log = ""
     for _ in range(FETCH_ATTEMPTS):
         if not wanted:
             return
         with tempfile.TemporaryDirectory(prefix="incoming-", dir=directory) as incoming:
-            said = fetch(wanted, Path(incoming))
+            log = fetch(wanted, Path(incoming))
             for jar in wanted:
                 arrived = Path(incoming) / jar.file_name
                 found = _sha256(arrived)
@@ -244,16 +244,16 @@ def _fill(wanted: list[Jar], directory: Path, fetch: Fetch) -> None:
         names = ", ".join(jar.coordinates for jar in wanted[:3])
         more = f" and {len(wanted) - 3} more" if len(wanted) > 3 else ""
         raise JarError(
-            f"{names}{more} cannot be fetched; Ivy's last words: {_last_words(said)!r}. "
+            f"{names}{more} cannot be fetched; Ivy's last error: {_last_error(log)!r}. "
             "To fix: check the network; behind a proxy, "
             "export JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'."
         )
 
 
-def _last_words(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip(" \t:=")]
-    telling = [line for line in lines if "Exception" in line or "not found" in line.lower()]
-    return (telling or lines or ["nothing"])[-1][:200]
+def _last_error(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip(" \t:=")]
+    errors = [line for line in lines if "Exception" in line or "not found" in line.lower()]
+    return (errors or lines or ["nothing"])[-1][:200]
 
 
 @contextmanager
@@ -290,8 +290,8 @@ def _sha256(path: Path) -> str | None:
 def _ivy_jar() -> Path:
     # find_spec looks for the package and does not import it.
     spec = find_spec("pyspark")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        for candidate in sorted(Path(place, "jars").glob("ivy-*.jar")):
+    for directory in (spec.submodule_search_locations or []) if spec else []:
+        for candidate in sorted(Path(directory, "jars").glob("ivy-*.jar")):
             return candidate
     if SYSTEM_IVY.exists():
         return SYSTEM_IVY
@@ -302,8 +302,8 @@ def _ivy_jar() -> Path:
 
 
 def _ivy_settings(cache: Path, repository: str | None) -> str:
-    # One resolver and a cache of our own: a half-filled local Maven cache, which Spark's own
-    # resolution would look into first, makes it fail.
+    # One resolver and a cache of our own: an incomplete local Maven cache, which Spark's own
+    # resolution would use first, makes it fail.
     root = f" root={quoteattr(repository)}" if repository else ""
     return (
         '<ivysettings><settings defaultResolver="central"/>'
@@ -329,14 +329,14 @@ def _ivy_module(jars: Sequence[Jar]) -> str:
 def main() -> int:
     """Prepares the sets that every run needs and prints one line for each."""
 
-    def say(line: str) -> None:
+    def progress(line: str) -> None:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
     try:
         for name, prepared in ((SPARK_KAFKA, spark_kafka_jars), (BROKER, broker_classpath)):
-            paths = prepared(say)
-            say(f"{name}: {len(paths)} jars verified in {paths[0].parent}")
+            paths = prepared(progress)
+            progress(f"{name}: {len(paths)} jars verified in {paths[0].parent}")
     except JarError as error:
         sys.stderr.write(f"tallystick: {error}\n")
         return 2

@@ -80,14 +80,14 @@ def mysqld_problem(
     return None
 
 
-def mysql_server(say: Callable[[str], None] | None = None) -> MysqlServer:
+def mysql_server(progress: Callable[[str], None] | None = None) -> MysqlServer:
     """Returns the unpacked server; fetches and unpacks it at need.
 
-    It is unpacked beside its place and moved in by rename, under a lock: an interrupted or a
+    It is unpacked beside its directory and moved in by rename, under a lock: an interrupted or a
     concurrent run leaves a whole server or none.
 
     Args:
-        say: called with a line before something is fetched or unpacked.
+        progress: called with a line before something is fetched or unpacked.
 
     Raises:
         JarError: it cannot run here, cannot be fetched, is not what was pinned, or the cache
@@ -99,11 +99,11 @@ def mysql_server(say: Callable[[str], None] | None = None) -> MysqlServer:
     directory = set_directory(MYSQL_SERVER)
     server = MysqlServer(directory / UNPACKED)
     if not server.program.exists():
-        jar = mysql_server_jar(say)
+        jar = mysql_server_jar(progress)
         with locked(directory):
             if not server.program.exists():
-                if say:
-                    say(f"unpacking the MySQL server into {server.base_directory}")
+                if progress:
+                    progress(f"unpacking the MySQL server into {server.base_directory}")
                 unpack(jar, directory)
     return server
 

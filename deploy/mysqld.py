@@ -1,6 +1,6 @@
 """One real MySQL server on this machine, on the loopback address only, in a directory of its own.
 
-Makes its data, starts it, stops or kills it, and finds it again by its process. It speaks no SQL:
+Makes its data, starts it, stops or kills it, and finds it again by its process. It uses no SQL:
 that is a client's work, and clients live elsewhere.
 """
 
@@ -134,7 +134,7 @@ class LocalMysqld:
 
     @property
     def log_file(self) -> Path:
-        """Where the server's own words go."""
+        """The server's own error log."""
         return self.directory / "mysqld.log"
 
     @property
@@ -215,7 +215,7 @@ class LocalMysqld:
             f"--datadir={self.data_directory}",
             f"--port={self.port}",
             f"--bind-address={HOST}",
-            # Inside the data directory, and said so: a socket's path may have 107 bytes at most.
+            # Inside the data directory, and set so: a socket's path may have 107 bytes at most.
             "--socket=mysqld.sock",
             "--pid-file=mysqld.pid",
             "--mysqlx=OFF",
@@ -242,7 +242,7 @@ class LocalMysqld:
         """Returns when the launched server answers clients.
 
         Raises:
-            MysqldError: it ended, or it did not answer in time; the message has its last words.
+            MysqldError: it ended, or it did not answer in time; the message has the end of its log.
         """
         is_there = wait_until(
             lambda: self.process is None or self.answering_version is not None, deadline_s
@@ -345,7 +345,7 @@ def _arguments(options: Mapping[str, str]) -> list[str]:
 
 
 def _user() -> list[str]:
-    # The server refuses to run as root unless it is told to.
+    # The server refuses to run as root unless that is asked for.
     return ["--user=root"] if os.geteuid() == 0 else []
 
 

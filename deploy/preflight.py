@@ -1,7 +1,7 @@
 """Checks of the machine, made before anything is started or fetched.
 
 Runs on a bare Python of any version from 3.8 on, with the standard library only: it is what
-`make` calls first, and its work is to say in one sentence what is missing and what fixes it.
+`make` calls first, and it reports in one sentence what is missing and what fixes it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def judge_java(
     version = parse_java_version(version_text)
     if version is None:
         return Problem(
-            f"{command} does not say its version; it printed {version_text[:80]!r}.", JAVA_FIX
+            f"{command} does not report its version; it printed {version_text[:80]!r}.", JAVA_FIX
         )
     if version not in JAVA_VERSIONS:
         return Problem(
@@ -138,7 +138,7 @@ def judge_java(
 
 
 def java_problem(environ: dict[str, str] | None = None) -> Problem | None:
-    """Looks at the java that would be started and says what is wrong with it."""
+    """Checks the java that would be started and reports what is wrong with it."""
     env = dict(os.environ) if environ is None else environ
     command = java_command(env)
     version_text = modules = ""
@@ -198,7 +198,7 @@ def check_machine(
         directory: where state will be written.
         needed_bytes: how much room that takes.
         ports: ports that must be free; 0 (any free one) is never a problem.
-        environ: the environment to look in, by default this process's.
+        environ: the environment to search, by default this process's.
 
     Returns:
         What is missing, in the order in which to fix it; empty when all is there.

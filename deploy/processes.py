@@ -1,7 +1,7 @@
 """Processes by pid, without mistaking one for another.
 
 A pid is reused by the system: a process is named here by its pid, the boot it lives in and the
-tick it was started at, as Linux's /proc tells them.
+tick it was started at, as Linux's /proc shows them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProcessName:
             boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         except OSError:
             return None
-        # The command's name stands in brackets and may hold anything, brackets included.
+        # The command's name is in brackets and may hold anything, brackets included.
         fields = stat.rpartition(")")[2].split()
         if fields[0] in {"Z", "X"}:
             return None

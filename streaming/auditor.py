@@ -90,18 +90,18 @@ def audit_rows(
 ) -> tuple[bytes, KeyResult]:
     """Absorb the messages of one key.
 
-    A state that cannot be read is given up: the instance begins anew, and its rows are undecided
+    A state that cannot be read is dropped: the instance begins anew, and its rows are undecided
     until the journal has shown enough again.
 
     The order of a topic's partition is the order of the journal, and Spark promises none within a
     key after its shuffle, so rows are sorted by partition and offset. Blocks of one key in several
-    partitions (partitions were added to the topic) can only be ordered by what they say themselves.
+    partitions (partitions were added to the topic) can only be ordered by their own content.
 
     Args:
         saved: The instance's state before, None if it has none.
         instance_id: The key.
         rows: Its messages, in any order.
-        disabled: Names of invariants that are switched off.
+        disabled: Names of rules that are switched off.
 
     Returns:
         The state after, and what the messages brought.
@@ -109,7 +109,7 @@ def audit_rows(
     ordered = sorted(rows, key=lambda row: (row.partition, row.offset))
     read = [(row, _read(instance_id, row)) for row in ordered]
     if len({row.partition for row in ordered}) > 1:
-        read.sort(key=lambda pair: _journal_place(pair[1]))
+        read.sort(key=lambda pair: _journal_position(pair[1]))
     first = next((block for _, block in read if not isinstance(block, str)), None)
     audit, begun = resumed(saved, instance_id, disabled, first)
     result = KeyResult()
@@ -142,7 +142,7 @@ def resumed(
     disabled: frozenset[str],
     first: Block | None = None,
 ) -> tuple[InstanceAudit, AuditOutput]:
-    """An instance's audit as it was saved, or a new one, and what is said if that cannot be read.
+    """An instance's audit as it was saved, or a new one, and the error if that cannot be read.
 
     Args:
         saved: The saved state, None if there is none.
@@ -159,7 +159,7 @@ def resumed(
     return InstanceAudit(instance_id, disabled=disabled), AuditOutput()
 
 
-def _journal_place(block: Block | str) -> tuple[int, int]:
+def _journal_position(block: Block | str) -> tuple[int, int]:
     return (-1, -1) if isinstance(block, str) else (block.epoch, block.first_sequence)
 
 
@@ -187,10 +187,10 @@ class BlockAuditor(StatefulProcessor):
     """``audit_rows`` for each key, with the state as the one element of a list state.
 
     A value state would do, but Spark 4.0.0 takes a value from Python in one read of its socket,
-    which may give less than the value has; a list travels as an Arrow stream and is read whole.
+    which may return less than the value has; a list travels as an Arrow stream and is read whole.
 
     Args:
-        disabled: Names of invariants that are switched off.
+        disabled: Names of rules that are switched off.
     """
 
     def __init__(self, disabled: frozenset[str] = frozenset()) -> None:

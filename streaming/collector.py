@@ -26,7 +26,7 @@ def collection_requests(spark: SparkSession) -> DataFrame:
 
     ``requested_at`` is the micro-batch's own time, which Spark keeps in the checkpoint, as it keeps
     the running number: after a crash a request may be written again, byte for byte the same, but
-    an id never stands for two collections. The time in the id keeps ids apart when the checkpoint
+    an id never names two collections. The time in the id keeps ids apart when the checkpoint
     was thrown away.
     """
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()

@@ -1,10 +1,10 @@
 """Errors of streaming.
 
 AuditError                   coordinates.values.errors
-└── StreamingError           the job cannot run; the message says why in one sentence
+└── StreamingError           the job cannot run; the message has the reason in one sentence
     ├── SessionError         Spark itself did not start
     ├── CheckpointError      the checkpoint location is in use, of another layout, or incomplete
-    └── QueryError           a query ended by itself; Spark's own words are in the log file
+    └── QueryError           a query ended by itself; Spark's own messages are in the log file
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tallystick.coordinates.values.errors import AuditError
 
 
 class StreamingError(AuditError):
-    """The job cannot run; the message says why in one sentence."""
+    """The job cannot run; the message has the reason in one sentence."""
 
 
 class SessionError(StreamingError):
@@ -25,4 +25,4 @@ class CheckpointError(StreamingError):
 
 
 class QueryError(StreamingError):
-    """A query ended by itself; Spark's own words are in the log file."""
+    """A query ended by itself; Spark's own messages are in the log file."""

@@ -1,4 +1,4 @@
-"""What Spark and Kafka say when a query ends, as one sentence that a user can act on."""
+"""Why Spark or Kafka ended a query, as one sentence that a user can act on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _CAUSE = re.compile(
     r"^(?:Caused by: )?(?:[a-zA-Z_$][\w$]*\.)*([A-Z]\w*(?:Exception|Error)): ([^\n]+)", re.MULTILINE
 )
 _SQLSTATE = re.compile(r" SQLSTATE: \w+")
-_OWN_WORDS = re.compile(r"terminated with exception: ([^\n]+)")
+_OWN_MESSAGE = re.compile(r"terminated with exception: ([^\n]+)")
 
-# The first pattern that is found decides, so the more telling ones come first.
+# The first pattern that is found decides, so the more specific ones come first.
 _SENTENCES = (
     (
         (
@@ -47,7 +47,7 @@ _SENTENCES = (
     ),
     (
         r"OutOfMemoryError|Java heap space",
-        "Spark ran out of memory; give it more, or fewer blocks for each micro-batch.",
+        "Spark ran out of memory; assign more, or fewer blocks for each micro-batch.",
     ),
 )
 
@@ -55,16 +55,16 @@ _SENTENCES = (
 def sentence(text: str, broker: str) -> str:
     """One sentence for the text of a query's exception."""
     text = _SQLSTATE.sub("", text)
-    for pattern, said in _SENTENCES:
+    for pattern, message in _SENTENCES:
         found = re.search(pattern, text)
         if found:
-            return said.format(*found.groups(), broker=repr(broker))
+            return message.format(*found.groups(), broker=repr(broker))
     causes = _CAUSE.findall(text)
-    own_words = _OWN_WORDS.search(text)
+    own_message = _OWN_MESSAGE.search(text)
     if causes:
         reason = ": ".join(causes[-1])
-    elif own_words:
-        reason = own_words[1]
+    elif own_message:
+        reason = own_message[1]
     else:
-        reason = next((line for line in text.splitlines() if line.strip()), "without a word")
+        reason = next((line for line in text.splitlines() if line.strip()), "without a message")
     return f"The query ended by itself: {reason.strip()[:300]}"

@@ -39,7 +39,7 @@ BACKLOG_SHARE = 0.9
 
 
 class ValidatorAnswer(Protocol):
-    """What a validator gives back: whatever it is, it has a verdict."""
+    """What a validator returns: whatever it is, it has a verdict."""
 
     @property
     def verdict(self) -> Verdict:
@@ -82,7 +82,7 @@ def sort_out(table: pa.Table) -> BatchContent:
             )
             content.dead_letters.append(letter)
             if not letter.instance_id:
-                # No instance's audit can tell of a message without a key, so it is told here.
+                # No instance's audit can report a message without a key, so it is reported here.
                 content.observations.append(_unreadable(letter))
             continue
         findings, observations, cuts = decode_document(row["document"])
@@ -140,7 +140,7 @@ class FleetStep:
         metrics: Receives counters.
         instances: Instances that must answer from the first collection on.
         deadline: When a round does not wait any longer.
-        disabled: Names of invariants that are switched off.
+        disabled: Names of rules that are switched off.
         backlog_blocks: A micro-batch of about so many blocks was cut from a backlog: it says
             nothing about what has not come yet. None: there never is a backlog.
     """
@@ -177,7 +177,7 @@ class FleetStep:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Take one micro-batch."""
         try:
-            # One action, so the operator runs once; Arrow, because the facts are arrays.
+            # One action, so the operator runs once; Arrow, because fleet events have arrays.
             self.absorb(frame.toArrow(), batch_id)
         except Exception as error:
             self.failure = error
@@ -192,8 +192,8 @@ class FleetStep:
         content = sort_out(table)
         output = self._fleet.absorb(content.fleet_events)
         seen: dict[str, int] = {}
-        for fact in content.fleet_events:
-            seen[fact.instance_id] = max(seen.get(fact.instance_id, 0), fact.ts)
+        for event in content.fleet_events:
+            seen[event.instance_id] = max(seen.get(event.instance_id, 0), event.ts)
         is_caught_up = self._is_caught_up(content)
         rounds, missing = self._rounds.absorb(content.cuts, seen, is_caught_up=is_caught_up)
         outputs = [output]
@@ -214,14 +214,14 @@ class FleetStep:
         self._metrics.count(blocks=content.blocks, records=content.records, micro_batches=1)
 
     def _is_caught_up(self, content: BatchContent) -> bool:
-        # Told by the rows alone, so that a retried micro-batch tells the same. Spark fills one that
+        # Decided by the rows alone, so that a retried batch decides the same. Spark fills one that
         # is limited but for a few blocks, as it shares the limit out among partitions.
         if self._backlog_blocks is None:
             return True
         return content.blocks + len(content.dead_letters) < BACKLOG_SHARE * self._backlog_blocks
 
     def finish(self, instances: Sequence[AuditOutput] = ()) -> None:
-        """The history ends here: decide what waits, or say that it cannot be decided.
+        """The history ends here: decide what waits, or report it as undecided.
 
         Args:
             instances: What each instance's audit decided at the end of its journal.
@@ -229,11 +229,11 @@ class FleetStep:
         Nothing of it is kept: if the job goes on from its checkpoint location after all, it goes on
         from the state before, and these rows are taken back.
         """
-        facts = [fact for instance in instances for fact in instance.fleet_events]
+        events = [event for instance in instances for event in instance.fleet_events]
         cuts = [cut for instance in instances for cut in instance.cuts]
         outputs: list[AuditOutput | FleetOutput] = [
             *instances,
-            self._fleet.absorb(facts),
+            self._fleet.absorb(events),
             self._fleet.finish(),
         ]
         rounds, missing = self._rounds.absorb(cuts, {})
@@ -305,7 +305,7 @@ class FleetStep:
         self._lost = []
         self._fleet = FleetAudit(disabled=self._disabled)
         self._rounds = Rounds(self._instances, self._deadline)
-        # The history goes on, so what an earlier run said at its end is no longer said.
+        # The history goes on, so what an earlier run reported at its end is no longer true.
         self._parquet.write(END_BATCH)
         data = self._checkpoint.load_state(batch_id)
         if data is None:

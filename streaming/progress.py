@@ -60,7 +60,7 @@ class Metrics:
         with self._lock:
             for name, amount in amounts.items():
                 self._values[name] += amount
-        self._tell()
+        self._send_report()
 
     def set(self, **values: float) -> None:
         """Set gauges."""
@@ -69,14 +69,14 @@ class Metrics:
                 if name not in self._values:
                     raise KeyError(name)
                 self._values[name] = value
-        self._tell()
+        self._send_report()
 
     def snapshot(self) -> dict[str, float]:
         """All values now."""
         with self._lock:
             return dict(self._values)
 
-    def _tell(self) -> None:
+    def _send_report(self) -> None:
         if self._report is not None:
             with contextlib.suppress(Exception):
                 self._report(self.snapshot())
@@ -125,7 +125,7 @@ def auditor_gauges(progress: Any) -> dict[str, float]:
         gauges["state_instances"] = float(operator.numRowsTotal)
         gauges["state_memory_bytes"] = float(operator.memoryUsedBytes)
     for source in progress.sources:
-        # The query commits no offsets to Kafka, so this is the only place where the lag shows.
+        # The query commits no offsets to Kafka, so this is the only report of the lag.
         if "maxOffsetsBehindLatest" in source.metrics:
             behind_max = float(source.metrics["maxOffsetsBehindLatest"])
             gauges["blocks_behind_max"] = behind_max

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 CLOSED_KEPT = 256
-"""So many closed collections are remembered, to tell a late answer from a new collection."""
+"""So many closed collections are remembered, to distinguish a late answer from a new collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Round:
         cuts: Its rows, by instance, scope and channel; a row of its own, with ``answer`` "missing",
             for each instance that did not answer.
         missing: Those instances.
-        is_late: These are answers that came after the deadline; the other rows were given before.
+        is_late: These answers came after the deadline; the other rows were validated before.
         ts: Journal time of its last row.
     """
 

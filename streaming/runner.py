@@ -1,6 +1,6 @@
 """Runs the job: the auditor query, with the collector query beside it when it is wanted.
 
-A run ends when it is told to, when a query ends by itself, or, with ``available_now``, when what
+A run ends when it is stopped, when a query ends by itself, or, with ``available_now``, when what
 was in the journal topic at the start has been audited.
 """
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tallystick.streaming.fleet import ValidatorAnswer
 
 AUDITOR_QUERY = "auditor"
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class JobSettings:
         deadline: When a collection does not wait any longer.
         available_now: End when what is in the journal topic now has been audited.
         history_ends: With ``available_now``: nothing more will ever come, so what waits for more is
-            decided, or told as UNDECIDED, at the end.
+            decided, or reported as UNDECIDED, at the end.
         max_blocks_per_trigger: Blocks of one micro-batch.
-        disabled: Names of invariants that are switched off.
+        disabled: Names of rules that are switched off.
         drain_timeout_s: A stop waits this long for the running micro-batch.
         journal_topic: Where blocks come from.
         collect_topic: Where collections are asked for.
@@ -211,12 +211,12 @@ class AuditJob:
                 if started is not None:
                     started()
                 queries = [query for query in (auditor, collector) if query is not None]
-                while all(query.isActive for query in queries) and not stop.wait(LOOK_EVERY_S):
+                while all(query.isActive for query in queries) and not stop.wait(POLL_INTERVAL_S):
                     pass
                 self._stop_collector(collector)
                 collector = None
                 drain(auditor, self._settings.drain_timeout_s)
-                # A query that ended by itself tells why.
+                # A query that ended by itself reports why.
                 auditor.awaitTermination()
                 if (
                     self._settings.available_now
@@ -279,8 +279,8 @@ class AuditJob:
         except PySparkException as error:
             if isinstance(self._step.failure, AuditError):
                 raise QueryError(str(self._step.failure)) from error
-            said = sentence(str(error), self._settings.bootstrap_servers)
-            raise QueryError(said) from error
+            message = sentence(str(error), self._settings.bootstrap_servers)
+            raise QueryError(message) from error
 
 
 def drain(query: StreamingQuery, timeout_s: float) -> None:
@@ -295,7 +295,7 @@ def drain(query: StreamingQuery, timeout_s: float) -> None:
         is_between = not query.status["isTriggerActive"]
         if is_between or _micro_batches_done(query) > done_before:
             break
-        time.sleep(LOOK_EVERY_S / 10)
+        time.sleep(POLL_INTERVAL_S / 10)
     if query.isActive:
         query.stop()
 

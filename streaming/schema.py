@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HEADERS = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 )
-"""Kafka's headers as Spark's source gives them and its sink takes them."""
+"""Kafka's headers as Spark's source delivers them and its sink takes them."""
 
 BLOCK_ROWS = StructType(
     [
@@ -41,7 +41,7 @@ BLOCK_ROWS = StructType(
 STATE_NAME = "audit"
 STATE_FIELD = "audit"
 AUDIT_STATE = StructType([StructField(STATE_FIELD, BinaryType())])
-"""The whole state of one instance, as ``InstanceAudit.to_bytes`` gives it: one value, so that it
+"""The whole state of one instance, as ``InstanceAudit.to_bytes`` returns it: one value, so that it
 is read once and written once for each key and micro-batch."""
 
 RESULT = "result"

@@ -1,4 +1,4 @@
-"""The Spark session of the job, with every setting in one place.
+"""The Spark session of the job, with every setting.
 
 Spark keeps the settings of a process's first session, so a process has one session of one kind.
 """
@@ -56,7 +56,7 @@ class SessionSettings:
 
     Attributes:
         jars: Jars of Spark's Kafka source; empty when no query reads Kafka.
-        log_file: Where the words of the JVM and of its Python workers go.
+        log_file: Where the output of the JVM and of its Python workers go.
         master: Spark's master URL.
         shuffle_partitions: How many parts the instances are spread over. The checkpoint of the
             auditor query fixes it at its first run.
@@ -93,7 +93,7 @@ def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]
         "spark.python.daemon.module": "tallystick.streaming.worker_daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # The collector's small job does not queue behind a large micro-batch of the auditor.
+        # The collector's small job does not queue after a large micro-batch of the auditor.
         "spark.scheduler.mode": "FAIR",
         "spark.sql.session.timeZone": "UTC",
         # Streaming turns it off anyway, with a warning; the sinks' small writes do not need it.
@@ -164,12 +164,12 @@ def start_session(settings: SessionSettings) -> SparkSession:
                 f"Spark did not start from {settings.master!r}: "
                 f"{log_tail(settings.log_file) or error}"
             ) from error
-        # The log settings have been read; Spark never looks at them again.
+        # The log settings have been read; Spark never reads them again.
     return SparkSession(context)
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stops the session and waits for its JVM, so that nothing is left running behind it."""
+    """Stops the session and waits for its JVM, so that nothing is left running after it."""
     gateway = SparkContext._gateway  # noqa: SLF001  Spark has no other way to its process
     spark.stop()
     if gateway is None:
@@ -188,11 +188,13 @@ def stop_session(spark: SparkSession) -> None:
 
 
 def log_tail(log_file: Path, lines: int = LOG_TAIL_LINES) -> str:
-    """The last telling lines of a log file, as one line of text."""
+    """The last lines with text of a log file, as one line of text."""
     try:
         text = log_file.read_text("utf-8", "replace")
     except OSError:
         return ""
-    telling = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in telling if not line.startswith(("at ", "WARNING: Using incub"))]
-    return " | ".join(telling[-lines:])
+    lines_with_text = [line.strip() for line in text.splitlines() if line.strip()]
+    lines_with_text = [
+        line for line in lines_with_text if not line.startswith(("at ", "WARNING: Using incub"))
+    ]
+    return " | ".join(lines_with_text[-lines:])

@@ -57,7 +57,7 @@ class KafkaSink:
         bootstrap_servers: The brokers.
         journal_topic: Named in dead letters as where they came from.
         findings_topic: Key ``finding_id``, value the finding as JSON.
-        dead_letter_topic: The message as it was; the headers say why and from where.
+        dead_letter_topic: The message as it was; the headers have the reason and the origin.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class KafkaSink:
         self._dead_letter_topic = dead_letter_topic
 
     def publish_findings(self, findings: Sequence[Finding]) -> None:
-        """Write findings in the order given."""
+        """Write findings in the order of the list."""
         self._publish(
             self._findings_topic,
             [

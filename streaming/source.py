@@ -16,7 +16,7 @@ MAX_BLOCKS_PER_TRIGGER = 256
 """Blocks of one micro-batch: large enough that its fixed cost does not count, small enough that
 its blocks (up to a few hundred kilobytes each) fit into memory several times."""
 
-# A broker that does not answer is told within these, not after Kafka's own minute.
+# A broker that does not answer is reported within these, not after Kafka's own minute.
 _BROKER_TIMEOUTS = {
     "kafka.default.api.timeout.ms": "15000",
     "kafka.request.timeout.ms": "10000",
@@ -31,7 +31,7 @@ def read_journal(
     topic: str = JOURNAL_TOPIC,
     max_blocks_per_trigger: int = MAX_BLOCKS_PER_TRIGGER,
 ) -> DataFrame:
-    """The journal topic from its beginning, or from where the query's checkpoint stands.
+    """The journal topic from its beginning, or from where the query's checkpoint is.
 
     A part of the topic that is gone (retention, or a topic made anew) stops the query: going on
     would be silence about what was lost.
@@ -49,12 +49,12 @@ def read_journal(
     )
     return messages.select(
         # A message without a key, or with one that is no text, belongs to no instance. Spark would
-        # group the first under NULL, and fail for ever on the second when it reaches Python.
+        # group the first under NULL, and fail for ever on the second when Python gets it.
         F.coalesce(F.try_validate_utf8(F.col("key").cast("string")), F.lit("")).alias(
             "instance_id"
         ),
         "value",
-        # Without headers it has none, which is told, as opposed to headers that nobody kept (NULL).
+        # Without headers it has none, which is reported; NULL are headers that nobody kept.
         F.coalesce("headers", F.array().cast(HEADERS)).alias("headers"),
         "partition",
         "offset",

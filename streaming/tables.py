@@ -51,7 +51,7 @@ VALIDATIONS = _arrow_schema(
     {"collection_id": str, "verdict": str, "reason": str, "instances": int, "missing": int,
      "is_late": bool, "ts": int}
 )  # fmt: skip
-"""One row a validated collection: the validator's answer and what it was given."""
+"""One row a validated collection: the validator's answer and its input."""
 
 
 def finding_row(finding: Finding) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class ParquetSink:
         try:
             table_rows = pa.Table.from_pylist(rows, schema=table_schema)
         except UnicodeEncodeError:
-            # JSON can spell half a surrogate pair, UTF-8 cannot; a hostile text stops nothing.
+            # JSON can spell a lone surrogate, UTF-8 cannot; a hostile text stops nothing.
             table_rows = pa.Table.from_pylist([_encodable(row) for row in rows], table_schema)
         pq.write_table(table_rows, temporary)
         temporary.replace(path)
@@ -183,7 +183,7 @@ def read_cuts(directory: Path) -> list[Cut]:
 
 
 def read_validations(directory: Path) -> list[dict[str, Any]]:
-    """What the validator said of each collection, oldest first, late answers on their own."""
+    """The validator's result of each collection, oldest first, late answers on their own."""
     return sorted(_rows(directory, "validations"), key=lambda row: (row["ts"], row["is_late"]))
 
 

@@ -19,7 +19,7 @@ from tallystick.coordinates.audit.fleet_events import encode_fleet_events
 from tallystick.streaming.auditor import audit_rows
 
 if __name__ == "__main__":
-    # The codecs of state and facts are compiled at their first use.
+    # The codecs of state and fleet events are compiled at their first use.
     encode_fleet_events(audit_rows(None, "", [])[1].fleet_events)
     # Spark's loop collects garbage after every task. What was imported is no garbage: without this,
     # each task walked all of it, and copied its pages into the fork.

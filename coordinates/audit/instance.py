@@ -1,9 +1,9 @@
-"""The audit of one instance: a pure step from state and block to state, findings, cuts and facts.
+"""The audit of one instance: from state and block to state, findings, cuts and fleet events.
 
-`InstanceAudit` reads an instance's journal in order. Events go to the readers of their log; facts
-about the server change what is expected; a log_status row is judged against everything read so
-far, at the place where the journal has reached the row's coordinates. No clock, no I/O: the same
-blocks give the same answers wherever and however they are cut.
+`InstanceAudit` reads an instance's journal in order. Events go to the readers of their log; server
+records change what is expected; a log_status row is judged against everything read so far, at the
+position where the journal has reached the row's coordinates. No clock, no I/O: the same blocks
+yield the same results wherever and however they are cut.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class InstanceAudit(ServerRecordReader):
 
     Args:
         instance_id: The instance.
-        disabled: Names of invariants that are not judged.
+        disabled: Names of rules that are not applied.
     """
 
     def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
@@ -86,7 +86,7 @@ class InstanceAudit(ServerRecordReader):
         """The saved state cannot be read: what follows is as after a gap.
 
         Of a state that another version has saved, or that is damaged in part, the server's
-        settings may still be read; else nothing is found until a start tells them.
+        settings may still be read; else nothing is found until a start has them.
 
         Args:
             saved: The state, of which this new audit knows nothing.
@@ -95,7 +95,9 @@ class InstanceAudit(ServerRecordReader):
         """
         of = f"instance {self.instance_id!r}"
         if first is not None and len(first):
-            self.reporter.look_at(first.epoch, first.first_sequence, int(first.columns["ts"][0]))
+            self.reporter.set_position(
+                first.epoch, first.first_sequence, int(first.columns["ts"][0])
+            )
         try:
             vars(self.server).update(vars(decode(Server, split(saved, of)[0], of)))
             why = observations.STATE_UNREADABLE
@@ -119,7 +121,7 @@ class InstanceAudit(ServerRecordReader):
     def absorb(self, block: Block) -> AuditOutput:
         """Read the next block of the journal; repeated and missing records are noticed here.
 
-        A fact that cannot be read is told and counts as missing records, unless it is an answer to
+        A server record that cannot be read is reported and counts as missing, unless it answers
         a collection, which changes nothing that comes behind it.
 
         Raises:
@@ -137,7 +139,7 @@ class InstanceAudit(ServerRecordReader):
 
     def note_unreadable(self, reason: str, ts: int | None = None) -> AuditOutput:
         """A block of this instance could not be read: what it held counts as a gap."""
-        self.reporter.look_at(self.epoch, self.next_sequence, self.ts if ts is None else ts)
+        self.reporter.set_position(self.epoch, self.next_sequence, self.ts if ts is None else ts)
         self.reporter.note(
             ObservationCode.BLOCK_UNREADABLE,
             observations.BLOCK_UNREADABLE,
@@ -154,8 +156,10 @@ class InstanceAudit(ServerRecordReader):
         return self._output()
 
     def _output(self) -> AuditOutput:
-        facts = self.take_fleet_events()
-        output = AuditOutput(self.reporter.findings, self.reporter.observations, self.cuts, facts)
+        fleet_events = self.take_fleet_events()
+        output = AuditOutput(
+            self.reporter.findings, self.reporter.observations, self.cuts, fleet_events
+        )
         self.reporter.findings = []
         self.reporter.observations = []
         self.cuts = []
@@ -164,8 +168,8 @@ class InstanceAudit(ServerRecordReader):
     # Transport
 
     def _admit(self, block: Block) -> Block | None:
-        """The part of the block that is new; gaps and repeats are told."""
-        self.reporter.look_at(
+        """The part of the block that is new; gaps and repeats are reported."""
+        self.reporter.set_position(
             block.epoch, block.first_sequence, max(self.ts, int(block.columns["ts"][0]))
         )
         at = f"{block.epoch}:{block.first_sequence}"
@@ -225,7 +229,7 @@ class InstanceAudit(ServerRecordReader):
         self.binlog.mark_gap()
         for relay in self.relays.values():
             relay.mark_gap()
-        # A RESET may have gone unseen: no baseline of before is comparable any more.
+        # A RESET may have gone unseen: no earlier baseline is comparable any more.
         self.baselines.forget_rows()
         self.collections.interrupted()
         self.lose_backups(records_lost=True)
@@ -238,11 +242,11 @@ class InstanceAudit(ServerRecordReader):
     def _read(self, block: Block) -> None:
         streams = block.columns["stream"]
         events = EventColumns(block)
-        places = np.flatnonzero(streams == _SERVER)
-        types = block.columns["type"][places].tolist()
-        times = block.columns["ts"][places].tolist()
+        indices = np.flatnonzero(streams == _SERVER)
+        types = block.columns["type"][indices].tolist()
+        times = block.columns["ts"][indices].tolist()
         at = 0
-        for index, record_type, ts in zip(places.tolist(), types, times, strict=True):
+        for index, record_type, ts in zip(indices.tolist(), types, times, strict=True):
             if index > at:
                 self._read_events(block, at, index, events)
             self._read_server_record(block, index, record_type, ts)
@@ -255,7 +259,7 @@ class InstanceAudit(ServerRecordReader):
         before = len(self.reporter.findings)
         if self.backup_locks.is_held:
             self._read_under_locks(block, first, last)
-        # A waiting row is judged right behind the event that reaches it, so one by one.
+        # A waiting row is judged right after the event that reaches it, so one by one.
         while self.waiting and first < last:
             self._read_few(block, first, first + 1, events)
             self.event_findings += len(self.reporter.findings) - before
@@ -270,7 +274,7 @@ class InstanceAudit(ServerRecordReader):
             self.ts = int(block.columns["ts"][last - 1])
 
     def _read_few(self, block: Block, first: int, last: int, events: EventColumns) -> None:
-        """Read the events between two facts one by one."""
+        """Read the events between two server records one by one."""
         streams = block.columns["stream"][first:last].tolist()
         channels = block.columns["channel"][first:last].tolist()
         is_first = True
@@ -286,7 +290,7 @@ class InstanceAudit(ServerRecordReader):
             self.binlog.read_event(block, index, events)
 
     def _read_many(self, block: Block, first: int, last: int, events: EventColumns) -> None:
-        """Read the events between two facts log by log, where they are regular in one step."""
+        """Read the events between two server records log by log, regular ones in one step."""
         is_binlog = block.columns["stream"][first:last] == _BINLOG
         if is_binlog.any():
             indices = np.flatnonzero(is_binlog) + first
@@ -305,7 +309,7 @@ class InstanceAudit(ServerRecordReader):
         """Judge what forbids that; the first event of several is at ``index``."""
         if not (self.collections.is_open or self.engine_locks.freezes_binlog):
             return
-        self.reporter.look_at(
+        self.reporter.set_position(
             block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
         )
         if self.collections.is_open:
@@ -332,7 +336,7 @@ class InstanceAudit(ServerRecordReader):
         self.ts = max(self.ts, ts)
         if self.waiting:
             self._settle_rows()
-        self.reporter.look_at(block.epoch, block.first_sequence + index, ts)
+        self.reporter.set_position(block.epoch, block.first_sequence + index, ts)
         try:
             body = read_server_record(block, index)
             self.handlers[record_type](body, ts)

@@ -1,4 +1,4 @@
-"""Where the audit of one instance writes down what it sees, and at which journal place."""
+"""Findings, observations and fleet events of one instance, each with its journal position."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shorten(text: str) -> str:
 
 @dataclass(eq=False)
 class Reporter:
-    """Findings, observations and facts of one instance; ``disabled`` invariants stay silent."""
+    """Collects what the audit of one instance finds; ``disabled`` rules report nothing."""
 
     instance_id: str
     disabled: frozenset[str] = frozenset()
@@ -46,8 +46,8 @@ class Reporter:
     ts: int = field(default=0, metadata=TRANSIENT)
     _held: list[Callable[[], None]] = field(default_factory=list, metadata=TRANSIENT)
 
-    def look_at(self, epoch: int, sequence: int, ts: int) -> None:
-        """The journal place that what follows is about."""
+    def set_position(self, epoch: int, sequence: int, ts: int) -> None:
+        """Set the journal position of what is reported next."""
         self.epoch = epoch
         self.sequence = sequence
         self.ts = ts
@@ -153,12 +153,12 @@ class Reporter:
         arrays: Mapping[str, npt.NDArray[np.generic]] | None = None,
         place: tuple[int, int, int] | None = None,
     ) -> None:
-        """Hand a fact to the fleet, behind what was held until now.
+        """Emit a fleet event, after what was held until now.
 
         Args:
-            kind: Of the fact.
-            body: Of the fact.
-            arrays: Of the fact.
+            kind: Of the event.
+            body: Of the event.
+            arrays: Of the event.
             place: Epoch, sequence and time; None: where the journal is read.
         """
         self.release()
@@ -175,13 +175,13 @@ class Reporter:
             )
         )
 
-    def hold(self, tell: Callable[[], None]) -> None:
-        """Call ``tell`` before the next fact: what it gathers until then is one fact."""
-        self._held.append(tell)
+    def hold(self, emit: Callable[[], None]) -> None:
+        """Call ``emit`` before the next fleet event: what it gathers until then is one event."""
+        self._held.append(emit)
 
     def release(self) -> None:
-        """Let everything that is held be told."""
+        """Emit everything that is held."""
         if self._held:
             held, self._held = self._held, []
-            for tell in held:
-                tell()
+            for emit in held:
+                emit()

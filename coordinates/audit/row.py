@@ -64,7 +64,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
             the row says by itself is judged.
     """
     reporter = audit.reporter
-    reporter.look_at(waiting.epoch, waiting.sequence, waiting.ts)
+    reporter.set_position(waiting.epoch, waiting.sequence, waiting.ts)
     collection_id = str(waiting.body.get("collection_id"))
     checks = RowChecks(reporter, collection_id)
     if waiting.state is None:

@@ -1,7 +1,7 @@
-"""The facts of a journal: what each says of the server, and what it changes in what is expected.
+"""The server records of a journal: what each shows, and how it changes what is expected.
 
 Facts that are not events of a log: starts, administration, locks, backups, clones. Whoever judges
-by one of them has a module of its own; here each fact goes to all that want it, in order.
+by one of them has a module of its own; here each record goes to all that want it, in order.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ LINEAGE_ACTIONS = frozenset({"change_source", "reset", "reset_all", "relay_log_r
 
 
 class ServerRecordReader(InstanceState):
-    """The state of an instance's audit, and what facts about the server change in it.
+    """The state of an instance's audit, and what server records change in it.
 
     Args:
         instance_id: The instance.
-        disabled: Names of invariants that are not judged.
+        disabled: Names of rules that are not applied.
 
     Attributes:
-        handlers: What takes a fact, by its record type: its body, and its time in microseconds.
+        handlers: By record type what handles it: its body, and its time in microseconds.
     """
 
     def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
         super().__init__(Reporter(instance_id, disabled))
         self._learned = 0
-        """How many of the facts in hand the account of transactions has taken."""
+        """How many of the collected fleet events `applied` has taken in."""
         self.handlers: dict[int, Callable[[dict[str, Any], int], None]] = {
             RecordType.START: self._started,
             RecordType.STOP: self._stopped,
@@ -65,16 +65,16 @@ class ServerRecordReader(InstanceState):
     def learn(self) -> None:
         """Note which transactions the logs have shown since the last call."""
         self.reporter.release()
-        facts = self.reporter.fleet_events
-        self.applied.learn(facts[self._learned :], self.server.server_id)
-        self._learned = len(facts)
+        fleet_events = self.reporter.fleet_events
+        self.applied.learn(fleet_events[self._learned :], self.server.server_id)
+        self._learned = len(fleet_events)
 
     def take_fleet_events(self) -> list[FleetEvent]:
-        """The facts in hand: whoever takes them tells them to others."""
+        """The collected fleet events; the caller delivers them."""
         self.learn()
-        facts, self.reporter.fleet_events = self.reporter.fleet_events, []
+        fleet_events, self.reporter.fleet_events = self.reporter.fleet_events, []
         self._learned = 0
-        return facts
+        return fleet_events
 
     def lose_backups(self, *, records_lost: bool) -> None:
         """What backups held is gone with the server, or not known any more."""
@@ -94,18 +94,18 @@ class ServerRecordReader(InstanceState):
         if body.get("data_lineage") in ("restored", "cloned"):
             self._begin_data_lineage(str(body["data_lineage"]))
         recovered = body.get("recovered")
-        place = None
+        position = None
         if isinstance(recovered, dict) and recovered.get("file"):
-            place = (str(recovered["file"]), int(recovered.get("position", 0)))
+            position = (str(recovered["file"]), int(recovered.get("position", 0)))
         crashed = was_known and self._has_crashed(body)
         if was_known:
             self.learn()
-            self.applied.started(_file_and_position(place), crashed=crashed)
+            self.applied.started(_file_and_position(position), crashed=crashed)
             awaits = crashed and self.persistence.awaits_start
             logged = self.binlog.logged.freeze() if awaits else GtidSet.EMPTY
-            self.binlog.server_started(crashed, place)
+            self.binlog.server_started(crashed, position)
             gone = logged - self.binlog.logged.freeze() if awaits else GtidSet.EMPTY
-            self._judge_found(body, place, ts, gone, crashed=crashed)
+            self._judge_found(body, position, ts, gone, crashed=crashed)
         if crashed:
             self.baselines.lose_redo()
         self.has_stopped = False
@@ -134,25 +134,25 @@ class ServerRecordReader(InstanceState):
     def _judge_found(
         self,
         body: dict[str, Any],
-        place: tuple[str, int] | None,
+        position: tuple[str, int] | None,
         ts: int,
         gone: GtidSet,
         *,
         crashed: bool,
     ) -> None:
         """Judge the GTIDs that InnoDB found, where it is known what a crash took out of the log."""
-        is_known = not (crashed and self.server.log_bin) or place is not None
+        is_known = not (crashed and self.server.log_bin) or position is not None
         flush = self.server.variables.get("innodb_flush_log_at_trx_commit", 1)
         if not is_known or str(flush) != "1":
             self.persistence.interrupted()
         self.persistence.started(body, ts, crashed=crashed, gone=gone)
 
     def _has_crashed(self, body: Mapping[str, Any]) -> bool:
-        """Whether the boot before may have ended without a clean stop."""
-        told = body.get("crashed")
-        if told is None:
+        """Whether the previous boot may have ended without a clean stop."""
+        crashed = body.get("crashed")
+        if crashed is None:
             return not (self.has_stopped or self.binlog.is_closed)
-        return bool(told)
+        return bool(crashed)
 
     def _expect_recovered(self, body: Mapping[str, Any], was_known: bool) -> None:
         """What recovery found must be in the first row of the boot."""
@@ -273,7 +273,7 @@ class ServerRecordReader(InstanceState):
         self.metadata_lock.statement(body, ts)
 
     def _backed_up(self, body: dict[str, Any], ts: int) -> None:
-        """An image made under backup locks tells where its coordinates are from, others do not."""
+        """An image made under backup locks shows where its coordinates are from, others do not."""
         if body["step"] == "image" and "coordinates_from" in body:
             judge_backup(body, self)
         elif body["step"] == "end":
@@ -283,8 +283,8 @@ class ServerRecordReader(InstanceState):
         if "coordinates_from" not in body:
             self.images.step(body)
             if body["step"] not in ("begin", "end"):
-                told = {**body, "binlog_lineage": self.binlog.lineage}
-                self.reporter.fleet_event(FleetEventKind.BACKUP, told)
+                image = {**body, "binlog_lineage": self.binlog.lineage}
+                self.reporter.fleet_event(FleetEventKind.BACKUP, image)
 
     def _engine_locked(self, body: dict[str, Any], ts: int) -> None:
         self.engine_locks.step(body, ts)
@@ -301,11 +301,11 @@ class ServerRecordReader(InstanceState):
         self.reporter.fleet_event(FleetEventKind.TIME, {})
 
 
-def _file_and_position(place: tuple[str, int] | None) -> tuple[int, int] | None:
+def _file_and_position(position: tuple[str, int] | None) -> tuple[int, int] | None:
     """The number of a binary log file, and the position in it; None if it is no file's name."""
-    if place is None:
+    if position is None:
         return None
     try:
-        return parse_log_file_name(place[0])[1], place[1]
+        return parse_log_file_name(position[0])[1], position[1]
     except CoordinateError:
         return None

@@ -1,4 +1,4 @@
-"""Checks of single values of a fact: their types, their ranges, the words of closed lists."""
+"""Checks of single values of a server record: types, ranges and closed lists."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ def switch(value: Any) -> bool:
     return kept
 
 
-def one_of(*words: str) -> Check:
-    """A check for the words of a closed list."""
+def one_of(*allowed: str) -> Check:
+    """A check for the values of a closed list."""
 
     def check(value: Any) -> str:
-        if type(value) is not str or value not in words:
-            raise FieldError(f"one of {', '.join(words)}", value)
+        if type(value) is not str or value not in allowed:
+            raise FieldError(f"one of {', '.join(allowed)}", value)
         return value
 
     return check
@@ -130,7 +130,7 @@ def identifier(value: Any) -> str | int:
 
 
 def anything(value: Any) -> Any:
-    """What a server said: the audit judges it."""
+    """What a server reported: the audit judges it."""
     return value
 
 
@@ -179,22 +179,22 @@ class Shape:
         if type(value) is not dict:
             raise FieldError("an object", value)
         kept: dict[str, Any] = {}
-        for given, item in value.items():
-            key = self.aliases.get(given, given) if self.aliases else given
+        for name, item in value.items():
+            key = self.aliases.get(name, name) if self.aliases else name
             check = self.fields.get(key)
             if item is None and check is not None:
                 continue
             if check is None:
                 if not self.is_open:
-                    raise unknown_key(given, self.fields)
-                kept[given] = item
+                    raise unknown_key(name, self.fields)
+                kept[name] = item
                 continue
             if key in kept:
-                raise FieldError(f"{key} only once, under one of its names", item, path=given)
+                raise FieldError(f"{key} only once, under one of its names", item, path=name)
             try:
                 kept[key] = check(item)
             except FieldError as error:
-                raise error.under(given) from None
+                raise error.under(name) from None
         for key in self.required:
             if key not in kept:
                 raise FieldError("this key", path=key, shown=False)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GNO_MAX = 2**63 - 2
 UINT32_MAX = 2**32 - 1
 HEARTBEAT_TYPES = (EventType.HEARTBEAT, EventType.HEARTBEAT_V2)
-"""Events that only a dump stream has: they are no part of any file and need no place."""
+"""Events that only a dump stream has: they are no part of any file and need no position."""
 GTID_TYPES = (EventType.GTID, EventType.GTID_TAGGED)
 GROUP_TYPES = (*GTID_TYPES, EventType.ANONYMOUS_GTID)
 """Events that begin a group."""
@@ -86,7 +86,7 @@ def check_records(block: Block, where: str) -> None:
     needs = np.frombuffer(columns["type"].tobytes().translate(_NEEDS), dtype=np.uint8)
     if not _min(columns["stream"]):
         needs = _check_server_records(block, where, needs)
-    _check_places(block, where, needs)
+    _check_positions(block, where, needs)
     _check_fields_of_types(block, where, needs)
 
 
@@ -101,7 +101,7 @@ def _check_server_records(
     return np.where(is_server, np.uint8(0), needs)
 
 
-def _check_places(block: Block, where: str, needs: npt.NDArray[np.uint8]) -> None:
+def _check_positions(block: Block, where: str, needs: npt.NDArray[np.uint8]) -> None:
     columns = block.columns
     start, length = columns["start"], columns["length"]
     for column, least, expected in (
@@ -141,7 +141,7 @@ def _check_fields_of_types(block: Block, where: str, needs: npt.NDArray[np.uint8
         _refuse(block, where, wrong, "query", "a query verb on QUERY events and no other")
     for index in np.flatnonzero(needs & _TEXT).tolist():
         if index not in texts:
-            raise BlockError(f"{_place(block, where, index)} has no text: expected one")
+            raise BlockError(f"{_position(block, where, index)} has no text: expected one")
 
 
 def _refuse(
@@ -150,9 +150,9 @@ def _refuse(
     index = int(np.argmax(wrong))
     value: Any = block.columns[column][index]
     raise BlockError(
-        f"{_place(block, where, index)} has {column} {int(value)}: expected {expected}"
+        f"{_position(block, where, index)} has {column} {int(value)}: expected {expected}"
     )
 
 
-def _place(block: Block, where: str, index: int) -> str:
+def _position(block: Block, where: str, index: int) -> str:
     return f"{where}: record {block.first_sequence + index}"

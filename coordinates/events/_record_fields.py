@@ -1,6 +1,6 @@
-"""Which fields each kind of fact may have, and what their values may be (``docs/journal.md``).
+"""The fields of each kind of server record, and their values (``docs/journal.md``).
 
-Only shape is looked at: names, types, ranges, closed lists. What a server said of itself (the row
+Only shape is checked: names, types, ranges, closed lists. What a server reported (the row
 and what was read beside it) is kept as it came, to be judged by the audit.
 """
 
@@ -138,10 +138,10 @@ _RESOURCES = ("LOCK_collect_instance_log", "channel_map", "LOCK_plugin", "binlog
 
 
 def _resource(value: Any) -> str:
-    word = text(value)
-    if word not in _RESOURCES and not word.startswith(("channel:", "engine:")):
+    name = text(value)
+    if name not in _RESOURCES and not name.startswith(("channel:", "engine:")):
         raise FieldError(f"one of {', '.join(_RESOURCES)}, channel:NAME, engine:NAME", value)
-    return word
+    return name
 
 
 _CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
@@ -228,7 +228,7 @@ _SUMMARY: dict[str, Check] = {
     "lsn": _COUNT,
     "binlog_copy": Shape({"file": log_file, "position": _POSITION}, ("file", "position")),
 }
-"""What an image says of itself."""
+"""What an image has of itself."""
 
 _BACKUP_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     "begin": (
@@ -272,7 +272,7 @@ _BACKUP_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Cases:
-    """An object whose fields depend on the word under ``key``."""
+    """An object whose fields depend on the value under ``key``."""
 
     key: str
     cases: Mapping[str, Shape]
@@ -285,10 +285,10 @@ class _Cases:
     def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
         if self.key not in value:
             raise FieldError("this key", path=self.key, shown=False)
-        word = value[self.key]
-        shape = self.cases.get(word) if type(word) is str else None
+        name = value[self.key]
+        shape = self.cases.get(name) if type(name) is str else None
         if shape is None:
-            raise FieldError(f"one of {', '.join(self.cases)}", word, path=self.key)
+            raise FieldError(f"one of {', '.join(self.cases)}", name, path=self.key)
         return shape(value)
 
 
@@ -300,8 +300,8 @@ def _cases(
     return _Cases(
         key,
         {
-            word: Shape({key: text, **common, **fields}, (key, *common, *required))
-            for word, (fields, required) in cases.items()
+            name: Shape({key: text, **common, **fields}, (key, *common, *required))
+            for name, (fields, required) in cases.items()
         },
     )
 
@@ -423,7 +423,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
     RecordType.HEARTBEAT: Shape({}),
     RecordType.GAP: Shape({}),
 }
-"""The body of each kind of fact."""
+"""The body of each kind of server record."""
 
 KINDS_WITH_CHANNEL = frozenset(
     record_type for record_type, shape in RECORD_SHAPES.items() if "channel" in shape.fields
@@ -448,7 +448,7 @@ _read_flat_body = lru_cache(maxsize=2048)(_read_body)
 
 
 def read_server_record(block: Block, index: int) -> dict[str, Any]:
-    """The body of the fact at ``index``, with its channel, as JSON Lines would have it.
+    """The body of the server record at ``index``, with its channel, as JSON Lines would have it.
 
     Raises:
         JournalError: It is no JSON, or its fields do not fit its kind.

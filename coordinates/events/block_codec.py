@@ -73,7 +73,7 @@ def encode_block(block: Block) -> bytes:
 
 
 def block_headers(block: Block) -> list[tuple[str, bytes]]:
-    """The headers of the block's message; its schema metadata says the same."""
+    """The headers of the block's message; its schema metadata holds the same."""
     return [
         ("schema_version", b"%d" % SCHEMA_VERSION),
         ("instance_id", block.instance_id.encode()),
@@ -93,8 +93,8 @@ def decode_block(
 
     Args:
         data: The value.
-        key: The message's key, compared with the block's instance when given.
-        headers: The message's headers, compared with the block's own when given; headers of
+        key: The message's key, compared with the block's instance unless None.
+        headers: The message's headers, compared with the block's own unless None; headers of
             other names are nobody's business here.
 
     Raises:
@@ -163,7 +163,7 @@ def _indices(array: Any) -> npt.NDArray[np.int32]:
     if array.null_count == len(array):
         return np.full(len(array), ABSENT, dtype=np.int32)
     if array.null_count:
-        # What lies under a null is whatever the writer left there.
+        # What is under a null is whatever the writer left there.
         array = array.fill_null(ABSENT)
     numbers: npt.NDArray[np.int32] = array.to_numpy()
     return numbers
@@ -195,11 +195,11 @@ def _check_schema(schema: Any) -> Mapping[bytes, bytes]:
     if missing:
         raise BlockError(f"a block without {missing[0]!r} in its schema metadata")
     if not schema.equals(ARROW_SCHEMA):
-        # What is there instead stays untold: its name may be no text at all.
-        for place, field in enumerate(ARROW_SCHEMA):
-            if place >= len(schema) or not schema.field(place).equals(field):
+        # What is there instead is not shown: its name may be no text at all.
+        for index, field in enumerate(ARROW_SCHEMA):
+            if index >= len(schema) or not schema.field(index).equals(field):
                 raise BlockError(
-                    f"a block whose column {place} is not {field.name!r} of type {field.type}"
+                    f"a block whose column {index} is not {field.name!r} of type {field.type}"
                 )
         raise BlockError(f"a block of {len(schema)} columns: expected {len(ARROW_SCHEMA)}")
     return metadata
@@ -242,7 +242,7 @@ def _check_headers(headers: Iterable[tuple[str, bytes]], metadata: Mapping[bytes
 #
 # Arrow would read any stream: with compressed buffers, whose claimed size it allocates before it
 # looks, with dictionaries that replace each other, with batches without end. A block is none of
-# that, so its messages are looked at first: a schema, one dictionary for each index column, one
+# that, so its messages are checked first: a schema, one dictionary for each index column, one
 # batch, the end. Their heads are flatbuffers; only what is asked for here is read from them.
 
 _CONTINUATION = 0xFFFFFFFF
@@ -302,7 +302,7 @@ def _check_message(data: bytes, position: int, expected: int) -> int:
 
 
 def _field(head: bytes, table: int, number: int) -> int:
-    """Where field ``number`` of the flatbuffer table lies in its head; 0 if it is absent."""
+    """Where field ``number`` of the flatbuffer table is in its head; 0 if it is absent."""
     vtable = table - int(_int32(head, table)[0])
     if vtable < 0:
         raise struct.error

@@ -31,7 +31,7 @@ ABSENT = -1
 
 
 class Stream(IntEnum):
-    """Which account of the history a record belongs to (column ``stream``)."""
+    """Which log, or the server itself, a record belongs to (column ``stream``)."""
 
     SERVER = 0
     BINLOG = 1
@@ -303,7 +303,7 @@ class BlockBuilder:
                 ABSENT.
             file: Their file.
             ts: Their time, microseconds.
-            sids: What the indices stand for.
+            sids: What the indices mean.
             channel: Of a relay log.
         """
         self._end_rows()
@@ -334,13 +334,13 @@ class BlockBuilder:
         ts: int,
         channel: str | None = None,
     ) -> None:
-        """Add one fact about the server; ``body`` must be JSON."""
+        """Add one server record; ``body`` must be JSON."""
         self._texts[len(self)] = _encode_body(body)
         row = (Stream.SERVER, record_type, 0, 0, ts, self._channels.add(channel))
         self._rows.append(row + _DEFAULTS[len(row) :])
 
     def build(self) -> Block:
-        """The block of all records added since the last call; the builder starts anew behind it."""
+        """The block of all records added since the last call; the builder starts anew after it."""
         self._end_rows()
         tables, count = self._tables, self._tabled
         if not tables:

@@ -53,8 +53,8 @@ class JsonLinesError(JournalError):
     """
 
     def __init__(self, line_number: int, key: str | None, problem: str) -> None:
-        place = f"line {line_number}" if key is None else f"line {line_number}, key {key!r}"
-        super().__init__(f"{place}: {problem}")
+        where = f"line {line_number}" if key is None else f"line {line_number}, key {key!r}"
+        super().__init__(f"{where}: {problem}")
         self.line_number = line_number
         self.key = key
 
@@ -62,7 +62,7 @@ class JsonLinesError(JournalError):
 def blocks_from_lines(
     lines: Iterable[str], *, block_size: int = BLOCK_SIZE, end_heartbeats: bool = False
 ) -> Iterator[Block]:
-    """Read records and give them as blocks.
+    """Read records and yield them as blocks.
 
     Whenever one instance has ``block_size`` records, the pending records of *all* instances leave,
     in the order of their first lines. So the blocks keep each instance's order, and the order
@@ -75,7 +75,7 @@ def blocks_from_lines(
             the largest ``ts``: then what waits for an instance is decided.
 
     Raises:
-        JsonLinesError: A line is no record of the journal. Blocks of earlier windows were given.
+        JsonLinesError: A line is no record of the journal. Blocks of earlier windows were yielded.
     """
     if block_size < 1:
         raise ValueError(f"expected a block size of at least 1, got {block_size}")
@@ -140,7 +140,7 @@ class _Reader:
         if type(ts) is not int or not 0 <= ts <= INT64_MAX:
             raise FieldError(f"an integer from 0 to {INT64_MAX}", ts, "ts")
         if "sequence" in record or "epoch" in record:
-            self._place(journal, record.pop("sequence", None), record.pop("epoch", None))
+            self._put(journal, record.pop("sequence", None), record.pop("epoch", None))
         if ts < journal.ts:
             raise FieldError(
                 f"at least {journal.ts}, the ts of the record before of instance {instance_id!r}",
@@ -172,7 +172,7 @@ class _Reader:
         self.journals[instance_id] = journal
         return journal
 
-    def _place(self, journal: _Journal, sequence: Any, epoch: Any) -> None:
+    def _put(self, journal: _Journal, sequence: Any, epoch: Any) -> None:
         for key, value in (("sequence", sequence), ("epoch", epoch)):
             if value is not None and (type(value) is not int or not 0 <= value < INT64_MAX):
                 raise FieldError(f"an integer from 0 to {INT64_MAX - 1}", value, key)
@@ -185,7 +185,7 @@ class _Reader:
             return
         if len(old):
             self.finished.append((journal.first_line, old.build()))
-        # What was lost, or is told again, says nothing about the clock.
+        # What was lost, or comes again, shows nothing about the clock.
         journal.ts = 0
         journal.builder = BlockBuilder(old.instance_id, epoch=epoch, first_sequence=sequence)
 
@@ -215,8 +215,8 @@ def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
+def _no_constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
 
 
 _decode = json.JSONDecoder(
@@ -266,7 +266,7 @@ def _read_gtid(value: Any, fields: dict[str, Any]) -> None:
     try:
         gtid = Gtid.parse(text(value))
     except GtidSetParseError:
-        # It is what the server's log has; the audit says that it is malformed.
+        # It is what the server's log has; the audit reports it as malformed.
         fields["text"] = value
     else:
         fields["sid"], fields["gno"] = gtid.sid, gtid.gno
@@ -309,7 +309,7 @@ class _EventShape:
     others: Mapping[str, Callable[[Any, dict[str, Any]], None]]
     required: frozenset[str]
     absent: Mapping[str, Any]
-    """Arguments of a record that has none of the place's keys."""
+    """Arguments of a record that has none of the position's keys."""
 
 
 _COMMON = {
@@ -362,10 +362,10 @@ def _event_shape(stream: Stream, event_type: int) -> _EventShape:
 
 
 def _read_event(stream: Stream, record: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    given = record.pop("type", None)
-    event_type = _TYPE_CODES.get(given) if type(given) is str else given
+    name = record.pop("type", None)
+    event_type = _TYPE_CODES.get(name) if type(name) is str else name
     if type(event_type) is not int or not 0 <= event_type <= 255:
-        raise FieldError("a MySQL event type by name or code (0 to 255)", given, "type")
+        raise FieldError("a MySQL event type by name or code (0 to 255)", name, "type")
     shape = _event_shape(stream, event_type)
     if not shape.required <= record.keys():
         raise FieldError("this key", path=min(shape.required - record.keys()), shown=False)

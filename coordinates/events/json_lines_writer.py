@@ -40,17 +40,17 @@ def block_to_lines(block: Block) -> Iterator[str]:
     """Write each record of the block as one line, without a line end.
 
     Raises:
-        JournalError: The body of a fact is no JSON object.
+        JournalError: The body of a server record is no JSON object.
     """
     columns = {name: column.astype(np.int64) for name, column in block.columns.items()}
     columns["sequence"] = block.first_sequence + np.arange(len(block))
     columns["has_text"] = np.zeros(len(block), np.int64)
     columns["has_text"][list(block.texts)] = 1
     lines = [""] * len(block)
-    is_fact = columns["stream"] == Stream.SERVER
-    for row in np.flatnonzero(is_fact).tolist():
-        lines[row] = _fact(block, row)
-    for rows in _rows_of_shapes(columns, np.flatnonzero(~is_fact)):
+    is_server_record = columns["stream"] == Stream.SERVER
+    for row in np.flatnonzero(is_server_record).tolist():
+        lines[row] = _server_record(block, row)
+    for rows in _rows_of_shapes(columns, np.flatnonzero(~is_server_record)):
         # To print a shape's lines at once takes half the time of one line after the other.
         for row, line in zip(rows.tolist(), _Shape(block, columns, rows).lines(), strict=True):
             lines[row] = line
@@ -69,8 +69,8 @@ def _rows_of_shapes(columns: Mapping[str, Column], rows: Column) -> list[Column]
         low = int(part.min())
         span = int(part.max()) - low + 1
         if count * span > _KEYS_MAX:
-            found, places = np.unique(keys, return_inverse=True)
-            keys, count = places.astype(np.int64), len(found)
+            found, inverse = np.unique(keys, return_inverse=True)
+            keys, count = inverse.astype(np.int64), len(found)
         keys = keys * span + (part - low)
         count *= span
     order = np.argsort(keys, kind="stable")
@@ -87,7 +87,7 @@ class _Shape:
         self._rows = rows
         self._template = ""
         self._values: list[Iterable[Any]] = []
-        self._add_place()
+        self._add_position()
         self._add_rest()
 
     def lines(self) -> Iterable[str]:
@@ -97,7 +97,7 @@ class _Shape:
         values = zip(*self._values, strict=True) if self._values else [()] * len(self._rows)
         return map(template.__mod__, values)
 
-    def _add_place(self) -> None:
+    def _add_position(self) -> None:
         block = self._block
         self._add("instance", _print(block.instance_id))
         self._add_number("ts")
@@ -156,7 +156,7 @@ class _Shape:
         self._values.append([_print(self._block.texts[row]) for row in self._rows.tolist()])
 
 
-def _fact(block: Block, i: int) -> str:
+def _server_record(block: Block, i: int) -> str:
     record_type = RecordType(int(block.columns["type"][i]))
     record: dict[str, Any] = {
         "kind": record_type.name.lower(),

@@ -48,7 +48,7 @@ class Problem:
         datum: Its name; a doubled channel as ``table:channel``.
         observed: What was found.
         expected: What was expected.
-        error: What the parser says.
+        error: The parser's message.
         channel: The channel concerned, None when none is.
     """
 
@@ -62,13 +62,13 @@ class Problem:
 
 @dataclass(slots=True)
 class ChannelState:
-    """What the answer says of one channel. None: not told, or not readable."""
+    """What the answer has of one channel. None: not reported, or not readable."""
 
     channel: str
     is_listed: bool = False
     """Whether log_status lists it."""
     has_status: bool = False
-    """Whether SHOW REPLICA STATUS tells of it."""
+    """Whether SHOW REPLICA STATUS has it."""
     relay_is_empty: bool = False
     """File "" and position 0: the channel has no relay log."""
     relay: LogCoordinates | None = None
@@ -94,7 +94,7 @@ class ChannelState:
 
 @dataclass(slots=True)
 class ServerState:
-    """What one answer says of one instance. None: not told, or not readable."""
+    """What one answer has of one instance. None: not reported, or not readable."""
 
     server_uuid: str | None = None
     position: LogCoordinates | None = None
@@ -114,7 +114,7 @@ class ServerState:
     """Whether engines beside InnoDB keep logs: their commits need not write InnoDB's."""
     innodb: dict[str, int] = field(default_factory=dict)
     binary_logs: list[tuple[str, int]] | None = None
-    """Name and length of each file, `LENGTH_UNKNOWN` where that is not told."""
+    """Name and length of each file, `LENGTH_UNKNOWN` where that is not reported."""
     binary_logs_changed: bool = False
     binary_logs_confirmed: bool = False
     """Whether the list was read before and after gtid_purged, and was the same."""
@@ -294,7 +294,7 @@ class _Reader:
                     self.state.innodb[key] = value
 
     def _rows(self, body: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-        """Rows of a table with lower-case keys in today's words."""
+        """Rows of a table with lower-case keys under today's names."""
         rows = body.get(key)
         if not isinstance(rows, list):
             return []

@@ -161,7 +161,7 @@ class LogReader:
         event_class = CLASS_ROWS[event.type][event.query]
         if event_class == _HEARTBEAT:
             return
-        self.reporter.look_at(block.epoch, block.first_sequence + index, event.ts)
+        self.reporter.set_position(block.epoch, block.first_sequence + index, event.ts)
         base_name, file_number = events.file_names[event.file] if event.file >= 0 else NO_FILE
         if not base_name:
             self._unreadable_file_name(block, event)
@@ -450,7 +450,9 @@ class LogReader:
         scan = scan_groups(run, mapping, self.group_state, self.group)
         if scan is None or not self._run_is_regular(run, scan):
             return False
-        self.reporter.look_at(block.epoch, block.first_sequence + last, int(columns["ts"][last]))
+        self.reporter.set_position(
+            block.epoch, block.first_sequence + last, int(columns["ts"][last])
+        )
         self._take_run(run, scan, mapping)
         self.group = scan.tail
         self.group_state = scan.state

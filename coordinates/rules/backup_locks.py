@@ -381,7 +381,7 @@ class BackupLockProtocol:
             self._read_group_event(self._group, event_type, verb)
 
     def _read_at(self, block: Block, index: int) -> None:
-        self._reporter.look_at(
+        self._reporter.set_position(
             block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
         )
 

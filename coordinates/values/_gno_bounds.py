@@ -5,7 +5,7 @@ disjoint and not touching, so every set of integers has exactly one such list; a
 the number of boundaries at or below it is odd; and the list is the binary form of the server.
 
 Short lists are tuples of Python ints, long ones read-only int64 arrays: a numpy call costs as much
-as walking some 40 boundaries. The length alone decides, so equal sets look equal.
+as walking some 40 boundaries. The length alone decides, so equal sets are stored alike.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def from_arrays(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Bounds:
     if np.any(starts[1:] < starts[:-1]):
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
-    reached = np.maximum.accumulate(ends)
-    is_first = np.concatenate(([True], starts[1:] > reached[:-1]))
+    highest = np.maximum.accumulate(ends)
+    is_first = np.concatenate(([True], starts[1:] > highest[:-1]))
     is_last = np.concatenate((is_first[1:], [True]))
     bounds = np.empty(2 * int(is_first.sum()), dtype=np.int64)
     bounds[0::2] = starts[is_first]
-    bounds[1::2] = reached[is_last]
+    bounds[1::2] = highest[is_last]
     return pack(bounds)
 
 
@@ -101,9 +101,9 @@ def equal(left: Bounds, right: Bounds) -> bool:
 def is_subset(left: Bounds, right: Bounds) -> bool:
     if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
         outer, inner = as_array(right), as_array(left)
-        place = np.searchsorted(outer, inner[0::2], side="right")
-        # An odd place lies inside an interval, whose end is then the boundary at that place.
-        return bool(np.all(place & 1)) and bool(np.all(outer[place] >= inner[1::2]))
+        slots = np.searchsorted(outer, inner[0::2], side="right")
+        # An odd index is inside an interval, whose end is then the boundary at that index.
+        return bool(np.all(slots & 1)) and bool(np.all(outer[slots] >= inner[1::2]))
     for index in range(0, len(left), 2):
         at = bisect_right(right, left[index])
         if not at & 1 or right[at] < left[index + 1]:
@@ -134,7 +134,7 @@ def union(left: Bounds, right: Bounds) -> Bounds:
 
 
 def subtract(left: Bounds, right: Bounds) -> Bounds:
-    # What two accounts of one history agree on is taken away most often: nearly all of it.
+    # What two records of one history share is taken away most often: nearly all of it.
     if len(right) == 2 and right[0] <= left[0] and left[-1] <= right[1]:
         return ()
     if len(left) == len(right) and equal(left, right):

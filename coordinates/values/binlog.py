@@ -75,7 +75,7 @@ class EventType(IntEnum):
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class LogCoordinates:
-    """A byte place in one family of log files, ordered by file number, then position.
+    """A byte position in one family of log files, ordered by file number, then position.
 
     Equality takes any two coordinates. Order takes those of one base name: the numbers of two
     families count different things.
@@ -140,7 +140,7 @@ def _split(file_name: str) -> tuple[str, int]:
     return match["base"], number
 
 
-# A log has few files, and every row and fact names one of the newest.
+# A log has few files, and every row and server record names one of the newest.
 _SHORT_NAME = 128
 _split_short = lru_cache(maxsize=2048)(_split)
 

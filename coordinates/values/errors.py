@@ -68,5 +68,5 @@ class MissingExtraError(AuditError):
 
 
 def install_extra(extra: str) -> str:
-    """The sentence that says how to install an extra."""
+    """How to install an extra."""
     return f"To fix: pip install 'tallystick[{extra}]'"

@@ -1,6 +1,6 @@
 """A GTID set that grows in place: what a log reader needs between two log_status rows.
 
-`GtidSet` is the value everybody compares; this is the accumulator behind it. Adding the next GNO of
+`GtidSet` is the value everybody compares; this is its accumulator. Adding the next GNO of
 a sid, the common case, is constant time.
 """
 
@@ -43,8 +43,8 @@ class GrowingGtidSet:
             return False
         if len(bounds) == 2:
             return bool(((gnos >= bounds[0]) & (gnos < bounds[1])).any())
-        places = np.searchsorted(np.array(bounds, dtype=np.int64), gnos, side="right")
-        return bool((places % 2 == 1).any())
+        indices = np.searchsorted(np.array(bounds, dtype=np.int64), gnos, side="right")
+        return bool((indices % 2 == 1).any())
 
     def last(self, sid: str) -> int:
         """The highest GNO of ``sid``, 0 when there is none."""

@@ -67,7 +67,7 @@ class GtidSet:
     """An immutable set of GTIDs in the one canonical form, so equal sets are equal values.
 
     The constructor takes intervals `(sid, first, last)`, both ends included, in any order,
-    overlapping or not; iterating gives them back in canonical order. The size is `count()`: it may
+    overlapping or not; iterating yields them in canonical order. The size is `count()`: it may
     exceed what `len()` can return, so there is none.
     """
 
@@ -108,7 +108,7 @@ class GtidSet:
             tags: Whether the server knows tags (8.3 and later).
 
         Raises:
-            GtidSetParseError: The text breaks the grammar; the message has the place and the piece.
+            GtidSetParseError: The text breaks the grammar; the message has position and text.
         """
         text = gtid_text.require_text(text, "a GTID set")
         if len(text) <= SHORT_TEXT:
@@ -118,7 +118,7 @@ class GtidSet:
     @staticmethod
     @lru_cache(maxsize=1024)
     def _parse_short(text: str, tags: bool) -> GtidSet:
-        # A server prints the same set row after row, and one set stands in several accounts.
+        # A server prints the same set row after row, and one set is in several sources.
         return GtidSet._of(_from_flat(gtid_text.read_set(text, tags=tags)))
 
     @classmethod
@@ -150,7 +150,7 @@ class GtidSet:
         """Build the set of boundaries `[start, end, start, end, …]`, ends exclusive.
 
         Args:
-            bounds_by_sid: Each list strictly ascending and not empty, which is not looked at again.
+            bounds_by_sid: Each list strictly ascending and not empty, which is not checked again.
 
         Raises:
             CoordinateError: A boundary is none of a GNO.
@@ -198,8 +198,8 @@ class GtidSet:
             )
         if len(gnos) <= FEW_GROUPS:
             flat: dict[str, list[int]] = {}
-            for place, gno in zip(index.tolist(), gnos.tolist(), strict=True):
-                flat.setdefault(gtid_text.read_sid(sids[place]), []).extend((gno, gno + 1))
+            for at, gno in zip(index.tolist(), gnos.tolist(), strict=True):
+                flat.setdefault(gtid_text.read_sid(sids[at]), []).extend((gno, gno + 1))
             return cls._of(_from_flat(flat))
         order = np.lexsort((gnos, index))
         index, gnos = index[order], gnos[order]
@@ -273,13 +273,13 @@ class GtidSet:
         return bounds is not None and gno_bounds.contains(bounds, gtid.gno)
 
     def contains_gnos(self, sid: str, gnos: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell for each GNO of one sid whether it is in the set."""
+        """Whether each GNO of one sid is in the set."""
         numbers = _require_gnos(gnos)
         bounds = self._bounds.get(gtid_text.read_sid(sid))
         if bounds is None:
             return np.zeros(len(numbers), dtype=np.bool_)
-        place = np.searchsorted(gno_bounds.as_array(bounds), numbers, side="right")
-        return (place & 1).astype(np.bool_)
+        index = np.searchsorted(gno_bounds.as_array(bounds), numbers, side="right")
+        return (index & 1).astype(np.bool_)
 
     # Algebra
 

@@ -10,7 +10,7 @@ LSN_MIN = 8192
 
 
 def lsn_offset_is_legal(lsn: int) -> bool:
-    """Tell whether an LSN lies in the data bytes of its block, where the next record can start.
+    """Whether an LSN is in the data bytes of its block, where the next record can start.
 
     It holds of the current LSN and of the checkpoint. The written and the flushed LSN may also lie
     on the border of a block.

@@ -88,5 +88,5 @@ def _broker(
         Path(settings.directory) / "broker",
         port=port,
         dies_with_owner=False,
-        say=None if progress is None else progress.now,
+        progress=None if progress is None else progress.now,
     )

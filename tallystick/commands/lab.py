@@ -240,5 +240,5 @@ def _lab(
     return Lab(
         Path(load_settings({"directory": directory}).settings.directory) / "lab",
         base_port=base_port,
-        say=None if progress is None else progress.now,
+        progress=None if progress is None else progress.now,
     )

@@ -179,7 +179,7 @@ class Demo:
         self._directory.mkdir(parents=True)
         jars = spark_kafka_jars(progress.done)
         with LocalBroker(
-            self._directory / "broker", port=self._port, is_fresh=True, say=progress.now
+            self._directory / "broker", port=self._port, is_fresh=True, progress=progress.now
         ) as broker:
             servers = broker.bootstrap_servers
             ensure_topics(servers, tallystick_topics(PARTITIONS))

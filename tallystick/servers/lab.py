@@ -91,7 +91,7 @@ class Lab:
         *,
         base_port: int | None = None,
         dies_with_owner: bool = False,
-        say: Callable[[str], None] | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         """Describes a lab; nothing is started.
 
@@ -99,12 +99,12 @@ class Lab:
             directory: where its servers live.
             base_port: the first server's port; None: that which it was made with, or the default.
             dies_with_owner: whether its servers end with the thread that starts them.
-            say: called with a line of progress.
+            progress: called with a line of progress.
         """
         self.directory = directory.absolute()
         self._wanted_base_port = base_port
         self._dies_with_owner = dies_with_owner
-        self._say = say or (lambda _: None)
+        self._progress = progress or (lambda _: None)
         self._servers: dict[str, LocalMysqld] | None = None
         self._found_addresses: dict[str, Address] | None = None
 
@@ -127,7 +127,7 @@ class Lab:
     def servers(self) -> Mapping[str, LocalMysqld]:
         """The servers' processes, by name."""
         if self._servers is None:
-            program = mysql_server(self._say)
+            program = mysql_server(self._progress)
             self._servers = {
                 server.name: LocalMysqld(
                     self.directory / server.name,
@@ -290,15 +290,15 @@ class Lab:
     def _make(self) -> None:
         accounts = Accounts()
         template = self.directory / _TEMPLATE
-        program = mysql_server(self._say)
-        self._say("making the servers' data")
+        program = mysql_server(self._progress)
+        self._progress("making the servers' data")
         initialise(program, template, accounts.statements(), INITIALISE_OPTIONS)
         save_accounts(accounts, self.directory / _ACCOUNTS)
         write_private(self.directory / _AUDIT_PASSWORD, f"{accounts.audit}\n")
         for server in self.servers.values():
             server.fill_from(template)
         self._launch_all()
-        self._say("starting replication")
+        self._progress("starting replication")
         make_channels(self._addresses(accounts), accounts)
         self.config_file.write_text(self._config(), "utf-8")
         note = self.directory / f"{_NOTE}.incoming"
@@ -308,7 +308,7 @@ class Lab:
     def _launch_all(self) -> None:
         down = [server for server in self.servers.values() if server.process is None]
         if down:
-            self._say(f"starting {len(down)} servers")
+            self._progress(f"starting {len(down)} servers")
         for server in down:
             server.launch()
         for server in down:
@@ -318,7 +318,7 @@ class Lab:
         try:
             wait_for_channels(self.addresses(), RECONNECT_DEADLINE_S)
         except LabError as error:  # as an earlier fault has left it: `status` shows
-            self._say(str(error))
+            self._progress(str(error))
 
     def _stop_all(self) -> list[str]:
         running = [name for name, server in self.servers.items() if server.process is not None]

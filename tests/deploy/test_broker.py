@@ -36,8 +36,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.broker
 def test_it_starts_answers_and_stops(home: Path) -> None:
     """Within the block it answers on the loopback address; afterwards nothing is left."""
-    said: list[str] = []
-    with LocalBroker(home, port=0, say=said.append) as started:
+    lines: list[str] = []
+    with LocalBroker(home, port=0, progress=lines.append) as started:
         status = started.status()
         assert status.is_running
         assert status.is_answering
@@ -51,7 +51,7 @@ def test_it_starts_answers_and_stops(home: Path) -> None:
     assert not status.process.is_running()
     assert live_brokers(status.port) == 0
     assert not (home / "broker.json").exists()
-    assert any("formatting" in line for line in said)
+    assert any("formatting" in line for line in lines)
     with pytest.raises(BrokerError, match="tallystick broker start"):
         _ = started.bootstrap_servers
 
@@ -124,7 +124,7 @@ def test_an_interrupt_of_the_terminal_does_not_reach_it(broker: LocalBroker) -> 
 
 @pytest.mark.broker
 def test_a_broker_that_cannot_start_is_quoted(tmp_path: Path) -> None:
-    """What it said last is in the error, and no process is left."""
+    """What it lines last is in the error, and no process is left."""
     data = tmp_path / "data"
     data.mkdir()
     (data / "meta.properties").write_text("version=1\nnode.id=77\ncluster.id=other\n")

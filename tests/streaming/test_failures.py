@@ -30,7 +30,7 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
             "The query ended by itself: ValueError: expected a thing",
         ),
         ("no words that are known", "The query ended by itself: no words that are known"),
-        ("", "The query ended by itself: without a word"),
+        ("", "The query ended by itself: without a message"),
     ],
 )
 def test_what_a_user_can_mend_is_one_sentence(text, said):
