@@ -180,12 +180,16 @@ def test_what_a_page_points_to_exists(page: Path) -> None:
 
 
 def test_the_sample_of_the_readme_is_what_its_commands_print(tmp_path: Path) -> None:
-    """The first commands of README.md print the first block below them, on 100 columns."""
+    """The first commands of README.md print the first block below them, on 100 columns.
+
+    Not compared: the number of checks, which every new rule changes.
+    """
     lines = [line[4:] for line in README.splitlines() if line.startswith("    tallystick ")][:2]
     shown = re.findall(r"^```\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)[0]
     printed, status = "", 0
     for line in lines:
         status, printed = on_a_terminal(line, tmp_path)
+    shown, printed = (re.sub(r"\d+ checks", "N checks", text) for text in (shown, printed))
     assert (1, shown) == (status, printed)
 
 
