@@ -1,20 +1,18 @@
 """What a rule says about one row of a table, and how the answers of many rows are counted.
 
-Knows neither Great Expectations nor Spark: Spark's workers import this module and the judges alone.
+Knows neither Great Expectations nor Spark: Spark's workers import this module and `judges` alone.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-CellType = type[str] | type[int]
-Row = Mapping[str, Any]
-"""Role to value; None where the table has NULL."""
+CellType = type[str] | type[int] | type[bool]
 
 _EXACT_FLOAT_MAX = 2**53
 
@@ -55,34 +53,6 @@ def not_applicable(reason: str) -> Judgement:
     return Judgement(Outcome.NOT_APPLICABLE, reason)
 
 
-def missing(row: Row, *roles: str) -> Judgement | None:
-    """Give UNDECIDED, naming the first of the roles that has no value, or None if all have one."""
-    for role in roles:
-        if row[role] is None:
-            return undecided(f"{role} is not known")
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class RowRule:
-    """A predicate on one row.
-
-    Attributes:
-        name: Its key in the table of rules.
-        roles: What the predicate reads, by role, with the type a cell must have. A role is also the
-            name of the column in the cut table.
-        judge: The predicate.
-        scope: ``instance`` or ``channel`` when it speaks of such rows only.
-        invariant: The invariant of the registry that it mirrors, None when it mirrors none.
-    """
-
-    name: str
-    roles: Mapping[str, CellType]
-    judge: Callable[[Row], Judgement]
-    scope: str | None = None
-    invariant: str | None = None
-
-
 class UnreadableCellError(ValueError):
     """A cell has a value of a type that cannot be evidence."""
 
@@ -106,6 +76,8 @@ def read_cell(value: Any, kind: CellType) -> Any:
         if isinstance(value, str):
             return value
         raise UnreadableCellError(f"expected text, found {_shown(value)}")
+    if kind is bool:
+        return _read_bool(value)
     if isinstance(value, str):
         try:
             return int(value)
@@ -125,48 +97,12 @@ def read_cell(value: Any, kind: CellType) -> Any:
     return number
 
 
-def judge_cells(
-    rule: RowRule, scope: str | None, cells: Sequence[Any], heeds_undecided: bool = False
-) -> Judgement:
-    """Judge one row, given as cells: one for each role, and what the arguments ask for before them.
-
-    Args:
-        rule: The rule.
-        scope: The scope of the rows that it is about; the first cell is then the row's. None: any.
-        cells: The values as the engine has them.
-        heeds_undecided: The next cell names what the audit left undecided on this row. The half
-            that the audit itself could not trust is no evidence against the other.
-    """
-    cells = list(cells)
-    row: dict[str, Any] = {}
-    role = "scope"
-    try:
-        if scope is not None:
-            row_scope = read_cell(cells.pop(0), str)
-            if row_scope is None:
-                return undecided("scope is not known")
-            if row_scope != scope:
-                return not_applicable(f"the rule is about rows of scope {scope}")
-        role = "undecided"
-        reasons = undecided_reasons(cells.pop(0)) if heeds_undecided else {}
-        for (role, kind), cell in zip(rule.roles.items(), cells, strict=True):
-            row[role] = read_cell(cell, kind)
-    except UnreadableCellError as error:
-        return undecided(f"{role}: {error}")
-    judgement = rule.judge(row)
-    if judgement.outcome is Outcome.BROKEN and rule.invariant in reasons:
-        return undecided(f"the audit could not decide it: {reasons[rule.invariant] or 'no reason'}")
-    return judgement
-
-
-def undecided_reasons(cell: Any) -> dict[str | None, str]:
-    """Read the cut table's column ``undecided``: ``name: reason; name``.
-
-    Raises:
-        UnreadableCellError: The cell is no text.
-    """
-    parts = (part.partition(":") for part in (read_cell(cell, str) or "").split(";"))
-    return {name.strip(): reason.strip() for name, _, reason in parts if name.strip()}
+def _read_bool(value: Any) -> bool:
+    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+        return bool(value)
+    if value in ("true", "false"):
+        return bool(value == "true")
+    raise UnreadableCellError(f"expected true or false, found {_shown(value)}")
 
 
 def encode_judgement(key: Sequence[Any], judgement: Judgement) -> str:
@@ -234,14 +170,23 @@ class Tally:
             undecided_rows=tuple(JudgedRow.decode(text) for text in undecided_rows),
         )
 
-    @property
-    def outcome(self) -> Outcome:
-        """The rule's answer for the whole table: no rows at all are no evidence."""
-        if self.broken:
-            return Outcome.BROKEN
-        if self.undecided or not self.rows:
+    def outcome(self, mostly: float = 1.0) -> Outcome:
+        """The answer for the whole table: no rows at all are no evidence.
+
+        Args:
+            mostly: The share of the rows, of those that the rule applies to, that must hold.
+        """
+        if not self.rows:
             return Outcome.UNDECIDED
-        return Outcome.HELD if self.held else Outcome.NOT_APPLICABLE
+        applicable = self.rows - self.not_applicable
+        if not applicable:
+            return Outcome.NOT_APPLICABLE
+        if self.held and self.held >= mostly * applicable:
+            return Outcome.HELD
+        # Where all that is undecided could turn out to hold, it may still be enough.
+        if self.held + self.undecided < mostly * applicable:
+            return Outcome.BROKEN
+        return Outcome.UNDECIDED
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""

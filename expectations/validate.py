@@ -6,8 +6,9 @@ Not being able to tell is an answer too: an error in Great Expectations is UNDEC
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 # First: it says what Great Expectations reads when it is imported.
-from tallystick.coordinates.results import Outcome as ResultOutcome
-from tallystick.coordinates.rules.explanation import reasons
-
 from tallystick.expectations.data_docs import DataDocs  # isort: skip
 
 from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
@@ -25,18 +23,18 @@ from great_expectations.core.run_identifier import RunIdentifier
 
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Severity, Verdict
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.expectations.judgement import JudgedRow, Outcome, Tally
-from tallystick.expectations.judges._reading import forget_texts
+from tallystick.expectations.judges import forget
 from tallystick.expectations.neutral import neutralise, restore
-from tallystick.expectations.rules import ExpectAuditToAgreeWithTheHalves
 from tallystick.expectations.suite import build_suite
 from tallystick.expectations.validation import CollectionValidation, ExpectationResult, RowResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TABLE_COLUMNS: dict[str, Any] = cut_columns() | {"broken": str, "undecided": str}
-"""The columns that expectations read: those of the cut table, and its checks as two texts."""
+TABLE_COLUMNS: dict[str, Any] = cut_columns() | {"checks": str}
+"""The columns that expectations read: those of the cut table, and its checks as JSON."""
 """The columns that the expectations read: of the cut table, and its checks as text."""
 _PANDAS_TYPES: dict[type, Any] = {str: "object", int: "Int64", bool: "boolean"}
 _SPARK_TYPES = {str: "string", int: "bigint", bool: "boolean"}
@@ -52,7 +50,7 @@ class CollectionValidator:
     Args:
         data_docs_dir: Where results and Data Docs go; None keeps nothing.
         keep_runs: How many collections Data Docs show.
-        not_collected: Columns that this deployment never reads (see ``build_suite``).
+        disabled: Rules that the audit does not judge.
         spark: A running session, for tables too big for pandas; None validates all on pandas.
         spark_rows_min: From how many rows on a table is validated on Spark.
     """
@@ -62,7 +60,7 @@ class CollectionValidator:
         data_docs_dir: Path | None = None,
         *,
         keep_runs: int = 20,
-        not_collected: Collection[str] = (),
+        disabled: Collection[str] = (),
         spark: SparkSession | None = None,
         spark_rows_min: int = 20_000,
     ) -> None:
@@ -71,7 +69,7 @@ class CollectionValidator:
         self._spark = spark
         self._spark_rows_min = spark_rows_min
         context = self._docs.context
-        self._suite: ExpectationSuite = context.suites.add(build_suite(not_collected))
+        self._suite: ExpectationSuite = context.suites.add(build_suite(disabled))
         pandas = context.data_sources.add_pandas("cuts_pandas")
         self._pandas = _checkpoints(self._docs, self._suite, pandas, "pandas")
         if spark is not None:
@@ -91,7 +89,7 @@ class CollectionValidator:
                 collection_id, f"Great Expectations: {type(error).__name__}: {error}"[:1000]
             )
         finally:
-            forget_texts()
+            forget()
             if self._is_kept:
                 self._docs.prune()
 
@@ -165,10 +163,10 @@ def _result(result: Any) -> ExpectationResult:
         tally = Tally.from_dict({key: details[key] for key in details if key != "outcome"})
     return ExpectationResult(
         expectation=config.type,
-        column=config.kwargs.get("column"),
         description=config.description or "",
         severity=Severity(config.meta["severity"]),
-        invariant=config.meta.get("invariant"),
+        rule=config.meta["rule"],
+        group=config.meta["group"],
         outcome=outcome,
         tally=tally,
         broken=tuple(_row(row) for row in tally.broken_rows),
@@ -200,25 +198,18 @@ def _error_of(exception_info: Any) -> str:
 def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdict:
     """Merge the answers of the expectations.
 
-    Rules that apply to no row say nothing; if no rule held anywhere, nothing is known. Where the
-    halves of a cut differ and the audit, which has seen the whole journal, does not call it broken,
-    two checkers contradict each other: that is UNDECIDED until somebody has looked. Where a half is
-    missing and the audit names that invariant as open on a row that it calls CONSISTENT all the
-    same (relay logs that nobody reads), the row's verdict stands.
+    Rules that apply to no row say nothing; if no rule held anywhere, nothing is known. A rule on a
+    row that the audit leaves undecided on a row that it calls CONSISTENT all the same (relay logs
+    that nobody reads) leaves the row's verdict as it is.
     """
-    said_open: dict[tuple[str | None, str | None], Collection[str | None]] = {
-        (cut.instance_id, cut.channel): cut.names(ResultOutcome.UNDECIDED)
+    optional = {
+        (cut.instance_id, cut.channel, check.rule)
         for cut in cuts
         if cut.verdict == Verdict.CONSISTENT.value
+        for check in cut.undecided
+        if RULES.get(check.rule) is not None and RULES[check.rule].scope in ("S", "T")
     }
-    said_broken: dict[tuple[str | None, str | None], frozenset[str]] = {
-        (cut.instance_id, cut.channel): frozenset(cut.names(ResultOutcome.BROKEN)) for cut in cuts
-    }
-    outcomes = {
-        Outcome.UNDECIDED if _is_contested(result, said_broken) else result.outcome
-        for result in results
-        if not _is_said_open(result, said_open)
-    }
+    outcomes = {result.outcome for result in results if not _is_optional(result, optional)}
     if Outcome.BROKEN in outcomes:
         return Verdict.INCONSISTENT
     if Outcome.UNDECIDED in outcomes or Outcome.HELD not in outcomes:
@@ -226,34 +217,14 @@ def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdi
     return Verdict.CONSISTENT
 
 
-def _is_said_open(
-    result: ExpectationResult,
-    said_open: Mapping[tuple[str | None, str | None], Collection[str | None]],
+def _is_optional(
+    result: ExpectationResult, optional: Collection[tuple[str | None, str | None, str]]
 ) -> bool:
-    if result.outcome is not Outcome.UNDECIDED or result.invariant is None:
+    if result.outcome is not Outcome.UNDECIDED or result.rule is None:
         return False
     if not result.undecided or len(result.undecided) < result.tally.undecided:
         return False
-    return all(
-        result.invariant in said_open.get((row.instance_id, row.channel), ())
-        for row in result.undecided
-    )
-
-
-def _is_contested(
-    result: ExpectationResult,
-    said_broken: Mapping[tuple[str | None, str | None], frozenset[str]],
-) -> bool:
-    if result.outcome is not Outcome.BROKEN:
-        return False
-    if result.expectation == ExpectAuditToAgreeWithTheHalves.expectation_type:
-        return True
-    if result.invariant is None or len(result.broken) < result.tally.broken:
-        return False
-    return all(
-        result.invariant not in said_broken.get((row.instance_id, row.channel), frozenset())
-        for row in result.broken
-    )
+    return all((row.instance_id, row.channel, result.rule) in optional for row in result.undecided)
 
 
 def _not_validated(collection_id: str, reason: str) -> CollectionValidation:
@@ -262,13 +233,18 @@ def _not_validated(collection_id: str, reason: str) -> CollectionValidation:
 
 def cell(cut: Cut, name: str) -> Any:
     """What the validated table holds of a cut in one of its columns."""
-    if name == "broken":
-        value: Any = ",".join(cut.names(ResultOutcome.BROKEN))
-    elif name == "undecided":
-        value = "; ".join(f"{rule}: {text}" for rule, text in reasons(cut))
-    else:
-        value = getattr(cut, name)
+    if name == "checks":
+        return json.dumps([_neutral(check.to_dict()) for check in cut.checks])
+    value = getattr(cut, name)
     return neutralise(value) if isinstance(value, str) else value
+
+
+def _neutral(value: Any) -> Any:
+    if isinstance(value, str):
+        return neutralise(value)
+    if isinstance(value, dict):
+        return {name: _neutral(each) for name, each in value.items()}
+    return [_neutral(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _pandas_frame(rows: Sequence[tuple[Any, ...]]) -> Any:

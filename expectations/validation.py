@@ -26,10 +26,10 @@ class ExpectationResult:
 
     Attributes:
         expectation: Its type, ``expect_executed_gtids_to_be_logged``.
-        column: The column it was made for, None when its type says all.
         description: What it promises.
         severity: How grave a breach is.
-        invariant: The invariant that it mirrors, if any.
+        rule: The rule of the registry, None: it is about the collection itself.
+        group: The design document that the rule is from, in the suite's groups.
         outcome: BROKEN, UNDECIDED, HELD, or NOT_APPLICABLE to any row.
         tally: How many rows of which kind. The rows themselves are in the two lists.
         broken: The first rows that broke it.
@@ -38,30 +38,25 @@ class ExpectationResult:
     """
 
     expectation: str
-    column: str | None
     description: str
     severity: Severity
-    invariant: str | None
+    rule: str | None
+    group: str
     outcome: Outcome
     tally: Tally
     broken: tuple[RowResult, ...]
     undecided: tuple[RowResult, ...]
     error: str | None
 
-    @property
-    def name(self) -> str:
-        """The type, and the column where one type was asked of several."""
-        return self.expectation if self.column is None else f"{self.expectation}({self.column})"
-
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         tally = self.tally
         return {
             "expectation": self.expectation,
-            "column": self.column,
             "description": self.description,
             "severity": self.severity.value,
-            "invariant": self.invariant,
+            "rule": self.rule,
+            "group": self.group,
             "outcome": self.outcome.name,
             "rows": tally.rows,
             "held": tally.held,

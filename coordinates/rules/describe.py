@@ -39,6 +39,19 @@ DESIGNS: Final = {
 }
 """Titles of the design documents that a source names by number alone."""
 
+PERCONA: Final = "Percona backup-safe binlog information"
+MYSQL: Final = "MySQL"
+
+
+def design_of(rule: Rule) -> str:
+    """The design document that a rule is from; ``MYSQL`` where no design document names it."""
+    documents = [source.partition(",")[0] for source in rule.sources]
+    for document in documents:
+        if document in DESIGNS:
+            return document
+    return PERCONA if PERCONA in documents else MYSQL
+
+
 _INTRODUCTION = """\
 # Rules
 

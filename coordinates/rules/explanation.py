@@ -17,6 +17,7 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules.catalogue import REASONS, RULES
 from tallystick.coordinates.rules.registry import PROSE, PROSE_CASE
 from tallystick.coordinates.values.errors import GtidSetParseError
@@ -121,6 +122,19 @@ def finding_document(finding: Finding) -> dict[str, Any]:
 def reason_text(check: Check) -> str:
     """Why a check is undecided, in words."""
     return _reason_text(check.reason, check.data)
+
+
+def check_text(check: Check) -> str:
+    """What a check says, in words; empty where the rule holds."""
+    if check.outcome is not Outcome.BROKEN:
+        return reason_text(check) if check.reason else ""
+    rule = RULES.get(check.rule)
+    texts = PROSE if check.reason == PROSE_CASE else rule and rule.cases.get(check.reason)
+    try:
+        return fill(texts.sentence, check.data) if texts else f"broken: {check.reason}"
+    except KeyError:
+        # The row's own check does not repeat what its finding names.
+        return f"broken: {check.reason}"
 
 
 def _reason_text(code: str, values: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The metric behind every row rule: judge each row, count, keep the first that are not held.
+"""The metric behind every rule: judge each row, count, keep the first that are not held.
 
 On Spark it is an aggregate, so Great Expectations computes any number of them in one job.
 """
@@ -6,7 +6,7 @@ On Spark it is an aggregate, so Great Expectations computes any number of them i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -17,20 +17,12 @@ from great_expectations.execution_engine.sparkdf_execution_engine import SparkDF
 from great_expectations.expectations.metrics.metric_provider import metric_partial, metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from tallystick.expectations.judgement import RowRule, Tally, encode_judgement, judge_cells
-from tallystick.expectations.judges import RULES
+from tallystick.expectations.judgement import Tally, encode_judgement
+from tallystick.expectations.judges import judge_row
 from tallystick.expectations.metrics._table import quoted, whole_table
 
 METRIC_NAME = "tallystick.row_rule.tally"
-VALUE_KEYS = (
-    "rule",
-    "columns",
-    "scope_column",
-    "scope",
-    "undecided_column",
-    "key_columns",
-    "rows_max",
-)
+VALUE_KEYS = ("judge", "columns", "scope_column", "checks_column", "key_columns", "rows_max")
 
 
 class RowRuleTally(TableMetricProvider):
@@ -72,7 +64,14 @@ class RowRuleTally(TableMetricProvider):
     ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         keys, cells = _columns(metric_value_kwargs)
         rows_max = metric_value_kwargs["rows_max"]
-        aggregate = _spark_aggregate((*keys, *cells), _encoder(metric_value_kwargs), rows_max)
+        frame = whole_table(execution_engine, metric_domain_kwargs)
+        nested = {
+            name
+            for name, kind in frame.dtypes
+            if name == metric_value_kwargs["checks_column"] and kind != "string"
+        }
+        encode = _encoder(metric_value_kwargs)
+        aggregate = _spark_aggregate((*keys, *cells), nested, encode, rows_max)
         return aggregate, metric_domain_kwargs, {}
 
 
@@ -86,30 +85,33 @@ def read_tally(value: Any) -> Tally:
 
 
 def _columns(kwargs: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    before = [kwargs["scope_column"]] if kwargs["scope"] is not None else []
-    if kwargs["undecided_column"] is not None:
-        before.append(kwargs["undecided_column"])
-    roles = RULES[kwargs["rule"]].roles
-    return list(kwargs["key_columns"]), [*before, *(kwargs["columns"][r] for r in roles)]
+    optional = [kwargs["scope_column"], kwargs["checks_column"]]
+    named = [name for name in optional if name is not None]
+    return list(kwargs["key_columns"]), [*named, *kwargs["columns"]]
 
 
 def _encoder(kwargs: Mapping[str, Any]) -> Callable[[Sequence[Any]], str]:
-    rule: str = kwargs["rule"]
-    scope: str | None = kwargs["scope"]
-    heeds_undecided = kwargs["undecided_column"] is not None
+    name: str = kwargs["judge"]
     keys = len(kwargs["key_columns"])
+    has_scope = kwargs["scope_column"] is not None
+    has_checks = kwargs["checks_column"] is not None
 
-    # Only the rule's name travels to Spark's workers; they look the rule up themselves.
+    # Only the name travels to Spark's workers; they look the judge up themselves.
     def encode(row: Sequence[Any]) -> str:
-        found: RowRule = RULES[rule]
-        judgement = judge_cells(found, scope, row[keys:], heeds_undecided)
+        cells = list(row[keys:])
+        scope = cells.pop(0) if has_scope else None
+        checks = cells.pop(0) if has_checks else None
+        judgement = judge_row(name, scope, checks, cells, has_checks=has_checks)
         return encode_judgement(row[:keys], judgement)
 
     return encode
 
 
 def _spark_aggregate(
-    names: Sequence[str], encode: Callable[[Sequence[Any]], str], rows_max: int
+    names: Sequence[str],
+    nested: Collection[str],
+    encode: Callable[[Sequence[Any]], str],
+    rows_max: int,
 ) -> Any:
     from pyspark.sql import functions as F  # noqa: N812  # the name that everyone gives it
     from pyspark.sql.pandas.functions import pandas_udf
@@ -121,7 +123,12 @@ def _spark_aggregate(
     judge.__annotations__ = {"columns": pd.Series, "return": pd.Series}
     # As text, because a column of integers with a NULL reaches pandas as floats.
     as_udf: Any = pandas_udf
-    judged = as_udf(judge, "string")(*(F.col(quoted(name)).cast("string") for name in names))
+    judged = as_udf(judge, "string")(
+        *(
+            F.to_json(F.col(quoted(name))) if name in nested else F.col(quoted(name)).cast("string")
+            for name in names
+        )
+    )
     letter = F.substring(judged, 1, 1)
     counts = [F.count(F.when(letter == value, 1)).alias(value) for value in "HBUN"]
     first = [
