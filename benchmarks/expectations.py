@@ -18,14 +18,25 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from tallystick.coordinates.audit.collection_checks import CollectionChecks
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.results import Check, Outcome, Verdict
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.expectations.validate import CollectionValidator
 from tallystick.streaming.session import SessionSettings, start_session
 
 SIZES = (1, 10, 100, 1000)
 KEPT = 20
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+def held(scope: str) -> tuple[Check, ...]:
+    """The checks of a healthy row."""
+    return tuple(
+        Check(rule.name, Outcome.HOLDS)
+        for rule in RULES.values()
+        if rule.evidence is not None and rule.evidence.scope in (scope, None)
+    )
 
 
 def cuts(instances: int, collection: int = 2) -> list[Cut]:
@@ -41,6 +52,7 @@ def cuts(instances: int, collection: int = 2) -> list[Cut]:
                 scope="instance",
                 ts=collection * 10_000_000,
                 verdict="CONSISTENT",
+                checks=held("instance"),
                 binary_log_file="binlog.000042",
                 binary_log_position=5_000_000_000 + collection,
                 gtid_executed=executed,
@@ -67,6 +79,7 @@ def cuts(instances: int, collection: int = 2) -> list[Cut]:
                 channel=channel,
                 ts=collection * 10_000_000,
                 verdict="CONSISTENT",
+                checks=held("channel"),
                 relay_log_file="relay.000009",
                 relay_log_position=700_000,
                 read_source_log_file="binlog.1000000",
@@ -80,7 +93,14 @@ def cuts(instances: int, collection: int = 2) -> list[Cut]:
             )
             for channel in ("", "second")
         ]
-    return made
+    return CollectionChecks().of(made)
+
+
+def with_breach(cut: Cut) -> Cut:
+    """A row whose redo log contradicts itself, as the audit gives it."""
+    kept = (check for check in cut.checks if check.rule != "lsn_order")
+    said = Check("lsn_order", Outcome.BROKEN, "out_of_order", {"witness": str(2**62)})
+    return replace(cut, lsn_checkpoint=2**62, checks=(*kept, said))
 
 
 def seconds(
@@ -112,7 +132,7 @@ def main() -> None:
         print(f"{'instances':>10}{'rows':>8}{'':>16}{'pandas':>10}{'spark':>10}")
         for instances in SIZES:
             healthy = cuts(instances)
-            failing = [replace(healthy[0], lsn_checkpoint=2**62), *healthy[1:]]
+            failing = [with_breach(healthy[0]), *healthy[1:]]
             for name, rows, verdict in (
                 ("healthy", healthy, Verdict.CONSISTENT),
                 ("failing", failing, Verdict.INCONSISTENT),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tallystick.coordinates.audit.collection_checks import CollectionChecks
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
@@ -22,7 +23,7 @@ from tallystick.streaming.sinks import DeadLetterRow
 from tallystick.streaming.tables import END_BATCH, batch_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet import FleetOutput
     from tallystick.coordinates.audit.instance import AuditOutput
+    from tallystick.coordinates.results import SubjectCheck
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.progress import Metrics
     from tallystick.streaming.sinks import KafkaSink
@@ -136,7 +138,8 @@ class FleetStep:
         checkpoint: Keeps the state between micro-batches and runs.
         parquet: Takes findings, observations, cuts and validations.
         kafka: Takes findings and dead letters; None where there is no Kafka.
-        validate: Called once for each round with its cuts.
+        validate: Called once for each round with its cuts, which have the checks of all rules
+            (``CollectionChecks``); once more at the end where a breach came to light since.
         metrics: Receives counters.
         instances: Instances that must answer from the first collection on.
         deadline: When a round does not wait any longer.
@@ -170,6 +173,8 @@ class FleetStep:
         self._done_batch_id: int | None = None
         self._fleet = FleetAudit(disabled=disabled)
         self._rounds = Rounds(self._instances, deadline)
+        self._checks = CollectionChecks(disabled)
+        self._last_cuts: list[Cut] = []
         self._lost: list[Observation] = []
         self.failure: Exception | None = None
         """What the last call raised; Spark only hands on its text."""
@@ -208,6 +213,7 @@ class FleetStep:
             + missing,
             cuts=content.cuts,
             dead_letters=content.dead_letters,
+            checks=[check for each in outputs for check in each.checks],
             rounds=rounds,
         )
         self._save(batch_id)
@@ -231,11 +237,8 @@ class FleetStep:
         """
         events = [event for instance in instances for event in instance.fleet_events]
         cuts = [cut for instance in instances for cut in instance.cuts]
-        outputs: list[AuditOutput | FleetOutput] = [
-            *instances,
-            self._fleet.absorb(events),
-            self._fleet.finish(),
-        ]
+        of_fleet = [self._fleet.absorb(events), self._fleet.finish()]
+        outputs: list[AuditOutput | FleetOutput] = [*instances, *of_fleet]
         rounds, missing = self._rounds.absorb(cuts, {})
         closed, more_missing = self._rounds.finish()
         self._deliver(
@@ -246,7 +249,9 @@ class FleetStep:
             + more_missing,
             cuts=cuts,
             dead_letters=[],
+            checks=[check for each in of_fleet for check in each.checks],
             rounds=[*rounds, *closed],
+            is_last=True,
         )
         self._done_batch_id = None
 
@@ -258,9 +263,12 @@ class FleetStep:
         observations: list[Observation],
         cuts: list[Cut],
         dead_letters: list[DeadLetterRow],
+        checks: list[SubjectCheck],
         rounds: list[Round],
+        is_last: bool = False,
     ) -> None:
         findings.sort(key=lambda finding: finding.order)
+        self._checks.absorb(findings, observations, checks)
         # Findings first: who waits for them does not wait for the validator.
         if self._kafka is not None:
             self._kafka.publish_findings(findings)
@@ -271,7 +279,7 @@ class FleetStep:
             findings=findings,
             observations=observations,
             cuts=[*cuts, *missing],
-            validations=[self._validated(closed) for closed in rounds],
+            validations=list(self._validations(rounds, is_last=is_last)),
         )
         self._metrics.count(
             findings=len(findings),
@@ -284,11 +292,20 @@ class FleetStep:
         )
         self._metrics.set(collections_open=self._rounds.open_count)
 
-    def _validated(self, closed: Round) -> dict[str, Any]:
+    def _validations(self, rounds: list[Round], *, is_last: bool) -> Iterator[dict[str, Any]]:
+        for closed in rounds:
+            self._last_cuts = closed.cuts
+            yield self._validated(closed, self._checks.of(closed.cuts))
+        if is_last and self._checks.has_breach:
+            cuts = self._checks.of(self._last_cuts, is_last=True)
+            last = cuts[0].collection_id, cuts, (), True, max(cut.ts for cut in cuts)
+            yield self._validated(Round(*last), cuts)
+
+    def _validated(self, closed: Round, cuts: list[Cut]) -> dict[str, Any]:
         verdict, reason = Verdict.UNDECIDED, "no validator"
         if self._validate is not None:
             try:
-                verdict, reason = self._validate(closed.cuts).verdict, ""
+                verdict, reason = self._validate(cuts).verdict, ""
             except Exception as error:  # noqa: BLE001  what a validator cannot do is undecided
                 reason = f"the validator failed: {error!r}"
         return {
@@ -305,21 +322,28 @@ class FleetStep:
         self._lost = []
         self._fleet = FleetAudit(disabled=self._disabled)
         self._rounds = Rounds(self._instances, self._deadline)
+        self._checks = CollectionChecks(self._disabled)
         # The history goes on, so what an earlier run reported at its end is no longer true.
         self._parquet.write(END_BATCH)
         data = self._checkpoint.load_state(batch_id)
         if data is None:
             return
         try:
-            rounds, fleet = split(data, "the collections")
+            rounds, rest = split(data, "the collections")
+            checks, fleet = split(rest, "the checks")
             self._rounds.restore(rounds)
+            self._checks.restore(checks)
             self._fleet = FleetAudit.from_bytes(fleet)
         except StateError as error:
             self._fleet = FleetAudit(disabled=self._disabled)
             self._rounds = Rounds(self._instances, self._deadline)
+            self._checks = CollectionChecks(self._disabled)
             self._lost.append(_state_lost(error, batch_id))
 
+    def _state(self) -> bytes:
+        return self._rounds.to_bytes() + self._checks.to_bytes() + self._fleet.to_bytes()
+
     def _save(self, batch_id: int) -> None:
-        self._checkpoint.save_state(batch_id, self._rounds.to_bytes() + self._fleet.to_bytes())
+        self._checkpoint.save_state(batch_id, self._state())
         self._lost = []
         self._done_batch_id = batch_id

@@ -81,7 +81,12 @@ class CollectionChecks:
         now = [one for one in self.waiting if is_last or one.ts <= upto]
         self.waiting = [one for one in self.waiting if not is_last and one.ts > upto]
         newest = {_key(one): one for one in self.broken}
-        newest |= {_key(one): one for one in now if one.check.outcome is Outcome.BROKEN}
+        for one in now:
+            # A comparison that is still broken does not repeat the witness of its finding.
+            if one.check.outcome is Outcome.BROKEN and (
+                "witness" in one.check.data or _key(one) not in newest
+            ):
+                newest[_key(one)] = one
         self.broken = list(newest.values())
         found: dict[_Subject, dict[str, Check]] = {}
         # The breaches come first: of equals the first stays, and these have a witness.

@@ -129,11 +129,13 @@ class StreamRun:
             self._progress.done(started)
 
         try:
+            job, session = settings()
             self._validator = CollectionValidator(
-                self._directory / DATA_DOCS, keep_runs=self._keep_runs
+                self._directory / DATA_DOCS, keep_runs=self._keep_runs, disabled=job.disabled
             )
             run_job(
-                *settings(),
+                job,
+                session,
                 stop=self._stop,
                 validate=self._validate,
                 report=self._take,

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallystick.coordinates.audit.collection_checks import CollectionChecks
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.observations import VALIDATION_FAILED, VALIDATION_UNDECIDED
 from tallystick.coordinates.values.errors import install_extra
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.results import Observation
+    from tallystick.coordinates.results import Finding, Observation
     from tallystick.expectations.validation import CollectionValidation
 
 
@@ -65,7 +66,8 @@ def read_run(
     # The gravest, the newest of equals.
     gravest = Verdict.merge(Verdict(row["verdict"]) for row in validations)
     names = [r["collection_id"] for r in validations if r["verdict"] == gravest.value]
-    shown = [cut for cut in cuts if names and cut.collection_id == names[-1]]
+    found, seen = read_findings(tables), read_observations(tables)
+    shown = _with_checks(names[-1], cuts, found, seen) if names else []
     docs = directory / DATA_DOCS / "site" / "index.html"
     return RunResult(
         command=command,
@@ -73,14 +75,26 @@ def read_run(
         begun_at=begun_at,
         elapsed_s=time.time() - begun_at.timestamp(),
         events=events,
-        found=read_findings(tables),
-        observations=[*read_observations(tables), *doubts, *observations],
+        found=found,
+        observations=[*seen, *doubts, *observations],
         cuts=cuts,
         validations=validations,
         validation=validate(shown) if validate is not None and shown else None,
         scenario=ScenarioResult.load(directory),
         paths={TABLES: tables} | ({DATA_DOCS: docs} if docs.exists() else {}),
     )
+
+
+def _with_checks(
+    collection_id: str, cuts: Sequence[Cut], found: Sequence[Finding], seen: Sequence[Observation]
+) -> list[Cut]:
+    """The rows of a collection, each with the checks of all rules on its subject."""
+    rows = [cut for cut in cuts if cut.collection_id == collection_id]
+    ts = max((cut.ts for cut in rows), default=0)
+    earlier = max((cut.ts for cut in cuts if cut.ts < min(row.ts for row in rows)), default=-1)
+    checks = CollectionChecks()
+    checks.absorb(found, (one for one in seen if one.ts > earlier))
+    return checks.of(rows, is_last=all(cut.ts <= ts for cut in cuts))
 
 
 def require_tables(directory: Path) -> None:

@@ -54,7 +54,7 @@ def instance_cut(collection: int = 1, instance: str = "source-1", **changes) -> 
         checks=checks(held="executed_within_logged,lsn_order,snapshot_position_on_group_boundary"),
         **before,
     )
-    return _changed(cut, changes)
+    return replace(cut, **changes)
 
 
 def channel_cut(
@@ -88,7 +88,7 @@ def channel_cut(
         journal_retrieved_gtid_set=received,
         checks=checks(held="relay_position_on_written_boundary"),
     )
-    return _changed(cut, changes)
+    return replace(cut, **changes)
 
 
 def collection_cuts(collection: int = 1, replicas: int = 1) -> list[Cut]:
@@ -99,9 +99,3 @@ def collection_cuts(collection: int = 1, replicas: int = 1) -> list[Cut]:
         cuts.append(instance_cut(collection, name, server_uuid=REPLICA_UUID))
         cuts.append(channel_cut(collection, name))
     return cuts
-
-
-def _changed(cut: Cut, changes: dict[str, object]) -> Cut:
-    """A cut with other values; ``broken`` and ``undecided`` name checks."""
-    said = {name: changes.pop(name) for name in ("broken", "undecided") if name in changes}
-    return replace(cut, **({"checks": checks(**said)} if said else {}), **changes)

@@ -95,4 +95,4 @@ def test_a_tally_accounts_for_every_row_and_sorts_its_lists():
 def test_the_outcome_of_a_table(outcomes, expected):
     """Broken beats undecided beats held; no rows are no evidence."""
     encoded = [encode_judgement(("k",), Judgement(Outcome(letter))) for letter in outcomes]
-    assert expected is Tally.of(encoded, 5).outcome
+    assert expected is Tally.of(encoded, 5).outcome()

@@ -11,7 +11,8 @@ from cuts import SOURCE_UUID, channel_cut, collection_cuts, instance_cut
 
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.catalogue import RULES
-from tallystick.expectations.suite import build_suite
+from tallystick.coordinates.rules.describe import design_of
+from tallystick.expectations.suite import GROUPS, build_suite
 from tallystick.expectations.validate import CollectionValidator
 from tests.support.results import checks
 
@@ -33,17 +34,13 @@ def validator():
 
 
 def test_a_healthy_collection_is_consistent(validator):
-    """All expectations hold, or apply to no row as long as there is no row before."""
+    """Rules hold, or apply to no row; what is about a row before applies from the second on."""
     first, second = validator.validate(collection_cuts(1)), validator.validate(collection_cuts(2))
     assert first.verdict is second.verdict is Verdict.CONSISTENT
-    assert first.statistics["not_applicable"] == 4
-    assert second.statistics == {
-        "expectations": 28,
-        "held": 28,
-        "broken": 0,
-        "undecided": 0,
-        "not_applicable": 0,
-    }
+    for counts in (first.statistics, second.statistics):
+        assert counts["expectations"] == 3 + len(RULES)
+        assert (counts["broken"], counts["undecided"]) == (0, 0)
+    assert second.statistics["held"] >= first.statistics["held"] + 4
 
 
 def test_a_fleet_without_replication_is_consistent(validator):
@@ -51,7 +48,7 @@ def test_a_fleet_without_replication_is_consistent(validator):
     assert validator.validate([instance_cut(2)]).verdict is Verdict.CONSISTENT
 
 
-def test_a_broken_row_is_named_with_its_witness(validator):
+def test_a_broken_row_is_named_with_its_whole_witness(validator):
     """INCONSISTENT, with the row, the sentence and the witness, and nothing else broken."""
     cuts = collection_cuts(2)
     cuts[1] = replace(
@@ -62,44 +59,45 @@ def test_a_broken_row_is_named_with_its_witness(validator):
     )
     validation = validator.validate(cuts)
     assert validation.verdict is Verdict.INCONSISTENT
-    assert [result.expectation for result in validation.failed] == [
-        "expect_executed_gtids_to_be_logged",
-        "expect_audit_to_find_nothing_broken",
-    ]
-    failed = validation.failed[0]
-    assert failed.invariant == "executed_within_logged"
+    (failed,) = validation.failed
+    assert failed.expectation == "expect_executed_within_logged"
+    assert (failed.rule, failed.group) == ("executed_within_logged", "WL#9452")
     (row,) = failed.broken
     assert (row.collection_id, row.instance_id, row.channel) == ("c-000002", "replica-1", None)
-    assert row.witness == f"{U}:1021-1023"
+    assert row.witness == f"{U}:1021-1025"
 
 
-def test_checkers_that_contradict_each_other_leave_the_verdict_open(validator):
-    """The halves differ and the audit does not say so: reported, and no claim about the server."""
+@pytest.mark.parametrize("said", [checks(), checks(held="executed_within_logged")])
+def test_a_row_that_contradicts_the_audit_leaves_the_verdict_open(validator, said):
+    """The columns differ and the audit, which knows more, does not call it broken: UNDECIDED."""
     cuts = collection_cuts(2)
-    cuts[1] = replace(cuts[1], gtid_executed=f"{U}:1-1025")
+    cuts[1] = replace(cuts[1], gtid_executed=f"{U}:1-1025", checks=said)
     validation = validator.validate(cuts)
     assert validation.verdict is Verdict.UNDECIDED
-    assert [result.expectation for result in validation.failed] == [
-        "expect_executed_gtids_to_be_logged",
-        "expect_audit_to_agree_with_the_halves",
-    ]
+    (open_one,) = validation.undecided
+    assert open_one.rule == "executed_within_logged"
+    assert f"{U}:1021-1025 is executed, but" in open_one.undecided[0].sentence
+
+
+def test_a_broken_check_is_broken_whatever_the_columns_show(validator):
+    """The audit knows more than a row shows."""
+    cuts = collection_cuts(2)
     cuts[2] = replace(
         cuts[2], verdict="INCONSISTENT", checks=checks(broken="relay_info_coordinates_paired")
     )
-    assert validator.validate(cuts).verdict is Verdict.INCONSISTENT
+    validation = validator.validate(cuts)
+    assert [result.rule for result in validation.failed] == ["relay_info_coordinates_paired"]
+    assert validation.verdict is Verdict.INCONSISTENT
 
 
-@pytest.mark.parametrize(
-    "column", ["gtid_executed", "gtid_purged", "gtid_owned", "lsn", "journal_gtid_set"]
-)
+@pytest.mark.parametrize("column", ["gtid_executed", "gtid_owned", "lsn", "journal_gtid_set"])
 def test_a_missing_value_is_undecided(validator, column):
     """NULL in one needed cell: UNDECIDED, with the row named and the others accounted for."""
     cuts = collection_cuts(2)
-    cuts[1] = replace(cuts[1], **{column: None})
+    cuts[1] = replace(cuts[1], checks=(), **{column: None})
     validation = validator.validate(cuts)
     assert validation.verdict is Verdict.UNDECIDED
     for result in validation.undecided:
-        assert result.tally.undecided == 1
         assert [row.instance_id for row in result.undecided] == ["replica-1"]
         tally = result.tally
         assert tally.rows == 3 == tally.held + tally.undecided + tally.not_applicable
@@ -129,7 +127,7 @@ def test_what_the_audit_leaves_open_by_name_does_not_hide_its_verdict(
     validation = validator.validate([first, replica, *unread])
     assert validation.verdict is expected
     (open_one,) = (
-        result for result in validation.undecided if result.invariant == "retrieved_matches_relay"
+        result for result in validation.undecided if result.rule == "retrieved_matches_relay"
     )
     assert open_one.tally.undecided == len(open_one.undecided) == channels
 
@@ -176,55 +174,58 @@ def test_an_exception_in_great_expectations_is_undecided(monkeypatch):
 def test_an_exception_in_one_rule_is_undecided(validator, monkeypatch):
     """An expectation that could not be computed is named with its error; the others stand."""
 
-    def fail(*_args):
+    def fail(*_args, **_kwargs):
         raise ArithmeticError("no such number")
 
-    monkeypatch.setattr("tallystick.expectations.metrics.row_rule.judge_cells", fail)
+    monkeypatch.setattr("tallystick.expectations.metrics.row_rule.judge_row", fail)
     validation = validator.validate(collection_cuts(2))
     assert validation.verdict is Verdict.UNDECIDED
-    assert len(validation.undecided) == 27
+    assert len(validation.undecided) == 2 + len(RULES)
     assert {result.error for result in validation.undecided} == {"no such number"}
 
 
 def test_positions_beyond_the_exactness_of_floats_are_compared_exactly(validator):
     """One byte at 2^62 is a difference, also in a column with a NULL."""
-    position = 2**62
+    lsn = 2**62 + 12
     cuts = [
-        instance_cut(
-            2,
-            binary_log_position=position + 1,
-            journal_binary_log_position=position,
-            previous_binary_log_position=position,
-        ),
+        instance_cut(2, lsn=lsn, lsn_checkpoint=lsn + 1, previous_lsn=lsn, checks=()),
         channel_cut(2),
     ]
-    (failed,) = (r for r in validator.validate(cuts).failed if r.invariant)
-    assert len(failed.broken) == 1
-    assert failed.expectation == "expect_binary_log_position_to_be_on_group_boundary"
+    (found,) = validator.validate(cuts).undecided
+    assert found.rule == "lsn_order"
+    assert str(lsn + 1) in found.undecided[0].sentence
 
 
-def test_what_is_not_collected_is_not_asked_for():
-    """A deployment that never reads gtid_owned is not undecided for ever because of it."""
-    cuts = [replace(cut, gtid_owned=None) for cut in collection_cuts(2)]
+def test_a_disabled_rule_is_not_in_the_suite():
+    """Nobody is asked about what the audit does not judge."""
+    cuts = [replace(cut, gtid_owned=None, checks=()) for cut in collection_cuts(2)]
     assert CollectionValidator().validate(cuts).verdict is Verdict.UNDECIDED
-    validator = CollectionValidator(not_collected=["gtid_owned"])
+    validator = CollectionValidator(disabled=["owned_disjoint_from_executed"])
     assert validator.validate(cuts).verdict is Verdict.CONSISTENT
     with pytest.raises(ValueError, match="gtid_own"):
         build_suite(["gtid_own"])
 
 
-def test_severities_are_those_of_the_registry():
-    """An expectation that mirrors an invariant is as grave as the registry says."""
-    for expectation in build_suite().expectations:
-        if name := expectation.meta.get("invariant"):
-            assert expectation.meta["severity"] == RULES[name].severity.value, name
+def test_the_suite_is_every_rule_once_grouped_by_design_document():
+    """The groups follow each other, and each rule is as grave as the registry says."""
+    suite = build_suite().expectations
+    groups = [expectation.meta["group"] for expectation in suite]
+    assert tuple(dict.fromkeys(groups)) == GROUPS
+    assert groups == sorted(groups, key=GROUPS.index)
+    named = [one.meta for one in suite if one.meta["rule"] is not None]
+    assert sorted(meta["rule"] for meta in named) == sorted(RULES)
+    for meta in named:
+        assert meta["severity"] == RULES[meta["rule"]].severity.value
+        assert meta["group"] == design_of(RULES[meta["rule"]])
 
 
 def test_the_json_form_holds_everything(validator):
     """It can be written as JSON and counts add up."""
     document = json.loads(json.dumps(validator.validate(collection_cuts(2)).to_dict()))
     assert document["verdict"] == "CONSISTENT"
-    assert sum(v for k, v in document["statistics"].items() if k != "expectations") == 28
+    assert sum(v for k, v in document["statistics"].items() if k != "expectations") == 3 + len(
+        RULES
+    )
 
 
 def test_data_docs_keep_the_last_runs_and_repeat_none(tmp_path):

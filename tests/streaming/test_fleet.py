@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 import pytest
 from streaming_journals import history
 
+from tallystick.coordinates.audit.instance import AuditOutput
 from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
-from tallystick.coordinates.results import ObservationCode, Verdict
+from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.state_codec import encode
 from tallystick.streaming import tables
 from tallystick.streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
@@ -20,6 +21,7 @@ from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.schema import AUDIT_ROWS
+from tests.support.results import finding
 
 INSTANCES = ("a", "b")
 
@@ -76,7 +78,7 @@ class Recorder:
     def validate(self, cuts):
         if self.fails_at == "validator":
             raise RuntimeError("boom")
-        self.rounds.append([cut.collection_id for cut in cuts])
+        self.rounds.append(cuts)
         return Answer(Verdict.CONSISTENT)
 
 
@@ -151,6 +153,38 @@ def test_a_micro_batch_that_comes_again_writes_the_same(
     assert {f.finding_id for f in tables.read_findings(undisturbed / "out")} == {
         f.finding_id for f in recorder.findings
     }
+
+
+def broken_rules(cuts) -> set[str]:
+    return {rule for cut in cuts for rule in cut.names(Outcome.BROKEN)}
+
+
+def test_a_validator_is_given_the_checks_of_all_rules(tmp_path):
+    """A breach is broken at its collection and at all later ones, across a restart too."""
+    recorder = Recorder()
+    for number, table in enumerate(BATCHES):
+        step(tmp_path, recorder).absorb(table, number)
+    broken = [broken_rules(cuts) for cuts in recorder.rounds]
+    assert not any(broken[:2])
+    for rules in broken[2:]:
+        assert "executed_within_logged" in rules
+    checked = {check.rule for check in recorder.rounds[0][0].checks}
+    assert {"lsn_order", "gtid_logged_once"} <= checked
+
+
+def test_what_comes_to_light_after_the_last_collection_is_validated_at_the_end(tmp_path):
+    """The last collection once more, now with the breach."""
+    recorder = Recorder()
+    fleet = step(tmp_path, recorder)
+    fleet.absorb(BATCHES[0], 0)
+    count = len(recorder.rounds)
+    late = AuditOutput(findings=[finding(rule="gtid_logged_once", instance_id="a", ts=10**18)])
+    fleet.finish([late])
+    assert len(recorder.rounds) == count + 1
+    assert "gtid_logged_once" in broken_rules(recorder.rounds[-1])
+    assert recorder.rounds[-1][0].collection_id == recorder.rounds[-2][0].collection_id
+    validations = tables.read_validations(tmp_path / "out")
+    assert [each["is_late"] for each in validations][-1]
 
 
 def test_a_validator_that_fails_is_undecided(tmp_path):

@@ -1,0 +1,135 @@
+"""The checks of a collection: every rule beside every subject, a breach shown from then on."""
+
+from __future__ import annotations
+
+from tallystick.coordinates.audit.collection_checks import SUBJECT, CollectionChecks
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import (
+    Check,
+    Observation,
+    ObservationCode,
+    Outcome,
+    SubjectCheck,
+)
+from tallystick.coordinates.rules.explanation import check_text
+from tests.support.results import checks, finding
+
+
+def row(collection, ts, instance="a", channel=None, **values):
+    return Cut(
+        collection_id=f"c{collection}",
+        instance_id=instance,
+        scope="instance" if channel is None else "channel",
+        channel=channel,
+        ts=ts,
+        **{"journal_gtid_set": "", **values},
+    )
+
+
+def outcome(cut, rule):
+    return {check.rule: check.outcome for check in cut.checks}.get(rule)
+
+
+def test_rules_of_events_hold_where_the_log_was_read():
+    """Undecided without the log, silent where nobody answered or the rule is disabled."""
+    made = CollectionChecks(frozenset({"own_gno_dense"}))
+    read, unread, missing, channel, relay = made.of(
+        [
+            row(1, 1, checks=checks(held="lsn_order")),
+            row(1, 1, "b", journal_gtid_set=None),
+            row(1, 1, "c", answer="missing"),
+            row(1, 1, "a", "x", relay_log_file="r.000001"),
+            row(1, 1, "a", "y", relay_log_file="r.1", journal_relay_log_file="r.1"),
+        ]
+    )
+    assert outcome(read, "lsn_order") is outcome(read, "gtid_logged_once") is Outcome.HOLDS
+    assert outcome(unread, "gtid_logged_once") is Outcome.UNDECIDED
+    assert outcome(read, "own_gno_dense") is None
+    assert missing.checks == ()
+    assert outcome(channel, "relay_source_pos_monotone") is Outcome.UNDECIDED
+    assert outcome(relay, "relay_source_pos_monotone") is Outcome.HOLDS
+
+
+def test_a_breach_is_shown_by_its_collection_and_all_later_ones():
+    """With the text and the witness of its finding, in place of the row's own check."""
+    made = CollectionChecks()
+    made.absorb([finding(rule="lsn_order", ts=5, sentence="{witness} is wrong", witness="w" * 999)])
+    (before,) = made.of([row(1, 4, checks=checks(held="lsn_order"))])
+    assert outcome(before, "lsn_order") is Outcome.HOLDS
+    assert made.has_breach
+    for ts in (5, 9):
+        (cut,) = made.of([row(2, ts, checks=checks(broken="lsn_order"))])
+        (check,) = [one for one in cut.checks if one.rule == "lsn_order"]
+        assert check.data["witness"] == "w" * 999
+        assert "is wrong" in check_text(check)
+    assert not made.has_breach
+
+
+def test_what_comes_to_light_late_belongs_to_the_next_collection():
+    """After the last one it belongs to that; a subject without a row has one for its checks."""
+    made = CollectionChecks()
+    made.of([row(1, 10)])
+    made.absorb([finding(rule="no_errant_gtids", instance_id="b", ts=3)])
+    _, subject = made.of([row(2, 20)])
+    assert (subject.instance_id, subject.scope) == ("b", SUBJECT)
+    assert outcome(subject, "no_errant_gtids") is Outcome.BROKEN
+    made.absorb([finding(rule="lsn_order", ts=99)])
+    assert made.has_breach
+    last, _ = made.of([row(2, 20)], is_last=True)
+    assert outcome(last, "lsn_order") is Outcome.BROKEN
+
+
+def test_checks_between_instances_count_once_the_gravest_first():
+    """One that is still broken keeps the witness of its finding; another holds at its time."""
+    made = CollectionChecks()
+    rule = "no_errant_gtids"
+
+    def absorb(ts, *outcomes):
+        made.absorb([], [], [SubjectCheck("a", None, "c", ts, Check(rule, o)) for o in outcomes])
+
+    absorb(1, Outcome.HOLDS, Outcome.UNDECIDED)
+    assert outcome(made.of([row(1, 1)])[0], rule) is Outcome.UNDECIDED
+    absorb(2, Outcome.HOLDS)
+    assert outcome(made.of([row(2, 2)])[0], rule) is Outcome.HOLDS
+    assert outcome(made.of([row(3, 3)])[0], rule) is None
+    made.absorb([finding(rule=rule, ts=4)])
+    absorb(4, Outcome.BROKEN)
+    made.of([row(4, 4)])
+    absorb(5, Outcome.BROKEN)
+    (check,) = [one for one in made.of([row(5, 5)])[0].checks if one.rule == rule]
+    assert check.data["witness"] == "w"
+
+
+def test_a_gap_leaves_the_rules_of_events_undecided():
+    """For the instance whose journal it is, at the next collection only."""
+    made = CollectionChecks()
+    gap = Observation(
+        code=ObservationCode.JOURNAL_GAP,
+        instance_id="a",
+        channel=None,
+        at="1:7",
+        reason="journal_gap",
+        data={},
+        rules=(),
+        is_undecided=True,
+        collection_id=None,
+        epoch=1,
+        sequence=7,
+        ts=1,
+    )
+    made.absorb([], [gap])
+    first, other = made.of([row(1, 1), row(1, 1, "b")])
+    assert outcome(first, "gtid_logged_once") is Outcome.UNDECIDED
+    assert outcome(other, "gtid_logged_once") is Outcome.HOLDS
+    (after,) = made.of([row(2, 2)])
+    assert outcome(after, "gtid_logged_once") is Outcome.HOLDS
+
+
+def test_the_state_comes_back_whole():
+    """What waits and what is broken survives a restart."""
+    made, again = CollectionChecks(), CollectionChecks()
+    made.absorb([finding(ts=1), finding(rule="lsn_order", ts=9)])
+    made.of([row(1, 1)])
+    again.restore(made.to_bytes())
+    assert (again.waiting, again.broken) == (made.waiting, made.broken)
+    assert again.of([row(2, 9)]) == made.of([row(2, 9)])
