@@ -23,11 +23,8 @@ from tallystick.coordinates.results import (
 )
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
-from tallystick.coordinates.rules.registry import reason
+from tallystick.coordinates.rules.observations import LOG_NOT_READ, RELAY_LOG_NOT_READ
 from tallystick.coordinates.state_codec import COLLABORATOR, Bytes, encode, restore
-
-LOG_NOT_READ = reason("log_not_read", "its binary log was not read")
-RELAY_LOG_NOT_READ = reason("relay_log_not_read", "its relay log was not read")
 
 SUBJECT = "subject"
 """The scope of a row that only holds checks, of an instance or channel without a row of its own."""

@@ -114,3 +114,8 @@ VALIDATION_FAILED = reason(
     "validation_failed",
     "Great Expectations leaves collection {collection!r} undecided: {error}",
 )
+
+# Rules of events at a collection
+
+LOG_NOT_READ = reason("log_not_read", "its binary log was not read")
+RELAY_LOG_NOT_READ = reason("relay_log_not_read", "its relay log was not read")
