@@ -24,6 +24,7 @@ from great_expectations.core.run_identifier import RunIdentifier
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Severity, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.observations import LOG_NOT_READ, RELAY_LOG_NOT_READ
 from tallystick.expectations.judgement import JudgedRow, Outcome, Tally
 from tallystick.expectations.judges import forget
 from tallystick.expectations.neutral import neutralise, restore
@@ -38,6 +39,7 @@ TABLE_COLUMNS: dict[str, Any] = cut_columns() | {"checks": str}
 """The columns that the expectations read: of the cut table, and its checks as text."""
 _PANDAS_TYPES: dict[type, Any] = {str: "object", int: "Int64", bool: "boolean"}
 _SPARK_TYPES = {str: "string", int: "bigint", bool: "boolean"}
+_UNREAD = (LOG_NOT_READ.code, RELAY_LOG_NOT_READ.code)
 _NO_ROWS = Tally(0, 0, 0, 0, 0)
 _RUN_NAME_MAX = 80
 _TIME_MAX = datetime(9999, 1, 1, tzinfo=timezone.utc)
@@ -198,16 +200,17 @@ def _error_of(exception_info: Any) -> str:
 def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdict:
     """Merge the answers of the expectations.
 
-    Rules that apply to no row say nothing; if no rule held anywhere, nothing is known. A rule on a
-    row that the audit leaves undecided on a row that it calls CONSISTENT all the same (relay logs
-    that nobody reads) leaves the row's verdict as it is.
+    Rules that apply to no row say nothing; if no rule held anywhere, nothing is known. What the
+    audit leaves undecided on a row that it calls CONSISTENT all the same (relay logs that nobody
+    reads) leaves the row's verdict as it is; comparisons and gaps do not.
     """
     optional = {
         (cut.instance_id, cut.channel, check.rule)
         for cut in cuts
         if cut.verdict == Verdict.CONSISTENT.value
         for check in cut.undecided
-        if RULES.get(check.rule) is not None and RULES[check.rule].scope in ("S", "T")
+        if check.rule in RULES
+        and (RULES[check.rule].scope in ("S", "T") or check.reason in _UNREAD)
     }
     outcomes = {result.outcome for result in results if not _is_optional(result, optional)}
     if Outcome.BROKEN in outcomes:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from cuts import SOURCE_UUID, channel_cut, collection_cuts, instance_cut
 
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.results import Check, Outcome, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import design_of
 from tallystick.expectations.suite import GROUPS, build_suite
@@ -130,6 +130,23 @@ def test_what_the_audit_leaves_open_by_name_does_not_hide_its_verdict(
         result for result in validation.undecided if result.rule == "retrieved_matches_relay"
     )
     assert open_one.tally.undecided == len(open_one.undecided) == channels
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason", "expected"),
+    [
+        ("relay_source_pos_monotone", "relay_log_not_read", Verdict.CONSISTENT),
+        ("relay_source_pos_monotone", "journal_gap", Verdict.UNDECIDED),
+        ("no_errant_gtids", "not_in_fleet", Verdict.UNDECIDED),
+    ],
+)
+def test_gaps_and_comparisons_leave_a_collection_undecided(validator, rule, reason, expected):
+    """A relay log that nobody reads does not."""
+    first, replica, channel = collection_cuts(2)
+    said = (*channel.checks, Check(rule, Outcome.UNDECIDED, reason))
+    validation = validator.validate([first, replica, replace(channel, checks=said)])
+    assert validation.verdict is expected
+    assert [result.rule for result in validation.undecided] == [rule]
 
 
 def test_an_instance_that_did_not_answer_is_undecided(validator):
