@@ -1,8 +1,7 @@
 """The campaign: many seeds, each a fleet of its own, simulated and audited in memory.
 
-Every second seed is healthy and may look odd (a negative case), the others show one fault, all of
-them in turn. So a campaign measures both mistakes of the audit: what it misses, and what it makes
-up.
+Every second seed is healthy and may look unusual (a negative case); the others show one fault,
+all faults in turn. So a campaign measures both mistakes of the audit: false alarms and misses.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class SeedResult:
     Attributes:
         scenario: What was simulated.
         injected: Whether the fault found its moment; False without a fault.
-        fired: Names of the invariants that the audit found broken.
+        fired: Names of the rules that the audit found broken.
         expected: Those that the fault breaks.
         undecided: Whether the fleet's verdict was UNDECIDED.
         records: Records of the history.
@@ -57,22 +56,22 @@ class SeedResult:
 
     @property
     def not_exercised(self) -> bool:
-        """Whether a fault was asked for and never found its moment: says nothing of the audit."""
+        """Whether a fault was asked for and never took effect: no result of the audit."""
         return self.scenario.fault is not None and not self.injected
 
     @property
     def missed(self) -> frozenset[str]:
-        """Invariants that the fault broke and the audit did not find."""
+        """Rules that the fault broke and the audit did not find."""
         return self.expected - self.fired if self.injected else frozenset()
 
     @property
     def surplus(self) -> frozenset[str]:
-        """Invariants that the audit found broken though they hold."""
+        """Rules that the audit found broken though they hold."""
         return self.fired - self.expected if self.injected else self.fired
 
     @property
     def is_right(self) -> bool:
-        """Whether the audit said what there was to say, and nothing else."""
+        """Whether the audit found what there was to find, and nothing else."""
         return not (self.missed or self.surplus or self.not_exercised)
 
     @property
@@ -95,7 +94,7 @@ class FaultCount:
         name: In the catalogue.
         runs: Seeds that asked for it.
         injected: Seeds in which it found its moment.
-        found: Seeds in which every invariant that it breaks was found.
+        found: Seeds in which every rule that it breaks was found.
         surplus: Seeds in which others were named too.
     """
 
@@ -130,7 +129,7 @@ class CampaignResult:
 
     @property
     def surplus(self) -> tuple[SeedResult, ...]:
-        """Faulty seeds in which the audit named an invariant that the fault does not break."""
+        """Faulty seeds in which the audit named a rule that the fault does not break."""
         return tuple(seed for seed in self.seeds if seed.injected and seed.surplus)
 
     @property
@@ -211,7 +210,7 @@ def run_seed(scenario: Scenario, disabled: frozenset[str] = frozenset()) -> Seed
 
     Args:
         scenario: What to simulate.
-        disabled: Names of invariants that the audit leaves out.
+        disabled: Names of rules that the audit leaves out.
     """
     history = simulate(scenario)
     result = audit_history(history.blocks(BLOCK_RECORDS), disabled=disabled)
@@ -275,20 +274,20 @@ def _seldom_collected_garbage() -> Iterator[Callable[[], None]]:
 
 def simulate_command(scenario: Scenario) -> str:
     """The command that prints the journal of a scenario."""
-    words = ["tallystick", "simulate"]
+    arguments = ["tallystick", "simulate"]
     for option in fields(scenario):
         value = getattr(scenario, option.name)
         if option.name != "seed" and value == option.default:
             continue
         flag = "--" + option.name.replace("_", "-")
         if isinstance(value, bool):
-            words.append(flag if value else flag.replace("--", "--no-", 1))
+            arguments.append(flag if value else flag.replace("--", "--no-", 1))
         elif isinstance(value, tuple):
             for item in value:
-                words += ["--negative", str(item)]
+                arguments += ["--negative", str(item)]
         else:
-            words += [flag, str(value)]
-    return shlex.join(words)
+            arguments += [flag, str(value)]
+    return shlex.join(arguments)
 
 
 def _with_negative(scenario: Scenario, name: str) -> Scenario:

@@ -29,7 +29,7 @@ ClickException = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
 app = typer.Typer(
     name="tallystick",
-    help="Audits, while they are written, that MySQL's accounts of one history agree.",
+    help="Audits that binary logs, relay logs, GTID sets and replication info of MySQL agree.",
     epilog="Exit status: 0 consistent, 1 inconsistent, 2 usage or environment error, 3 undecided.",
     add_completion=False,
     no_args_is_help=True,
@@ -52,7 +52,7 @@ def _options(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Audits, while they are written, that MySQL's accounts of one history agree."""
+    """Audits that binary logs, relay logs, GTID sets and replication info of MySQL agree."""
 
 
 def _help_of(command: Callable[..., None]) -> str:
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def run_command(arguments: list[str]) -> int:
-    """Run a command line; give its exit code. Errors of the domain and of pipes are let out.
+    """Run a command line; return its exit code. Errors of the domain and of pipes are raised.
 
     The library's own main would turn a closed pipe into status 1, which here is a verdict.
     """
@@ -100,11 +100,11 @@ def run_command(arguments: list[str]) -> int:
         return error.exit_code
     except ClickException as error:
         click_error: Any = error
-        words = click_error.format_message()
-        if words:
+        message = click_error.format_message()
+        if message:
             inner = getattr(error, "ctx", None)
             where = "tallystick" if inner is None else inner.command_path
-            terminal.notice(f"{words} ({where} --help says more)")
+            terminal.notice(f"{message} (see {where} --help)")
         return ExitCode.MISUSE
     except typer.Abort:
         return ExitCode.INTERRUPTED

@@ -23,7 +23,7 @@ Records = Iterable[Mapping[str, Any] | str] | Path
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What the audit of a test's records says.
+    """The result of the audit of a test's records.
 
     Attributes:
         result: All of it.

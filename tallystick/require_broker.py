@@ -1,4 +1,4 @@
-"""Whether anybody listens where Kafka should be; its clients would take long to give up."""
+"""Whether anybody listens where Kafka should be; its clients would take long to report an error."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Settings(BaseSettings):
         float, Field(gt=0, le=86_400, description="seconds that a collection waits for answers")
     ] = 30.0
     disabled: Annotated[
-        tuple[str, ...], NoDecode, Field(description="invariants that are switched off")
+        tuple[str, ...], NoDecode, Field(description="rules that are switched off")
     ] = ()
     keep_runs: Annotated[
         int, Field(ge=1, le=10_000, description="collections that Data Docs keep")
@@ -101,19 +101,19 @@ class Settings(BaseSettings):
     @field_validator("instances", "disabled", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        """The environment says a list as text with commas."""
+        """The environment has a list as text with commas."""
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
     @field_validator("disabled")
     @classmethod
-    def _known_invariants(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _known_rules(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         from tallystick.coordinates.rules.catalogue import RULES
 
         for name in names:
             if name not in RULES:
-                raise ValueError(f"no invariant has the name {name!r}{suggestion(name, RULES)}")
+                raise ValueError(f"no rule has the name {name!r}{suggestion(name, RULES)}")
         return names
 
 
@@ -129,19 +129,21 @@ def load(flags: Mapping[str, Any] | None = None) -> Loaded:
     """Read every source and validate the result.
 
     Args:
-        flags: Values of flags; None, or an empty list, means that a flag was not given.
+        flags: Values of flags; None, or an empty list, means that a flag was not set.
 
     Raises:
-        MisuseError: A source names something that is no setting, or gives it an unfit value.
+        MisuseError: A source names something that is no setting, or has an unfit value for it.
     """
-    given = {name: value for name, value in (flags or {}).items() if value not in (None, [], ())}
+    set_flags = {
+        name: value for name, value in (flags or {}).items() if value not in (None, [], ())
+    }
     _refuse_unknown_variables()
     origins: dict[str, Origin] = dict.fromkeys(Settings.model_fields, "default")
     origins.update(dict.fromkeys(_from_file(), "file"))
     origins.update(dict.fromkeys(EnvSettingsSource(Settings)(), "environment"))
-    origins.update(dict.fromkeys(given, "flag"))
+    origins.update(dict.fromkeys(set_flags, "flag"))
     try:
-        return Loaded(Settings(**given), origins)
+        return Loaded(Settings(**set_flags), origins)
     except ValidationError as error:
         raise MisuseError(_sentence(error, origins)) from None
 
@@ -186,12 +188,12 @@ def _sentence(error: ValidationError, origins: Mapping[str, Origin]) -> str:
         "file": f"{str(FILE)!r}, {name}",
         "default": name,
     }[origin]
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {said[:1].lower()}{said[1:]}, found {str(first['input'])[:80]!r}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {message[:1].lower()}{message[1:]}, found {str(first['input'])[:80]!r}"
 
 
 def flag_name(name: str) -> str:
-    """The flag of a setting: a list's flag is given once for each value."""
+    """The flag of a setting: a list's flag is repeated for each value."""
     return "--" + {"instances": "instance", "disabled": "disable"}.get(name, name).replace("_", "-")
 
 

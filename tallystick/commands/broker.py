@@ -15,7 +15,7 @@ from tallystick.settings import Settings, load
 if TYPE_CHECKING:
     from tallystick.deploy.broker import LocalBroker
 
-app = typer.Typer(help="Start, stop or look at a Kafka broker on this machine.")
+app = typer.Typer(help="Start, stop or inspect a Kafka broker on this machine.")
 
 DEFAULT_PORT = 19_092
 

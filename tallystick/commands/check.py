@@ -94,7 +94,7 @@ def _require_rights(servers: Sequence[DiscoveredServer]) -> None:
     """Refuse to begin where nothing could be audited.
 
     Raises:
-        MisuseError: A right is missing; it has the statements that give it.
+        MisuseError: A right is missing; it has the statements that grant it.
     """
     lines = [
         f"{server.name}: {held.right.name} is missing; expected: {held.right.grant(server.account)}"

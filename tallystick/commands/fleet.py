@@ -24,7 +24,7 @@ BLOCK_RECORDS = 512
 ENDLESS_MS = 10 * 365 * 86_400_000
 """Load of a fleet that lives until it is stopped."""
 FAULT_AT_MS = 10_000
-"""When a fleet that lives gets its fault, unless told otherwise."""
+"""When a fleet that lives gets its fault, unless another time is set."""
 
 
 def simulate(
@@ -94,7 +94,7 @@ def simulate(
         int, typer.Option(min=1, help="Number of every first binary log file.")
     ] = 1,
     lock_steps: Annotated[
-        bool, typer.Option("--lock-steps/--no-lock-steps", help="Collections tell their locks.")
+        bool, typer.Option("--lock-steps/--no-lock-steps", help="Collections record their locks.")
     ] = True,
     speed: Annotated[
         float, typer.Option(min=0.01, max=1_000, help="Virtual seconds in a real second.")
@@ -106,7 +106,7 @@ def simulate(
     """Simulate a fleet: live into Kafka, or as JSON Lines.
 
     Into Kafka it lives until it is stopped and answers requests for collections. With --output it
-    is a finished history: equal options give equal bytes.
+    is a finished history: equal options produce equal bytes.
     """
     is_live = output is None
     planned = _scenario(

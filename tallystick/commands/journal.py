@@ -1,4 +1,4 @@
-"""``tallystick journal`` and ``collect``: look into the journal topic, write to it, ask."""
+"""``tallystick journal`` and ``collect``: read or write the journal topic, request collections."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def load(
 
 @app.command()
 def fault(
-    name: Annotated[str | None, typer.Argument(help="The fault; --list tells them.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The fault; --list shows all.")] = None,
     *,
     on: Annotated[
         str | None, typer.Option("--on", help="The server it happens to.", metavar="SERVER")
@@ -163,7 +163,7 @@ def fault(
     directory: Directory = None,
     json: Json = False,
 ) -> None:
-    """Make a true fault on the lab's servers; tell what was done."""
+    """Make a true fault on the lab's servers and report what was done."""
     from tallystick.producers.mysql_lab.faults import FAULTS, make_fault
 
     if list_all:
@@ -207,11 +207,11 @@ def _expected(names: tuple[str, ...]) -> str:
     return "\n".join(names) or "nothing"
 
 
-def _known(given: list[str] | None, known: tuple[str, ...], flag: str) -> tuple[str, ...]:
-    for name in given or ():
+def _known(names: list[str] | None, known: tuple[str, ...], flag: str) -> tuple[str, ...]:
+    for name in names or ():
         if name not in known:
             raise MisuseError(f"{flag} {name!r}; expected one of: {', '.join(known)}")
-    return tuple(dict.fromkeys(given)) if given else known
+    return tuple(dict.fromkeys(names)) if names else known
 
 
 def _row(one: ServerStatus) -> tuple[object, ...]:

@@ -33,7 +33,7 @@ def replay(
 ) -> None:
     """Audit a journal from a file, without Kafka and Spark.
 
-    The same core as in the stream gives the same findings. Exit status: 0 consistent,
+    The same core as in the stream finds the same. Exit status: 0 consistent,
     1 inconsistent, 3 undecided.
     """
     from tallystick.runs.replay import replay as run
@@ -75,8 +75,8 @@ def campaign(
 ) -> None:
     """Simulate and audit many seeds in memory: what is found, what is made up.
 
-    Odd seeds have a fault, even ones are healthy and may look odd. Exit status: 0 when every fault
-    was found and nothing else was, 1 when not.
+    Odd seeds have a fault, even ones are healthy and may look unusual. Exit status: 0 when every
+    fault was found and nothing else was, 1 when not.
     """
     from tallystick.campaign import run_campaign
     from tallystick.producers.simulator.faults import FAULTS

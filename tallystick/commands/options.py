@@ -31,7 +31,7 @@ Instances = Annotated[
 ]
 Disable = Annotated[
     list[str] | None,
-    typer.Option(help="Switch an invariant off; may be repeated.", metavar="INVARIANT"),
+    typer.Option(help="Switch a rule off; may be repeated.", metavar="RULE"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 _OUTPUTS = ", ".join(

@@ -25,10 +25,10 @@ def rules(
     from tallystick.coordinates.rules.catalogue import RULES
 
     if name is not None and name not in RULES:
-        raise MisuseError(f"no invariant has the name {name!r}{suggestion(name, RULES)}")
+        raise MisuseError(f"no rule has the name {name!r}{suggestion(name, RULES)}")
     chosen = list(RULES.values()) if name is None else [RULES[name]]
     if json:
-        documents = [_invariant_document(rule) for rule in chosen]
+        documents = [_rule_document(rule) for rule in chosen]
         terminal.show_json(documents if name is None else documents[0])
     elif name is None:
         width = max(map(len, RULES))
@@ -42,7 +42,7 @@ def faults(
     name: Annotated[str | None, typer.Argument(help="One fault, in full.")] = None,
     json: Json = False,
 ) -> None:
-    """List the faults that can be injected, and the invariants that each breaks."""
+    """List the faults that can be injected, and the rules that each breaks."""
     from tallystick.producers.simulator.faults import FAULTS
 
     if name is not None and name not in FAULTS:
@@ -83,13 +83,13 @@ def config(json: Json = False) -> None:
 
 
 def _entry(rule: Rule) -> Iterator[str | tuple[str, str]]:
-    """Everything that is known of an rule, for a terminal."""
+    """Everything that is known of a rule, for a terminal."""
     from tallystick.coordinates.rules.describe import SCOPES, TIERS, written_in
 
     yield f"{rule.number} {rule.name}", "bold"
     about, scope = TIERS[rule.tier], SCOPES[rule.scope]
-    looks_at = "" if scope.endswith(about) else f"; looks at {scope}"
-    yield f"{rule.severity.value}; tier {rule.tier}, {about}{looks_at}"
+    evidence = "" if scope.endswith(about) else f"; looks at {scope}"
+    yield f"{rule.severity.value}; tier {rule.tier}, {about}{evidence}"
     parts: tuple[tuple[str, Sequence[str]], ...] = (
         ("Claim", [rule.claim]),
         ("Why it holds", [rule.why]),
@@ -111,7 +111,7 @@ def _faults_that_break(rule: Rule) -> list[type[Fault]]:
     return [fault for fault in FAULTS.values() if rule.name in fault.must_fire]
 
 
-def _invariant_document(rule: Rule) -> dict[str, Any]:
+def _rule_document(rule: Rule) -> dict[str, Any]:
     from tallystick.coordinates.rules.describe import written_in
 
     return {

@@ -142,7 +142,7 @@ def _tail_into_kafka(
 def _tail_states(
     servers: Sequence[ServerSettings], settings: Settings, states: Path
 ) -> dict[str, TailState]:
-    """Where each journal goes on: as saved, and with what reached the topic after that."""
+    """How far each journal has come: as saved, and with what was published after that."""
     from tallystick.producers.journal_resume import published_since
     from tallystick.producers.mysql.tail_state import TailState
     from tallystick.servers.tailing import RESUME_MARGIN_MS, resumed

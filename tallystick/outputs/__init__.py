@@ -42,15 +42,15 @@ class Request(NamedTuple):
 NAMES = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
-def requests_of(words: Sequence[str]) -> list[Request]:
+def requests_of(texts: Sequence[str]) -> list[Request]:
     """Read ``NAME`` or ``NAME=TARGET`` each; text goes to standard output if nothing else does.
 
     Raises:
         MisuseError: A name is not known, or two outputs go to standard output.
     """
     requests = []
-    for word in words:
-        name, _, target = word.partition("=")
+    for text in texts:
+        name, _, target = text.partition("=")
         if name not in NAMES:
             hint = suggestion(name, dict.fromkeys(NAMES)) or f": expected {', '.join(NAMES)}"
             raise MisuseError(f"no output has the name {name!r}{hint}")
@@ -88,7 +88,7 @@ def document(render: Callable[[RunResult], str]) -> Callable[[RunResult, str], N
             return
         try:
             Path(target).parent.mkdir(parents=True, exist_ok=True)
-            # What UTF-8 cannot spell (half a surrogate pair, which JSON can) becomes an escape.
+            # What UTF-8 cannot spell (a lone surrogate, which JSON can) becomes an escape.
             Path(target).write_text(text, "utf-8", "backslashreplace")
         except OSError as error:
             raise MisuseError(f"{target!r} cannot be written: {error.strerror}") from error

@@ -130,7 +130,7 @@ def doubts(result: RunResult) -> Iterator[str]:
         of_instance = f"{first.instance_id}: " if first.instance_id else ""
         yield f"{of_instance}{observation_text(first)}{more}"
     explained = {(o.instance_id, o.collection_id) for o in result.observations if o.is_undecided}
-    # A row stays consistent without what only some servers or accounts can show.
+    # A row stays consistent without what only some servers or MySQL accounts can show.
     for cut in result.newest_cuts:
         is_explained = cut.answer != "row" and (cut.instance_id, cut.collection_id) in explained
         if cut.verdict == Verdict.UNDECIDED.value and not is_explained:
@@ -142,12 +142,12 @@ def doubts(result: RunResult) -> Iterator[str]:
 def repeated(result: RunResult, finding: Finding) -> str:
     """Where else a finding was found, empty when nowhere."""
     repeats = result.deduplicated.of(finding)
-    places = [
+    positions = [
         one.at if one.instance_id == finding.instance_id else f"{one.at} on {one.instance_id}"
         for one in repeats[:3]
     ]
     more = [f"{len(repeats) - 3} more"] if len(repeats) > 3 else []
-    return ", ".join(places + more)
+    return ", ".join(positions + more)
 
 
 def row_name(cut: Cut) -> str:
@@ -162,9 +162,9 @@ def channel_name(channel: str) -> str:
     return channel or "(default)"
 
 
-def singular(words: str, number: int) -> str:
-    """The words for a number of things."""
-    return words.removesuffix("s") if number == 1 else words
+def singular(noun: str, number: int) -> str:
+    """The noun for a number of things."""
+    return noun.removesuffix("s") if number == 1 else noun
 
 
 def moment(ts: int) -> str:

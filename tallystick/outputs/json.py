@@ -56,7 +56,7 @@ def document_of(result: RunResult) -> dict[str, Any]:
         ],
         "newest_cuts": [cut.to_dict() for cut in result.newest_cuts],
         "topology": [asdict(edge) for edge in result.topology],
-        "servers": {name: asdict(facts) for name, facts in result.servers.items()},
+        "servers": {name: asdict(server) for name, server in result.servers.items()},
         "validation": None if result.validation is None else result.validation.to_dict(),
         "scenario": None if result.scenario is None else result.scenario.to_dict(),
         "paths": {name: str(path) for name, path in result.paths.items()},

@@ -58,7 +58,7 @@ def lines(result: RunResult) -> Iterator[Line]:
         yield from _scenario(result.scenario)
     yield result.verdict.value, STYLES[result.verdict]
     counts = result.counts.items()
-    yield "  " + ", ".join(f"{number:,} {singular(words, number)}" for words, number in counts)
+    yield "  " + ", ".join(f"{number:,} {singular(noun, number)}" for noun, number in counts)
     yield from _findings(result)
     yield from _section("observed:", list(_observed(result)))
     yield from _unread(result)
@@ -105,8 +105,8 @@ def _verdict_of(result: RunResult, name: str, *, is_answered: bool) -> str:
 
 
 def _scenario(scenario: ScenarioResult) -> Iterator[Line]:
-    word, style = ("SHOWN", "bold green") if scenario.is_shown else ("NOT SHOWN", "bold red")
-    yield f"{word}  {scenario.design}: {scenario.title}", style
+    status, style = ("SHOWN", "bold green") if scenario.is_shown else ("NOT SHOWN", "bold red")
+    yield f"{status}  {scenario.design}: {scenario.title}", style
     yield f"  {scenario.counted}"
     for claim in scenario.claims:
         yield ""
@@ -153,9 +153,9 @@ def _finding(result: RunResult, finding: Finding) -> Iterator[Line]:
     yield f"    observed, {texts.observed_in}: {_short(texts.observed)}"
     yield f"    expected, {texts.expected_in}: {_short(texts.expected)}"
     yield f"    witness: {_short(finding.witness)}"
-    places = repeated(result, finding)
-    if places:
-        yield f"    found again at {places}"
+    positions = repeated(result, finding)
+    if positions:
+        yield f"    found again at {positions}"
 
 
 def _channels(result: RunResult, finding: Finding) -> str:
@@ -185,8 +185,8 @@ def _unread(result: RunResult) -> Iterator[Line]:
     refused: dict[str, list[str]] = {}
     grants: dict[str, list[str]] = {}
     for name, server in result.servers.items():
-        for part, words in server.unread.items():
-            refused.setdefault(f"{part}: {words}", []).append(name)
+        for part, error in server.unread.items():
+            refused.setdefault(f"{part}: {error}", []).append(name)
         for grant in server.grants:
             grants.setdefault(grant, []).append(name)
     if refused:

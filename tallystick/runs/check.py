@@ -21,7 +21,7 @@ from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState
 from tallystick.runs.replay import result_of_audit
-from tallystick.runs.result import RunResult, ServerFacts
+from tallystick.runs.result import RunResult, ServerSummary
 from tallystick.servers.discovery import DiscoveredServer, asking_order, first_files
 
 CATCH_UP_DEADLINE_S = 900.0
@@ -38,7 +38,7 @@ class FleetCheck:
     Args:
         servers: As ``discover`` found them; what is learned of them is added.
         notice: Takes a line about what went wrong meanwhile.
-        disabled: Invariants that are switched off.
+        disabled: Rules that are switched off.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class FleetCheck:
             command="check",
             title=", ".join(server.name for server in self._servers),
             begun_at=begun_at,
-            servers={server.name: _facts(server) for server in self._servers},
+            servers={server.name: _summary(server) for server in self._servers},
         )
 
     # Following
@@ -210,7 +210,7 @@ class FleetCheck:
             body = block.body(index)
             server.rows += "row" in body
             for part in body.get("unread", ()):
-                server.unread[part["part"]] = _in_words(part)
+                server.unread[part["part"]] = _as_text(part)
 
 
 @final
@@ -255,8 +255,8 @@ class _Judge(threading.Thread):
             self.failures.append(error)
 
 
-def _facts(server: DiscoveredServer) -> ServerFacts:
-    return ServerFacts(
+def _summary(server: DiscoveredServer) -> ServerSummary:
+    return ServerSummary(
         version=server.version,
         address=server.settings.address,
         account=server.account,
@@ -269,6 +269,6 @@ def _facts(server: DiscoveredServer) -> ServerFacts:
     )
 
 
-def _in_words(part: Mapping[str, Any]) -> str:
+def _as_text(part: Mapping[str, Any]) -> str:
     code = part.get("code")
     return f"error {code}: {part.get('message', '')}" if code else str(part.get("message", ""))

@@ -25,7 +25,7 @@ class Deduplicated:
     """Findings as a report has them.
 
     Attributes:
-        findings: The first of each contradiction, in the order given.
+        findings: The first of each contradiction, in the original order.
         repeats: Where else each was found, by the ``finding_id`` of the first.
     """
 

@@ -1,7 +1,7 @@
 """A simulated fleet that lives: its virtual time follows a real clock, its journal goes to a sink.
 
 It answers requests for collections. With planned moments virtual time waits at each of them until
-a request arrives, so that a seed gives the same history however slow the rest of the machine is.
+a request arrives, so that a seed produces the same history however slow the rest of the machine is.
 """
 
 from __future__ import annotations

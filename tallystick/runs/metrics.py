@@ -34,13 +34,13 @@ class JobMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Answer a scrape."""
         for name, value in sorted(self._values.items()):
-            words = name.replace("_", " ")
+            text = name.replace("_", " ")
             if name in self._counters:
-                counter = CounterMetricFamily(PREFIX + name, f"{words} since the start")
+                counter = CounterMetricFamily(PREFIX + name, f"{text} since the start")
                 counter.add_metric([], value)
                 yield counter
             else:
-                gauge = GaugeMetricFamily(PREFIX + name, f"{words} now")
+                gauge = GaugeMetricFamily(PREFIX + name, f"{text} now")
                 gauge.add_metric([], value)
                 yield gauge
 

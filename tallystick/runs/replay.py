@@ -12,7 +12,7 @@ from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import MisuseError
-from tallystick.runs.result import RunResult, ServerFacts
+from tallystick.runs.result import RunResult, ServerSummary
 from tallystick.terminal import STANDARD_STREAM
 
 
@@ -41,7 +41,7 @@ def result_of_audit(
     command: str,
     title: str,
     begun_at: datetime,
-    servers: Mapping[str, ServerFacts] | None = None,
+    servers: Mapping[str, ServerSummary] | None = None,
 ) -> RunResult:
     """The result of a run whose audit was in memory."""
     return RunResult(

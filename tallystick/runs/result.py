@@ -46,7 +46,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
+class ServerSummary:
     """What was learned of a real server beside its logs.
 
     Attributes:
@@ -57,8 +57,8 @@ class ServerFacts:
         rows: How many rows of log_status it gave.
         binlog_events: How many events of its binary log were read.
         relay_events: How many of its relay logs.
-        unread: What could not be read, by part, with the server's words.
-        grants: Statements that would give the rights that its account lacks.
+        unread: What could not be read, by part, with the server's error.
+        grants: Statements that would grant the rights that its account lacks.
     """
 
     version: str
@@ -102,7 +102,7 @@ class RunResult:
     cuts: Sequence[Cut]
     validations: Sequence[Mapping[str, Any]] = ()
     validation: CollectionValidation | None = None
-    servers: Mapping[str, ServerFacts] = field(default_factory=dict)
+    servers: Mapping[str, ServerSummary] = field(default_factory=dict)
     scenario: ScenarioResult | None = None
     paths: Mapping[str, Path] = field(default_factory=dict)
 
@@ -182,7 +182,7 @@ class RunResult:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was audited and found, by the words to show it with."""
+        """What was audited and found, by the names to show it with."""
         known = {} if self.events is None else {"events": self.events}
         return known | {
             "instances": len({cut.instance_id for cut in self.cuts}),

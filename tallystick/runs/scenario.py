@@ -61,7 +61,7 @@ class RuleCount:
     expected: int = 0
 
     def __str__(self) -> str:
-        """What the audit found of the rule, in words."""
+        """What the audit found of the rule, as text."""
         parts = []
         if self.broken > self.expected:
             parts.append(f"broken {times(self.broken - self.expected)}")
@@ -143,7 +143,7 @@ class ScenarioResult:
 
     @property
     def counted(self) -> str:
-        """How much of it was shown, in words."""
+        """How much of it was shown, as text."""
         return ", ".join(self._counts())
 
     def _counts(self) -> Iterator[str]:
@@ -278,5 +278,5 @@ def _counted(
 
 
 def times(number: int) -> str:
-    """How often, in words."""
+    """How often, as text."""
     return "once" if number == 1 else f"{number:,} times"

@@ -29,9 +29,9 @@ class DiscoveredServer:
     """What was learned of one server.
 
     Attributes:
-        settings: How it is reached.
+        settings: How to connect to it.
         version: What it is; empty when it could not be asked.
-        account: As whom we were logged in.
+        account: The MySQL account of the session.
         sources: server_uuid of the source of each of its channels.
         source_files: In which binary log files of which sources it is: server_uuid and file.
         binary_logs: Its own binary log files, oldest first, with their sizes.
@@ -41,7 +41,7 @@ class DiscoveredServer:
         rows: How many rows of log_status it gave.
         binlog_events: How many events of its binary log were read.
         relay_events: How many of its relay logs.
-        unread: What could not be read, by part, with the server's words.
+        unread: What could not be read, by part, with the server's error.
     """
 
     settings: ServerSettings
@@ -97,7 +97,7 @@ def discover_reachable(settings: Sequence[ServerSettings]) -> tuple[DiscoveredSe
 def _discover_all(
     settings: Sequence[ServerSettings], probe: Callable[[ServerSettings], DiscoveredServer]
 ) -> tuple[DiscoveredServer, ...]:
-    # Side by side: one that is away takes seconds to be given up.
+    # Side by side: one that is away takes seconds to time out.
     with ThreadPoolExecutor(max_workers=PROBES_MAX) as pool:
         servers = tuple(pool.map(probe, settings))
     _refuse_repeated(servers)
@@ -115,8 +115,8 @@ def _probe(settings: ServerSettings) -> DiscoveredServer:
     server = DiscoveredServer(settings)
     collector = Collector(settings)
     try:
-        facts = collector.start_body()
-        server.version, server.server_uuid = facts["version"], facts["server_uuid"]
+        start_body = collector.start_body()
+        server.version, server.server_uuid = start_body["version"], start_body["server_uuid"]
         server.account = collector.account()
         server.rights = collector.rights()
         server.sources = tuple(
@@ -157,10 +157,10 @@ def first_files(servers: Sequence[DiscoveredServer]) -> dict[str, str]:
     """The binary log file that each server's journal is to begin with, by our key of the server.
 
     That is the oldest one in which a replica still is: after a restart or rotation of an idle
-    source its replicas stand in a file before the present one, and where they stand can be judged
+    source its replicas are in a file before the present one, and their positions can be judged
     by what is there only. No more than ``OLDER_FILES_BYTES_MAX`` before the present file.
     """
-    stood_in = {place for server in servers for place in server.source_files}
+    known_files = {file for server in servers for file in server.source_files}
     first = {}
     for server in servers:
         older_bytes = 0
@@ -168,7 +168,7 @@ def first_files(servers: Sequence[DiscoveredServer]) -> dict[str, str]:
             older_bytes += size
             if older_bytes > OLDER_FILES_BYTES_MAX:
                 break
-            if (server.server_uuid, file) in stood_in:
+            if (server.server_uuid, file) in known_files:
                 first[server.name] = file
     return first
 

@@ -146,7 +146,7 @@ class Lab:
         return load_accounts(self.directory / _ACCOUNTS)
 
     def addresses(self) -> dict[str, Address]:
-        """How its servers are reached, by name.
+        """The addresses of its servers, by name.
 
         Raises:
             MisuseError: there is no lab in the directory.
@@ -224,7 +224,7 @@ class Lab:
 
     @property
     def machine_addresses(self) -> Mapping[str, Address]:
-        """How its servers are reached, by name; once found, they are remembered."""
+        """The addresses of its servers, by name; once found, they are remembered."""
         if self._found_addresses is None:
             self._found_addresses = self.addresses()
         return self._found_addresses

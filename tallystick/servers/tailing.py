@@ -20,7 +20,7 @@ from tallystick.producers.mysql.tail import Tail, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState
 
 RESUME_MARGIN_MS = 60_000
-"""Blocks are looked for so long before the state was saved: clocks of a producer's machines."""
+"""Blocks are searched for so long before the state was saved: clocks of a producer's machines."""
 JOIN_S = 60.0
 
 
@@ -66,7 +66,7 @@ def alone_in(directory: Path) -> Iterator[None]:
         except OSError:
             raise MisuseError(
                 f"another tallystick tail runs with {str(directory)!r};"
-                " give this one another --directory or --topic-prefix"
+                " use another --directory or --topic-prefix"
             ) from None
         yield
 

@@ -124,7 +124,7 @@ def test_an_interrupt_of_the_terminal_does_not_reach_it(broker: LocalBroker) -> 
 
 @pytest.mark.broker
 def test_a_broker_that_cannot_start_is_quoted(tmp_path: Path) -> None:
-    """What it lines last is in the error, and no process is left."""
+    """Its last message is in the error, and no process is left."""
     data = tmp_path / "data"
     data.mkdir()
     (data / "meta.properties").write_text("version=1\nnode.id=77\ncluster.id=other\n")

@@ -75,7 +75,7 @@ def test_passwords_of_servers_are_no_settings(tallystick, monkeypatch):
         ("keep_run = 3", "'keep_run' is no setting; did you mean 'keep_runs'?"),
         ("keep_runs = ", "is no TOML"),
         ('bootstrap_servers = "kafka"', "found 'kafka'"),
-        ('disabled = ["lsn_orde"]', "no invariant has the name 'lsn_orde'; did you mean"),
+        ('disabled = ["lsn_orde"]', "no rule has the name 'lsn_orde'; did you mean"),
         ('client = "librdkafka"', "found 'librdkafka'"),
         ('spark_memory = "much"', "found 'much'"),
     ],
@@ -111,4 +111,4 @@ def test_a_bad_flag_is_misuse(tallystick):
     """A flag's unfit value is quoted under the flag's name."""
     ran = tallystick("replay", "x", "--disable", "no_such")
     assert (2, "") == (ran.code, ran.out)
-    assert "--disable: no invariant has the name 'no_such'" in ran.err
+    assert "--disable: no rule has the name 'no_such'" in ran.err

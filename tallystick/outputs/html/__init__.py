@@ -55,7 +55,7 @@ def render(result: RunResult, data_docs: str | None = None) -> str:
     collections = summaries(result)
     newest = collections[-1] if collections else None
     cuts = result.newest_cuts
-    # A finding is reported once and then stays: its place stays marked in later collections.
+    # A finding is reported once and then stays: its mark stays in later collections.
     instances = dict(newest.by_instance) if newest else {}
     channels = dict(newest.by_channel) if newest else {}
     for finding in result.findings:
@@ -66,7 +66,7 @@ def render(result: RunResult, data_docs: str | None = None) -> str:
         instances,
         result.topology,
         channels,
-        {cut.instance_id: _place(cut) for cut in cuts if cut.scope == "instance"},
+        {cut.instance_id: _position(cut) for cut in cuts if cut.scope == "instance"},
     )
     style = resources.files("tallystick.outputs.html").joinpath("report.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
@@ -128,7 +128,7 @@ def _shown(value: Any) -> Any:
     return escape(reveal(text)) if isinstance(text, str) else text
 
 
-def _place(cut: Cut) -> str:
+def _position(cut: Cut) -> str:
     if cut.answer != "row":
         return f"no row: {cut.answer}"
     if cut.binary_log_file is None or cut.binary_log_position is None:

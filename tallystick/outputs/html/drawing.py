@@ -1,6 +1,6 @@
 """The drawings of the report: where each mark and line goes. Shapes repeat colours.
 
-Geometry only; the template writes the SVG, so that everything from outside is escaped in one place.
+Geometry only; the template writes the SVG, so that everything from outside is escaped there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STRIP_ROWS_MAX = 24
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An instance at its place; ``y`` is the middle of its mark."""
+    """An instance at its position; ``y`` is the middle of its mark."""
 
     name: str
     shown: str
@@ -76,7 +76,7 @@ def draw_topology(
 
     Args:
         instances: The verdict on each instance.
-        edges: The channels. A source that is not observed gets a place too, without a verdict.
+        edges: The channels. A source that is not observed gets a position too, without a verdict.
         channels: The verdict on each (replica, channel).
         details: A second line for an instance.
     """
@@ -146,14 +146,14 @@ def _tree(
     fed = {edge.replica for edge in edges}
     order: list[tuple[str, int]] = []
     parents: dict[str, Edge] = {}
-    placed: set[str] = set()
+    drawn: set[str] = set()
     for root in [n for n in names if n not in fed] + list(names):
         stack: list[tuple[str, int, Edge | None]] = [(root, 0, None)]
         while stack:
             name, depth, parent = stack.pop()
-            if name in placed:
+            if name in drawn:
                 continue
-            placed.add(name)
+            drawn.add(name)
             order.append((name, depth))
             if parent is not None:
                 parents[name] = parent

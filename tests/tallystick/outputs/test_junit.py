@@ -11,7 +11,7 @@ from reports import broken, finding, healthy, observation, result
 
 from tallystick.coordinates.results import ObservationCode
 from tallystick.outputs.junit import _render
-from tallystick.runs.result import RunResult, ServerFacts
+from tallystick.runs.result import RunResult, ServerSummary
 from tests.support.results import checks
 
 HOSTILE = "a<b>&\"'\x00\x1b[31m\n\r\t\x85\ud800\ufffe\uffff\u2028\u202e\U0001f600]]>"
@@ -99,7 +99,7 @@ def test_an_undecided_run_is_an_error_with_its_reason(undecided, reason):
 def test_an_instance_without_a_row_is_an_error():
     """Also where other instances are broken; a server that gave none has its own words."""
     cuts = [*broken().cuts, instance_cut(31, "r", answer="refused", error_text="denied")]
-    away = ServerFacts(
+    away = ServerSummary(
         version="", address="db:3306", account="", problem="server 'a' (db:3306): refused",
         rows=0, binlog_events=0, relay_events=0, unread={}, grants=(),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import replace
 from reports import broken, finding, healthy, hostile, observation
 
 from tallystick.outputs import text
-from tallystick.runs.result import RunResult, ServerFacts
+from tallystick.runs.result import RunResult, ServerSummary
 
 
 def written(result: RunResult) -> str:
@@ -39,12 +39,12 @@ def test_text_of_many_findings_is_cut_and_says_so():
 
 def test_a_real_server_has_its_line_and_what_it_lacks():
     """What could not be read, and the statement that would change it."""
-    facts = ServerFacts(
+    summary = ServerSummary(
         version="8.0.31", address="db:3306", account="'a'@'%'", problem="", rows=2,
         binlog_events=1_000, relay_events=5, unread={"locks": "error 1142"}, grants=["GRANT X;"],
     )  # fmt: skip
-    away = replace(facts, version="", rows=0, unread={}, grants=[])
-    said = written(replace(healthy(), servers={"source-1": facts, "gone": away}))
+    away = replace(summary, version="", rows=0, unread={}, grants=[])
+    said = written(replace(healthy(), servers={"source-1": summary, "gone": away}))
     header, line, gone, *_ = said.splitlines()
     assert header.split() == ["server", "version", "address", "rows", "events", "verdict"]
     assert line.split()[:5] == ["source-1", "8.0.31", "db:3306", "2", "1,005"]

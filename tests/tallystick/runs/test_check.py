@@ -315,7 +315,7 @@ def test_the_rights_are_printed_without_any_server(tallystick):
         ((), "no server is given"),
         (("--server", "a=me:secret@db"), "a password is no part of it"),
         (("--config", "nowhere.toml"), "'nowhere.toml' cannot be read"),
-        (("--server", "a=127.0.0.1:1", "--disable", "no_such"), "no invariant has the name"),
+        (("--server", "a=127.0.0.1:1", "--disable", "no_such"), "no rule has the name"),
     ],
 )
 def test_misuse_is_told(tallystick, arguments, said, monkeypatch, tmp_path):
