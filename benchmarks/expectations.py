@@ -97,10 +97,10 @@ def cuts(instances: int, collection: int = 2) -> list[Cut]:
 
 
 def with_breach(cut: Cut) -> Cut:
-    """A row whose redo log contradicts itself, as the audit gives it."""
+    """A row whose redo log contradicts itself, as the audit shows it."""
     kept = (check for check in cut.checks if check.rule != "lsn_order")
-    said = Check("lsn_order", Outcome.BROKEN, "out_of_order", {"witness": str(2**62)})
-    return replace(cut, lsn_checkpoint=2**62, checks=(*kept, said))
+    check = Check("lsn_order", Outcome.BROKEN, "out_of_order", {"witness": str(2**62)})
+    return replace(cut, lsn_checkpoint=2**62, checks=(*kept, check))
 
 
 def seconds(

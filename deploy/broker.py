@@ -206,7 +206,7 @@ class LocalBroker:
         return process is not None
 
     def status(self) -> BrokerStatus:
-        """Looks whether the broker of this directory runs and answers."""
+        """Checks whether the broker of this directory runs and answers."""
         process = self._process()
         port = self._saved().get("port") if process else None
         is_answering = port is not None and live_brokers(port) > 0

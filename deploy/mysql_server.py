@@ -54,7 +54,7 @@ def mysqld_problem(
     machine: str | None = None,
     can_load: Callable[[str], bool] | None = None,
 ) -> Problem | None:
-    """Says why the lab's MySQL server cannot run on this machine; None when it can.
+    """Reports why the lab's MySQL server cannot run on this machine; None when it can.
 
     Args:
         system: the operating system, by default this one.

@@ -157,7 +157,7 @@ class LocalMysqld:
         return greeted_version(self.port)
 
     def fill_from(self, template: Path) -> None:
-        """Gives it a copy of a data directory, and an identity of its own.
+        """Copies a data directory into it, with an identity of its own.
 
         Raises:
             MysqldError: the copy could not be written.
@@ -336,7 +336,7 @@ def read_server_uuid(data: Path) -> str:
 
 
 def write_server_uuid(data: Path, server_uuid: str) -> None:
-    """Gives a stopped server's data directory a server_uuid, as copied data brings one along."""
+    """Sets a stopped server's server_uuid in its data directory, as copied data has one."""
     (data / AUTO_CNF).write_text(f"[auto]\nserver-uuid={server_uuid}\n", "utf-8")
 
 

@@ -49,7 +49,7 @@ class Problem:
 
 
 def python_problem(version: tuple[int, int]) -> Problem | None:
-    """Says whether a Python version is one that the locked dependencies exist for."""
+    """Reports whether a Python version is one that the locked dependencies exist for."""
     if PYTHON_OLDEST <= version <= PYTHON_NEWEST:
         return None
     return Problem(
@@ -59,7 +59,7 @@ def python_problem(version: tuple[int, int]) -> Problem | None:
 
 
 def venv_problem(python: str) -> Problem | None:
-    """Says whether a Python can make a virtual environment; Debian's own may lack the parts."""
+    """Reports whether a Python can make a virtual environment; Debian's own may lack the parts."""
     answer = _run([python, "-c", "import ensurepip, venv"])
     if answer is not None and answer[0] == 0:
         return None
@@ -150,7 +150,7 @@ def java_problem(environ: dict[str, str] | None = None) -> Problem | None:
 
 
 def disk_problem(directory: Path, needed_bytes: int) -> Problem | None:
-    """Says whether the file system of a directory has room; the directory need not exist yet."""
+    """Reports whether the file system of a directory has room; the directory need not exist yet."""
     existing = directory.absolute()
     while not existing.exists():
         existing = existing.parent
@@ -164,7 +164,7 @@ def disk_problem(directory: Path, needed_bytes: int) -> Problem | None:
 
 
 def port_problem(port: int, host: str = "127.0.0.1") -> Problem | None:
-    """Says whether a port can be listened on."""
+    """Reports whether a port can be listened on."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # Kafka sets it too: a port whose last connections are in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -179,7 +179,7 @@ def port_problem(port: int, host: str = "127.0.0.1") -> Problem | None:
 
 
 def platform_problem(system: str) -> Problem | None:
-    """Says whether the operating system is one that the broker's care of processes knows."""
+    """Reports whether the operating system is one that the broker's care of processes knows."""
     if system == "Linux":
         return None
     return Problem(f"tallystick runs on Linux, and this is {system!r}.", "use Linux, or WSL 2")

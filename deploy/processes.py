@@ -56,7 +56,7 @@ class ProcessName:
         return cls(pid, boot_id, int(fields[19]))
 
     def is_running(self) -> bool:
-        """Says whether this very process is still there."""
+        """Reports whether this very process is still there."""
         return ProcessName.of(self.pid) == self
 
     def send(self, number: signal.Signals) -> None:

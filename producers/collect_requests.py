@@ -137,7 +137,7 @@ class CollectRequests:
         self.stale = 0
 
     def poll(self, timeout_s: float) -> list[CollectRequest]:
-        """Give the requests that arrived, after at most the time."""
+        """Return the requests that arrived, after at most the time."""
         return list(self._recent(self._reader.read(timeout_s)))
 
     def _recent(self, messages: list[Message]) -> Iterator[CollectRequest]:

@@ -144,7 +144,7 @@ class FleetStep:
         instances: Instances that must answer from the first collection on.
         deadline: When a round does not wait any longer.
         disabled: Names of rules that are switched off.
-        backlog_blocks: A micro-batch of about so many blocks was cut from a backlog: it says
+        backlog_blocks: A micro-batch of about so many blocks was cut from a backlog: it shows
             nothing about what has not come yet. None: there never is a backlog.
     """
 

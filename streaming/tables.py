@@ -172,7 +172,7 @@ def read_observations(directory: Path) -> list[Observation]:
 
 
 def read_cuts(directory: Path) -> list[Cut]:
-    """The cut table; an answer replaces the row that says it is missing."""
+    """The cut table; an answer replaces the row that marks it as missing."""
     table: dict[tuple[str, str, str, str | None], Cut] = {}
     for row in _rows(directory, "cuts"):
         cut = cut_of_row(row)

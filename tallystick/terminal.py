@@ -112,7 +112,7 @@ class Progress:
         self._last = ""
 
     def now(self, text: str) -> None:
-        """Say what happens now."""
+        """Show what happens now."""
         text = escaped(text)
         if self._status is not None:
             self._status.update(Text(text))
@@ -121,7 +121,7 @@ class Progress:
         self._last = text
 
     def done(self, text: str) -> None:
-        """Say what has happened, in a line that stays."""
+        """Show what has happened, in a line that stays."""
         self._console.print(Text(f"tallystick: {escaped(text)}"))
 
     def count(self, text: str) -> None:

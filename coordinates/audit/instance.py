@@ -122,7 +122,7 @@ class InstanceAudit(ServerRecordReader):
         """Read the next block of the journal; repeated and missing records are noticed here.
 
         A server record that cannot be read is reported and counts as missing, unless it answers
-        a collection, which changes nothing that comes behind it.
+        a collection, which changes nothing that comes after it.
 
         Raises:
             JournalError: The block is of another instance.

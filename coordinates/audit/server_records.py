@@ -1,6 +1,6 @@
 """The server records of a journal: what each shows, and how it changes what is expected.
 
-Facts that are not events of a log: starts, administration, locks, backups, clones. Whoever judges
+Records that are not events of a log: starts, administration, locks, backups, clones. Whoever judges
 by one of them has a module of its own; here each record goes to all that want it, in order.
 """
 

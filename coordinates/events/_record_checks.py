@@ -82,7 +82,7 @@ def check_records(block: Block, where: str) -> None:
             _refuse(block, where, column > most, name, f"at most {most}")
     if _min(columns["ts"]) < 0:
         _refuse(block, where, columns["ts"] < 0, "ts", "microseconds from 0")
-    # One table look-up a record; translate() is the fastest of them for bytes.
+    # One table lookup a record; translate() is the fastest of them for bytes.
     needs = np.frombuffer(columns["type"].tobytes().translate(_NEEDS), dtype=np.uint8)
     if not _min(columns["stream"]):
         needs = _check_server_records(block, where, needs)

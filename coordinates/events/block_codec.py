@@ -231,7 +231,7 @@ def _check_headers(headers: Iterable[tuple[str, bytes]], metadata: Mapping[bytes
             expected = metadata[name.encode()]
             if value != expected:
                 raise BlockError(
-                    f"a message whose header {name!r} is {repr(value)[:80]}: its block says"
+                    f"a message whose header {name!r} is {repr(value)[:80]}: its block has"
                     f" {expected[:80]!r}"
                 )
     if missing:

@@ -34,7 +34,7 @@ _LEFT_ONLY = (False, True, False, False)
 
 
 def pack(bounds: Sequence[int] | NDArray[np.int64]) -> Bounds:
-    """Give a strictly increasing list of boundaries the representation that its length asks for."""
+    """The representation of a strictly increasing list of boundaries, chosen by its length."""
     if len(bounds) <= _SHORT:
         return tuple(bounds.tolist() if isinstance(bounds, np.ndarray) else bounds)
     packed = np.array(bounds, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Places in binary and relay logs, and the constants of their files.
+"""Positions in binary and relay logs, and the constants of their files.
 
 A file is known by its number and not by its name: after `.999999` comes `.1000000`, which is
 smaller as text. Offsets have 64 bits, though the field in an event's header has 32.
@@ -176,7 +176,7 @@ def strip_directory(path: str) -> str:
 
 
 def log_pos_field(end: int) -> int:
-    """Give what the 32-bit field of an event's header shows for the end of the event."""
+    """Return what the 32-bit field of an event's header shows for the end of the event."""
     return end % 2**32
 
 

@@ -214,14 +214,14 @@ class GtidSet:
     # Parts
 
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
-        """Give the intervals `(sid, first, last)`, both ends included, in canonical order."""
+        """Return the intervals `(sid, first, last)`, both ends included, in canonical order."""
         for sid, bounds in self._bounds.items():
             numbers = gno_bounds.as_ints(bounds)
             for start, end in zip(numbers[0::2], numbers[1::2], strict=True):
                 yield sid, start, end - 1
 
     def sids(self) -> tuple[str, ...]:
-        """Give the counters that occur, in canonical order."""
+        """Return the counters that occur, in canonical order."""
         return tuple(self._bounds)
 
     def restrict(self, sid_or_uuid: str) -> GtidSet:
@@ -262,7 +262,7 @@ class GtidSet:
         return bool(self._bounds)
 
     def __contains__(self, gtid: object) -> bool:
-        """Tell whether a `Gtid`, or the text of one, is in the set.
+        """Return whether a `Gtid`, or the text of one, is in the set.
 
         Raises:
             GtidSetParseError: The text is no GTID.
@@ -322,7 +322,7 @@ class GtidSet:
         return GtidSet._of(kept)
 
     def isdisjoint(self, other: GtidSet) -> bool:
-        """Tell whether no GTID is in both sets."""
+        """Return whether no GTID is in both sets."""
         return all(
             gno_bounds.is_disjoint(bounds, other._bounds[sid])
             for sid, bounds in self._bounds.items()
@@ -398,7 +398,7 @@ class GtidSet:
 
 
 def is_canonical_server_text(text: str) -> bool:
-    """Tell whether a text is what a server prints: canonical, but for the newlines after commas.
+    """Return whether a text is what a server prints: canonical, but for the newlines after commas.
 
     Malformed text is not canonical.
     """

@@ -1,1 +1,1 @@
-"""The two Kafka clients behind one protocol: librdkafka's where it is installed, kafka-python."""
+"""The two Kafka clients, with one protocol: librdkafka's where it is installed, kafka-python."""

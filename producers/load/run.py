@@ -156,7 +156,7 @@ def load_blocks(options: LoadOptions, elapsed_s: Callable[[], float]) -> Iterato
 
 
 def _with_end(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Behind the last block a heartbeat of every instance: nothing waits for more."""
+    """After the last block a heartbeat of every instance: nothing waits for more."""
     ends: dict[str, Block] = {}
     ts = 0
     for block in blocks:

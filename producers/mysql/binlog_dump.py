@@ -140,7 +140,7 @@ class BinlogDump:
             raise DumpEndedError(f"the binary log cannot be asked for: {error}") from error
 
     def read(self, timeout_s: float) -> list[Streamed]:
-        """Give the events that have come, after at most the time when there are none.
+        """Return the events that have come, after at most the time when there are none.
 
         Raises:
             DumpEndedError: The stream has ended.

@@ -169,7 +169,7 @@ def _refuse_ambiguous_variables(names: Mapping[str, Any]) -> None:
         if other != name and variable in os.environ:
             raise ServerSettingsError(
                 f"{variable}: expected the password of one server, but both {other!r} and"
-                f" {name!r} have it; give each a password_file"
+                f" {name!r} have it; set a password_file for each"
             )
 
 

@@ -65,7 +65,7 @@ class Fleet(Protocol):
         ...
 
     def copy_server_uuid(self, donor: str, name: str) -> str:
-        """Gives a stopped server the server_uuid of another; returns it."""
+        """Sets a stopped server's server_uuid to another's; returns it."""
         ...
 
     def take_image(self, name: str) -> None:
@@ -73,7 +73,7 @@ class Fleet(Protocol):
         ...
 
     def restore_image(self, name: str) -> None:
-        """Gives a stopped server the files of its image."""
+        """Restores the files of its image to a stopped server."""
         ...
 
 

@@ -59,7 +59,7 @@ def stop(*, directory: Directory = None) -> None:
 
 @app.command()
 def status(*, directory: Directory = None, json: Json = False) -> None:
-    """Say whether the broker runs and answers."""
+    """Show whether the broker runs and answers."""
     found = _broker(load({"directory": directory}).settings, 0).status()
     if json:
         terminal.show_json(

@@ -63,7 +63,7 @@ def down(*, directory: Directory = None) -> None:
 
 @app.command()
 def status(*, directory: Directory = None, json: Json = False) -> None:
-    """Say of each server whether it runs, what it executed, how it replicates.
+    """Show of each server whether it runs, what it executed, how it replicates.
 
     The exit status is 2 when a server is down or a channel does not run.
     """
@@ -158,7 +158,7 @@ def fault(
         str | None, typer.Option("--on", help="The server it happens to.", metavar="SERVER")
     ] = None,
     list_all: Annotated[
-        bool, typer.Option("--list", help="Say what there is, and what the audit should find.")
+        bool, typer.Option("--list", help="List the faults, and what the audit should find.")
     ] = False,
     directory: Directory = None,
     json: Json = False,

@@ -24,7 +24,7 @@ class Requests(Protocol):
     """Where requests come from."""
 
     def poll(self, timeout_s: float) -> list[CollectRequest]:
-        """Give what arrived, after at most the time."""
+        """Return what arrived, after at most the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

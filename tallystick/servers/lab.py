@@ -198,7 +198,7 @@ class Lab:
             return self._stop_all()
 
     def status(self) -> list[ServerStatus]:
-        """Looks at every server.
+        """Checks every server.
 
         Raises:
             MisuseError: there is no lab in the directory.
@@ -255,7 +255,7 @@ class Lab:
         self.servers[name].wait_until_answering()
 
     def copy_server_uuid(self, donor: str, name: str) -> str:
-        """Gives a stopped server the server_uuid of another; returns it."""
+        """Sets a stopped server's server_uuid to another's; returns it."""
         copied = read_server_uuid(self.servers[donor].data_directory)
         write_server_uuid(self.servers[name].data_directory, copied)
         return copied
@@ -265,7 +265,7 @@ class Lab:
         self.servers[name].copy_data(self._image(name))
 
     def restore_image(self, name: str) -> None:
-        """Gives a stopped server the files of its image."""
+        """Restores the files of its image to a stopped server."""
         data = self.servers[name].data_directory
         shutil.rmtree(data)
         self._image(name).replace(data)

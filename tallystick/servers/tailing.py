@@ -100,7 +100,7 @@ class Tails:
 
     Args:
         tails: One a server.
-        requests: Gives the collections that are asked for, after at most some seconds.
+        requests: Returns the collections that are asked for, after at most some seconds.
         notice: Takes one line.
     """
 
