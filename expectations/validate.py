@@ -111,7 +111,8 @@ class CollectionValidator:
         try:
             results = _run(summary, frame, run_id)
             if any(
-                result.outcome is Outcome.BROKEN or len(result.undecided) < result.tally.undecided
+                len(result.broken) < result.tally.broken
+                or len(result.undecided) < result.tally.undecided
                 for result in results
             ):
                 # The same run id: the fuller result takes the place of the first one.
