@@ -229,6 +229,29 @@ class CheckpointStalled(RowFault):
         return True
 
 
+class OwnedAndPurged(RowFault):
+    """A session owns a GTID that counts as purged."""
+
+    number = 134
+    name = "owned_and_purged"
+    text = "one GTID is in gtid_owned and in gtid_purged"
+    must_fire = frozenset(
+        {
+            "owned_disjoint_from_executed",
+            "owned_disjoint_from_purged",
+            "purged_matches_oldest_file",
+        }
+    )
+
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        if not row.executed or row.body.get("gtid_owned") != "":
+            return False
+        first = row.executed.first(1)
+        row.body["gtid_purged"] = str(row.purged | first)
+        row.body["gtid_owned"] = f"{first}#41"
+        return True
+
+
 def _purge_all(fleet: World, instance: Instance) -> None:
     """PURGE all files but a new one."""
     if instance.is_running and instance[BinaryLog].is_open:
