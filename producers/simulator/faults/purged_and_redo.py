@@ -129,7 +129,7 @@ class PurgedShrunk(RowFault):
 
 
 class OwnedAndExecuted(RowFault):
-    """The newest executed GTID is still owned by a session."""
+    """The newest executed GTID that is not purged is still owned by a session."""
 
     number = 19
     name = "owned_and_executed"
@@ -137,7 +137,8 @@ class OwnedAndExecuted(RowFault):
     must_fire = frozenset({"owned_disjoint_from_executed"})
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
-        own = list(row.executed.restrict(row.instance.server_uuid) or row.executed)
+        kept = row.executed - row.purged
+        own = list(kept.restrict(row.instance.server_uuid) or kept)
         if not own or row.body.get("gtid_owned") != "":
             return False
         sid, _, last = own[-1]
