@@ -18,6 +18,7 @@ from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import Finding, ObservationCode, Verdict
+from tallystick.coordinates.rules.explanation import finding_document
 from tallystick.streaming import tables
 from tallystick.streaming.auditor import BlockAuditor, audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
@@ -96,7 +97,7 @@ def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, siz
         m.key().decode(): json.loads(m.value())
         for m in read_topic(servers, topics["findings_topic"])
     }
-    assert {f.finding_id: f.to_dict() for f in EXPECTED} == sent
+    assert {f.finding_id: finding_document(f) for f in EXPECTED} == sent
     assert [(f"c-{n:03d}", 3) for n in range(5)] == sorted(rounds)
     assert sum(map(len, BLOCKS)) == metrics["records"]
     assert (len(EXPECTED), 15, 5) == (
