@@ -232,51 +232,6 @@ def owned_disjoint_from_executed(e: ExecutedEvidence) -> RowAnswer:
 
 
 @rule(
-    number=93,
-    tier=2,
-    scope="S",
-    severity=Severity.CRITICAL,
-    claim="No GTID is owned by a session and in gtid_purged at the same time.",
-    why=(
-        "What is purged was executed, and a server refuses to let a session own an executed GTID;"
-        " SET gtid_purged is refused while a session owns what it would add."
-    ),
-    undecided_when=(
-        "gtid_purged or gtid_owned was not read. Read after gtid_owned instead of before it,"
-        " gtid_purged may hold what was owned, and must be left out"
-    ),
-    sources=("MySQL manual: gtid_owned; gtid_purged; GTID Life Cycle",),
-    remedy=(
-        "Read both variables again. If they still share a GTID, the next commit of it is lost on"
-        " replicas: end the session that owns it, and restart the server."
-    ),
-    evidence=ExecutedEvidence,
-    columns=("gtid_purged", "gtid_owned"),
-    cases={
-        "owned_and_purged": Case(
-            "{both:gtids} is owned by a session and purged at the same time.",
-            "{owned:gtids}",
-            "@@gtid_owned",
-            "nothing of {purged:gtids}",
-            "@@gtid_purged",
-        ),
-    },
-)
-def owned_disjoint_from_purged(e: ExecutedEvidence) -> RowAnswer:
-    """gtid_purged is read before the row and gtid_owned after it."""
-    if e.gtid_purged is None:
-        return Undecided(PURGED_NOT_READ)
-    if e.gtid_owned is None:
-        return Undecided(OWNED_NOT_READ)
-    both = e.gtid_owned & e.gtid_purged
-    if not both:
-        return HOLDS
-    return Broken(
-        "owned_and_purged", witness=both, both=both, owned=e.gtid_owned, purged=e.gtid_purged
-    )
-
-
-@rule(
     number=42,
     tier=3,
     scope="T",

@@ -208,11 +208,3 @@ def checkpoint_age_within_capacity(breaks: bool) -> Journal:
         row["LSN"] += 12
         row["LSN_checkpoint"] += 12
     return journal
-
-
-@case("owned_disjoint_from_executed")
-def owned_disjoint_from_purged(breaks: bool) -> Journal:
-    journal = purging()
-    journal.record("binlog_purge", to_file="binlog.000002")
-    journal.row(gtid_owned=f"{UUID_A}:{3 if breaks else 7}#17", gtid_purged=f"{UUID_A}:1-3")
-    return journal

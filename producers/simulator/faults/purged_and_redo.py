@@ -129,7 +129,7 @@ class PurgedShrunk(RowFault):
 
 
 class OwnedAndExecuted(RowFault):
-    """The newest executed GTID that is not purged is still owned by a session."""
+    """The newest executed GTID is still owned by a session."""
 
     number = 19
     name = "owned_and_executed"
@@ -137,8 +137,7 @@ class OwnedAndExecuted(RowFault):
     must_fire = frozenset({"owned_disjoint_from_executed"})
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
-        kept = row.executed - row.purged
-        own = list(kept.restrict(row.instance.server_uuid) or kept)
+        own = list(row.executed.restrict(row.instance.server_uuid) or row.executed)
         if not own or row.body.get("gtid_owned") != "":
             return False
         sid, _, last = own[-1]
@@ -227,29 +226,6 @@ class CheckpointStalled(RowFault):
             return False
         # Whole blocks, so that the offset inside the block stays legal.
         row.innodb["LSN"] += (capacity // _BLOCK_SIZE + 1) * _BLOCK_SIZE
-        return True
-
-
-class OwnedAndPurged(RowFault):
-    """A session owns a GTID that counts as purged."""
-
-    number = 134
-    name = "owned_and_purged"
-    text = "one GTID is in gtid_owned and in gtid_purged"
-    must_fire = frozenset(
-        {
-            "owned_disjoint_from_executed",
-            "owned_disjoint_from_purged",
-            "purged_matches_oldest_file",
-        }
-    )
-
-    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
-        if not row.executed or row.body.get("gtid_owned") != "":
-            return False
-        first = row.executed.first(1)
-        row.body["gtid_purged"] = str(row.purged | first)
-        row.body["gtid_owned"] = f"{first}#41"
         return True
 
 
