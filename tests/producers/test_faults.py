@@ -85,9 +85,10 @@ def _changed(fault: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return differing[0]
 
 
-def test_the_catalogue_is_numbered_without_a_gap_and_every_fault_has_an_injector() -> None:
-    """No number and no name is listed twice, and nothing is listed that cannot be injected."""
-    assert [fault.number for fault in FAULTS.values()] == list(range(1, len(FAULTS) + 1))
+def test_the_catalogue_is_in_number_order_and_every_fault_has_an_injector() -> None:
+    """No number is listed twice, and nothing is listed that cannot be injected."""
+    numbers = [fault.number for fault in FAULTS.values()]
+    assert numbers == sorted(set(numbers))
     assert all(fault.must_fire and fault.text for fault in FAULTS.values())
 
 
