@@ -16,6 +16,7 @@ from tallystick.coordinates.audit.finding_collector import FindingCollector, Fle
 from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.journal_position import Place
+from tallystick.coordinates.audit.replica_comparisons import ReplicaComparisons
 from tallystick.coordinates.audit.topology import Edge, describe_source
 from tallystick.coordinates.results import Check, Outcome
 from tallystick.coordinates.rules.between import (
@@ -65,7 +66,7 @@ class FleetAudit:
     reader: FleetEventReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reader = FleetEventReader(self.enqueue, self.collector)
+        self.reader = FleetEventReader(ReplicaComparisons(self.enqueue, self.collector))
 
     # The step
 
@@ -92,7 +93,7 @@ class FleetAudit:
             # Not a row's own time: what was queued since must be looked up in later journals.
             at_end = Place(end, place.epoch, place.sequence, None)
             for channel in member.replica.channels.values():
-                self.reader.queue_groups(member, channel, at_end, (), is_row=False)
+                self.reader.comparisons.queue_groups(member, channel, at_end, (), is_row=False)
             self.reader.origins.row(instance_id, member.timeline.lineage, at_end)
             self.reader.end(member.timeline, end)
         self._settle()

@@ -257,7 +257,7 @@ class InstanceAudit(ServerRecordReader):
 
     def _read_events(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         before = len(self.reporter.findings)
-        if self.backup_locks.is_held:
+        if self.backup_lock_freeze.is_held:
             self._read_under_locks(block, first, last)
         # A waiting row is judged right after the event that reaches it, so one by one.
         while self.waiting and first < last:
@@ -325,9 +325,9 @@ class InstanceAudit(ServerRecordReader):
         channels = block.columns["channel"][first:last].tolist()
         for index, stream, channel in zip(range(first, last), streams, channels, strict=True):
             if stream == _BINLOG:
-                self.backup_locks.logged(block, index)
+                self.backup_lock_freeze.logged(block, index)
             else:
-                self.backup_locks.received(block, index, _channel_name(block, channel))
+                self.backup_lock_freeze.received(block, index, _channel_name(block, channel))
 
     def _read_server_record(self, block: Block, index: int, record_type: int, ts: int) -> None:
         if record_type == RecordType.GAP:

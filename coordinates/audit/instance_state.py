@@ -17,6 +17,7 @@ from tallystick.coordinates.logs.binlog_reader import BinlogReader
 from tallystick.coordinates.logs.relay_reader import RelayReader
 from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.backup_images import BackupImages
+from tallystick.coordinates.rules.backup_lock_freeze import BackupLockFreeze
 from tallystick.coordinates.rules.backup_locks import BackupLockProtocol
 from tallystick.coordinates.rules.clone import CloneProtocol
 from tallystick.coordinates.rules.clone_tables import CloneTables
@@ -63,7 +64,8 @@ class InstanceState:
         engine_locks: The locks of engines at a validity point.
         metadata_lock: The lock of a backup against DDL.
         images: Backup images and the validity points that they are of.
-        backup_locks: LOCK TABLES FOR BACKUP, LOCK BINLOG FOR BACKUP.
+        backup_lock_freeze: What LOCK TABLES FOR BACKUP and LOCK BINLOG FOR BACKUP freeze.
+        backup_locks: The sessions that hold these locks.
         clones: Clones, as donor and as recipient.
         clone_tables: What clone_status and clone_progress say of them.
         persistence: How GTIDs come into mysql.gtid_executed.
@@ -88,6 +90,7 @@ class InstanceState:
     zones: CriticalZoneProtocol = field(init=False)
     engine_locks: EngineLockProtocol = field(init=False)
     metadata_lock: MetadataLockProtocol = field(init=False)
+    backup_lock_freeze: BackupLockFreeze = field(init=False)
     backup_locks: BackupLockProtocol = field(init=False)
     images: BackupImages = field(init=False)
     clones: CloneProtocol = field(init=False)
@@ -112,7 +115,8 @@ class InstanceState:
         self.zones = CriticalZoneProtocol(reporter)
         self.engine_locks = EngineLockProtocol(reporter)
         self.metadata_lock = MetadataLockProtocol(reporter)
-        self.backup_locks = BackupLockProtocol(reporter)
+        self.backup_lock_freeze = BackupLockFreeze(reporter)
+        self.backup_locks = BackupLockProtocol(reporter, self.backup_lock_freeze)
         self.images = BackupImages(reporter, self.server, self.binlog, self.baselines, self.relays)
         self.clones = CloneProtocol(reporter)
         self.clone_tables = CloneTables(reporter)

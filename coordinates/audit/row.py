@@ -99,7 +99,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     evidence = judge_instance(row)
     asked = judge_channels(row, audit.applied)
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
-    locks = audit.backup_locks
+    locks = audit.backup_lock_freeze
     if is_backup_safe and locks.freezes_tables:
         answer = header_is_fresh(state.trx_sys, locks.tables_locked_at)
         checks.take(TRX_SYS_COORDS_FRESH_UNDER_LOCK, answer)

@@ -30,10 +30,8 @@ from tallystick.coordinates.rules.binlog_position import (
 from tallystick.coordinates.rules.channel import (
     ChannelEvidence,
     applied_relay_gtids_executed,
-    applied_within_flushed,
     channel_positions_monotone,
     exec_source_pos_within_read,
-    relay_position_on_written_boundary,
     retrieved_matches_relay,
 )
 from tallystick.coordinates.rules.columns import same_family
@@ -66,6 +64,10 @@ from tallystick.coordinates.rules.purged_set import (
     purged_within_executed,
 )
 from tallystick.coordinates.rules.registry import rules_on
+from tallystick.coordinates.rules.relay_position import (
+    applied_within_flushed,
+    relay_position_on_written_boundary,
+)
 from tallystick.coordinates.rules.replication_info import StoredEvidence
 from tallystick.coordinates.values.gtid import GtidSet
 

@@ -257,7 +257,7 @@ class ServerRecordReader(InstanceState):
         self.repositories.written(body)
         if body.get("table") == "slave_master_info":
             self.collections.progress("positions_flushed")
-        self.backup_locks.info_written(body, ts)
+        self.backup_lock_freeze.info_written(body, ts)
 
     def _zone_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.zones.step(body, ts)
@@ -268,7 +268,7 @@ class ServerRecordReader(InstanceState):
         self.metadata_lock.lock(body)
 
     def _statement_executed(self, body: dict[str, Any], ts: int) -> None:
-        self.backup_locks.statement(body, ts)
+        self.backup_lock_freeze.statement(body, ts)
         self.engine_locks.statement(body, ts)
         self.metadata_lock.statement(body, ts)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tallystick.coordinates.logs.event_window import GNO, MARK, SID, SOURCE_END, SOURCE_FILE, Mark
 from tallystick.coordinates.results import ObservationCode, Severity
-from tallystick.coordinates.rules.backup_locks import LockSession, coordinates_of
+from tallystick.coordinates.rules.backup_locks import LockSession
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.values.binlog import LogCoordinates
@@ -299,7 +299,7 @@ class _Backup:
                 self._undecided(DATA_UNREADABLE)
         known = audit.backup_locks.session(str(body.get("session", "")))
         self._session = LockSession() if known is None else known
-        self._empty = audit.backup_locks.empty_groups
+        self._empty = audit.backup_lock_freeze.empty_groups
 
     def _undecided(
         self, reason: Reason, channel: str | None = None, position: LogCoordinates | None = None
@@ -384,11 +384,10 @@ class _Backup:
         """Coordinates out of InnoDB's header are not behind the table lock."""
         if self._body.get("coordinates_from") != HEADER or not self._audit.server.is_backup_safe:
             return
-        locked_at = self._session.tables_at
-        if locked_at is None:
+        locked = self._session.tables_at
+        if locked is None:
             self._undecided(LOCK_UNKNOWN)
             return
-        locked = coordinates_of(locked_at)
         if not _is_fresh(position, locked):
             self._broken(
                 TRX_SYS_COORDS_FRESH_UNDER_LOCK,

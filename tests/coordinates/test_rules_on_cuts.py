@@ -8,7 +8,7 @@ import pytest
 
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Outcome
-from tallystick.coordinates.rules import binlog_position, channel, replication_info
+from tallystick.coordinates.rules import binlog_position, channel, relay_position, replication_info
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.outcomes import Broken, Holds, RowAnswer
 from tallystick.coordinates.values.binlog import LogCoordinates
@@ -118,7 +118,7 @@ P, Q = LogCoordinates("b", 1, 500), LogCoordinates("b", 2, 700)
             "not_a_boundary",
         ),
         (
-            channel.relay_position_on_written_boundary,
+            relay_position.relay_position_on_written_boundary,
             channel.ChannelEvidence(relay=Q, journal_relay=P),
             "not_an_end",
         ),

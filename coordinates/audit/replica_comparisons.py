@@ -1,0 +1,269 @@
+"""What a replica's records show is queued, to be compared with its sources' journals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tallystick.coordinates.audit.comparison import (
+    ChannelRow,
+    CloneMade,
+    CloneResumed,
+    GroupsQueued,
+    ReplicaExecuted,
+)
+from tallystick.coordinates.audit.finding_collector import Subject
+from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+from tallystick.coordinates.audit.replica import Replica
+from tallystick.coordinates.results import Check, Outcome
+from tallystick.coordinates.rules.between import SOURCE_UNKNOWN
+from tallystick.coordinates.rules.catalogue import COMPARISONS
+from tallystick.coordinates.rules.clone_coordinates import (
+    CLONE_FAILED,
+    CLONE_INCOMPLETE,
+    CLONE_STATUS_UNREAD,
+    CLONE_UNSEEN,
+    clone_coordinates_equal_donor,
+    clone_resume_exact,
+)
+from tallystick.coordinates.rules.outcomes import Undecided
+from tallystick.coordinates.state_codec import COLLABORATOR
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tallystick.coordinates.audit.comparison import Evidence
+    from tallystick.coordinates.audit.finding_collector import FindingCollector
+    from tallystick.coordinates.audit.journal_position import Place
+    from tallystick.coordinates.audit.replica import ReplicaChannel
+
+    Enqueue = Callable[[str, "str | None", tuple[str, ...], Evidence], None]
+
+
+class Member(NamedTuple):
+    """One instance: its journal, and itself as a replica."""
+
+    timeline: InstanceTimeline
+    replica: Replica
+
+
+@dataclass(eq=False)
+class ReplicaComparisons:
+    """The evidence of replicas, on its way into the queues.
+
+    Args:
+        enqueue: Takes a comparison: its kind, the instance, the channel and the sources.
+        collector: Takes what can never be compared.
+    """
+
+    enqueue: Enqueue = field(metadata=COLLABORATOR)
+    collector: FindingCollector = field(metadata=COLLABORATOR)
+    _reported_unknown: set[str] = field(default_factory=set)
+
+    def row(self, member: Member, body: Mapping[str, Any], place: Place) -> None:
+        """Queue everything that a log_status row shows of a replica."""
+        timeline, replica = member.timeline, member.replica
+        executed, purged = _set(body["gtid_executed"]), _set(body["gtid_purged"])
+        listed = [values for values in body["channels"] if not replica.is_gone(values)]
+        channels = [self._channel_listed(member, values) for values in listed]
+        sources = keys_of(channels)
+        fallen = _set(body.get("gtid_executed_fallen"))
+        timeline.row(executed, purged, body["logs_everything"], sources, place.ts, fallen=fallen)
+        retrieved = [_set(values["retrieved_gtid_set"]) for values in listed]
+        shown = (*(r for r in retrieved if r is not None), *((executed,) if executed else ()))
+        is_whole = executed is not None and None not in retrieved
+        for channel in replica.channels.values():
+            self.queue_groups(member, channel, place, shown, is_row=is_whole)
+        has = None
+        if is_whole and executed is not None:
+            has = executed
+            for gtids in shown:
+                has = has | gtids
+        for channel, values in zip(channels, listed, strict=True):
+            self._compare_channel(member, channel, values, (executed, has), place)
+        if executed is not None and sources:
+            received: GtidSet | None = GtidSet.EMPTY
+            for gtids in retrieved:
+                received = None if received is None or gtids is None else received | gtids
+            self._compare_executed(member, channels, (executed, received), place)
+        if body["clone_status"]:
+            self._compare_clone(member, body["clone_status"], place)
+        elif replica.clone_end_ts is not None and replica.clone_end_ts < place.ts:
+            self._leave_clone_undecided(
+                member,
+                f"no status {replica.clone_ts}",
+                place,
+                Undecided(CLONE_STATUS_UNREAD),
+            )
+
+    def _channel_listed(self, member: Member, values: dict[str, Any]) -> ReplicaChannel:
+        channel = member.replica.channel(values["channel"])
+        channel.is_listed = True
+        if values["source_uuid"]:
+            channel.source_uuid = values["source_uuid"].lower()
+        channel.is_filtered = channel.is_filtered or bool(values["filtered"])
+        return channel
+
+    def _compare_channel(
+        self,
+        member: Member,
+        channel: ReplicaChannel,
+        values: dict[str, Any],
+        sets: tuple[GtidSet | None, GtidSet | None],
+        place: Place,
+    ) -> None:
+        """Queue what a row says of a channel; `sets`: executed, and executed or retrieved."""
+        if not channel.has_source:
+            return
+        if channel.key is None:
+            self._note_unknown(member, channel, place)
+            return
+        row = ChannelRow(
+            instance_id=member.timeline.instance_id,
+            place=place,
+            server_id=member.timeline.server_id,
+            retrieved=_set(values["retrieved_gtid_set"]),
+            has=sets[1],
+            read=_coordinates(values, "read"),
+            executed=_coordinates(values, "exec"),
+            auto_position=bool(values["auto_position"]),
+            coordinates_ts=channel.coordinates_ts,
+            retrieved_ts=channel.retrieved_ts,
+            gtid_executed=None if channel.is_filtered else sets[0],
+            is_relay_seen=bool(channel.received.freeze()),
+            is_filtered=channel.is_filtered,
+        )
+        self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
+
+    def _note_unknown(self, member: Member, channel: ReplicaChannel, place: Place) -> None:
+        """What the source of a channel is, nobody has reported: noted once, checked each time."""
+        subject = Subject(member.timeline.instance_id, channel.name, place)
+        comparisons = [one for one in COMPARISONS.values() if one.leaves_undecided]
+        for one in comparisons:
+            if one.evidence in (ChannelRow, ReplicaExecuted, GroupsQueued):
+                self.collector.check(
+                    subject, Check(one.rule.name, Outcome.UNDECIDED, SOURCE_UNKNOWN.code)
+                )
+        name = f"{member.timeline.instance_id}\x1f{channel.name}"
+        if name not in self._reported_unknown:
+            self._reported_unknown.add(name)
+            rules = sorted((one.rule for one in comparisons), key=lambda rule: rule.name)
+            self.collector.observe(subject, rules, SOURCE_UNKNOWN)
+
+    def _compare_executed(
+        self,
+        member: Member,
+        channels: list[ReplicaChannel],
+        sets: tuple[GtidSet, GtidSet | None],
+        place: Place,
+    ) -> None:
+        """Queue what a row says was executed; `sets`: that, and what all channels retrieved."""
+        if any(channel.has_source and channel.key is None for channel in channels):
+            return
+        timeline = member.timeline
+        row = ReplicaExecuted(
+            instance_id=timeline.instance_id,
+            place=place,
+            executed=member.replica.unexplained(sets[0]),
+            server_uuid=timeline.uuid_at(place.ts),
+            group_uuid=timeline.group_uuid,
+            retrieved=sets[1],
+        )
+        channel = channels[0].name if len(channels) == 1 else None
+        self.enqueue(member.timeline.instance_id, channel, keys_of(channels), row)
+
+    def _compare_clone(self, member: Member, status: dict[str, Any], place: Place) -> None:
+        replica = member.replica
+        values = {str(key).lower(): value for key, value in status.items()}
+        state = str(values.get("state", "")).lower()
+        if state == "failed":
+            name = f"failed {values.get('begin_time')} {replica.clone_ts}"
+            why = Undecided(CLONE_FAILED, error=values.get("error_no"))
+            self._leave_clone_undecided(member, name, place, why)
+        if state != "completed":
+            return
+        if replica.clone_ts is None:
+            name = f"no clone {values.get('begin_time')} {values.get('binlog_file')}"
+            self._leave_clone_undecided(member, name, place, Undecided(CLONE_UNSEEN))
+            return
+        file, position = values.get("binlog_file"), values.get("binlog_position")
+        executed = values.get("gtid_executed")
+        name = f"{file}:{position} {replica.clone_ts}"
+        if not replica.clone_peer or not file or not isinstance(position, int) or executed is None:
+            self._leave_clone_undecided(member, name, place, Undecided(CLONE_INCOMPLETE))
+            return
+        donor = f"i:{replica.clone_peer}"
+        made = CloneMade(place, replica.clone_ts, (file, position), GtidSet.parse(executed))
+        if name not in replica.judged_clones:
+            replica.judged_clones.add(name)
+            self.enqueue(member.timeline.instance_id, None, (donor,), made)
+        for channel in replica.channels.values():
+            first, key, once = channel.first_queued, channel.key, f"{name} {channel.name}"
+            if first is None or key is None or channel.is_filtered or once in replica.judged_clones:
+                continue
+            replica.judged_clones.add(once)
+            sources = (donor,) if key == donor else (donor, key)
+            row = CloneResumed(place, made, first)
+            self.enqueue(member.timeline.instance_id, channel.name, sources, row)
+
+    def _leave_clone_undecided(
+        self, member: Member, name: str, place: Place, why: Undecided
+    ) -> None:
+        """Nothing can be decided on a clone's coordinates; it is reported once."""
+        if name in member.replica.judged_clones:
+            return
+        member.replica.judged_clones.add(name)
+        subject = Subject(member.timeline.instance_id, None, place)
+        rules = (clone_coordinates_equal_donor, clone_resume_exact)
+        for rule in rules:
+            check = Check(rule.name, Outcome.UNDECIDED, why.reason.code, why.data)
+            self.collector.check(subject, check)
+        self.collector.observe(subject, rules, why.reason, **why.data)
+
+    def hand_on_all(self, member: Member, place: Place) -> None:
+        """Hand on what every channel of an instance has queued."""
+        for channel in member.replica.channels.values():
+            self.queue_groups(member, channel, place, (), is_row=False)
+
+    def queue_groups(
+        self,
+        member: Member,
+        channel: ReplicaChannel,
+        place: Place,
+        shown: tuple[GtidSet, ...],
+        *,
+        is_row: bool,
+    ) -> None:
+        """Hand on what a channel has queued since the last row."""
+        if not channel.runs:
+            channel.queued_ts = place.ts
+            return
+        known = (member.timeline.logged(), member.timeline.beyond, *member.replica.received())
+        row: GroupsQueued | None = channel.hand_on(
+            place,
+            member.replica.sids,
+            (*known, *shown),
+            is_row=is_row,
+            server_uuid=member.timeline.uuid_at(place.ts),
+        )
+        if row is None or not channel.has_source:
+            return
+        if channel.key is None:
+            self._note_unknown(member, channel, place)
+            return
+        self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
+
+
+def keys_of(channels: Iterable[ReplicaChannel]) -> tuple[str, ...]:
+    """The sources of channels, each once, in order."""
+    return tuple(sorted({channel.key for channel in channels if channel.key is not None}))
+
+
+def _set(text: str | None) -> GtidSet | None:
+    return None if text is None else GtidSet.parse(text)
+
+
+def _coordinates(values: dict[str, Any], name: str) -> tuple[str, int] | None:
+    file, position = values[f"{name}_source_log_file"], values[f"{name}_source_log_pos"]
+    return None if file is None or position is None else (file, position)

@@ -1,0 +1,327 @@
+"""Tier 3: what may not change while a backup holds Percona's backup locks.
+
+The locks come from `backup_locks`, the changes from `statement` records and from the logs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.events.journal import FLAG_RELAY_LOG, QueryVerb
+from tallystick.coordinates.events.log_events import CLASS_ROWS, EventClass
+from tallystick.coordinates.logs.log_groups import STEP_AFTER_OPENER, STEP_IN_BODY, GroupStep
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.state_codec import COLLABORATOR, reset
+from tallystick.coordinates.values.binlog import EventType, LogCoordinates
+from tallystick.coordinates.values.errors import AuditError
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.events.journal import Block
+    from tallystick.coordinates.events.log_status import ServerState
+
+BACKUP_LOCKS_FREEZE_SCOPE = register(
+    Rule(
+        number=58,
+        name="backup_locks_freeze_scope",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "Under LOCK TABLES FOR BACKUP no non-transactional change or DDL happens; under LOCK"
+            " BINLOG FOR BACKUP the binary log, read and executed coordinates stand still."
+        ),
+        why=(
+            "Non-transactional writes and DDL take the table lock in conflict with the first, and"
+            " everything that moves one of the three coordinates takes that of the second. InnoDB"
+            " goes on under the first; its redo brings the copy up to date. In the binary log a"
+            " group of rows that ends in COMMIT is a non-transactional change, and a group of one"
+            " statement is DDL."
+        ),
+        undecided_when=(
+            "locking or unlocking was not observed, the journal has a gap in between, or statements"
+            " that bypass the binary log are not reported by the observer. A row of SHOW REPLICA"
+            " STATUS counts only if its collection was requested under the lock; of a compressed"
+            " group nobody knows what it changes"
+        ),
+        sources=("Percona backup-safe binlog information, whiteboard: cases 1 and 2",),
+        remedy=(
+            "Discard the backup and take it again. Look for writes that bypass the lock (plugins,"
+            " direct changes of files, sql_log_bin=0 on non-transactional tables); move such tables"
+            " to InnoDB."
+        ),
+        cases={
+            "statement_under_table_lock": Case(
+                "Under LOCK TABLES FOR BACKUP a {engine} {kind} was executed.",
+                "{witness}",
+                "journal",
+                "no non-transactional change and no DDL",
+                "LOCK TABLES FOR BACKUP",
+            ),
+            "nontransactional_group_under_table_lock": Case(
+                "Under LOCK TABLES FOR BACKUP a non-transactional change was logged.",
+                "{witness}",
+                "journal",
+                "no non-transactional change and no DDL",
+                "LOCK TABLES FOR BACKUP",
+            ),
+            "ddl_group_under_table_lock": Case(
+                "Under LOCK TABLES FOR BACKUP a DDL statement was logged.",
+                "{witness}",
+                "journal",
+                "no non-transactional change and no DDL",
+                "LOCK TABLES FOR BACKUP",
+            ),
+            "binlog_grew_under_binlog_lock": Case(
+                "Under LOCK BINLOG FOR BACKUP the binary log grew.",
+                "{witness}",
+                "journal",
+                "frozen coordinates",
+                "LOCK BINLOG FOR BACKUP",
+            ),
+            "received_under_binlog_lock": Case(
+                "Under LOCK BINLOG FOR BACKUP the receiver of channel {name!r} read on.",
+                "{witness}",
+                "journal",
+                "frozen coordinates",
+                "LOCK BINLOG FOR BACKUP",
+            ),
+            "executed_under_binlog_lock": Case(
+                "Under LOCK BINLOG FOR BACKUP the applier of channel {name!r} executed on.",
+                "{witness}",
+                "journal",
+                "frozen coordinates",
+                "LOCK BINLOG FOR BACKUP",
+            ),
+            "positions_moved_under_binlog_lock": Case(
+                (
+                    "Under LOCK BINLOG FOR BACKUP the positions of channel {name!r} moved from"
+                    " {previous} to {positions}."
+                ),
+                "{witness}",
+                "journal",
+                "frozen coordinates",
+                "LOCK BINLOG FOR BACKUP",
+            ),
+        },
+    )
+)
+
+_TRANSACTIONAL = frozenset({"innodb", "rocksdb", "ndb"})
+_ROWS = frozenset(
+    {
+        EventType.WRITE_ROWS,
+        EventType.UPDATE_ROWS,
+        EventType.DELETE_ROWS,
+        EventType.PARTIAL_UPDATE_ROWS,
+    }
+)
+_APPLIED = frozenset({"xid", "query", "statement"})
+"""Reasons of writes to slave_relay_log_info that follow an executed group."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group of the binary log that opened under the table lock."""
+
+    at: str
+    gtid: tuple[str, int] | None
+    is_body: bool = False
+    """Whether its body has begun."""
+    has_rows: bool = False
+    has_body: bool = False
+    """Whether anything but BEGIN is in it."""
+
+
+@dataclass(eq=False)
+class BackupLockFreeze:
+    """The backup locks that some session of an instance holds, and what may not change under them.
+
+    Attributes:
+        taken: Lock to the end of the binary log at its taking, None unknown.
+        empty_groups: GTIDs of groups without changes that were logged under the table lock: no
+            storage engine holds a trace of them.
+    """
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    taken: dict[str, LogCoordinates | None] = field(default_factory=dict)
+    empty_groups: GtidSet = GtidSet.EMPTY
+    _moved: list[str] = field(default_factory=list)
+    """What was reported to have moved under the binlog lock that is held."""
+    _binlog_since: int | None = None
+    _positions: dict[str, str] = field(default_factory=dict)
+    """The positions of each channel in rows read wholly under the binlog lock."""
+    _group: _Group | None = None
+
+    # The locks
+
+    def take(self, lock: str, position: LogCoordinates | None, ts: int) -> None:
+        """A session takes a lock; the first one begins its time."""
+        if lock in self.taken:
+            return
+        self.taken[lock] = position
+        if lock == "tables":
+            self.empty_groups = GtidSet.EMPTY
+            self._group = None
+        elif lock == "binlog":
+            self._binlog_since = ts
+            self._moved = []
+            self._positions = {}
+
+    def log_began_anew(self) -> None:
+        """RESET: where locks were taken is a coordinate of another log."""
+        self.taken = dict.fromkeys(self.taken)
+
+    def interrupted(self) -> None:
+        """The server ended and its locks are gone, or they are not known any more."""
+        reset(self)
+
+    # Changes under the table lock
+
+    def statement(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``statement`` record: a change the binary log does not show."""
+        engine = str(body.get("engine", "")).lower()
+        kind = body.get("type", "dml")
+        if kind == "ddl" or engine not in _TRANSACTIONAL:
+            self._changed(
+                "statement_under_table_lock",
+                f"a {engine} {kind}",
+                f"statement at {ts}",
+                engine=engine,
+                kind=str(kind),
+            )
+
+    def _changed(self, case: str, witness: str, at: str, **values: str) -> None:
+        """DDL, or a change that is not transactional: not under the table lock."""
+        if "tables" in self.taken:
+            broken = Broken(case, witness=witness, at=at, **values)
+            self._reporter.broken(BACKUP_LOCKS_FREEZE_SCOPE, broken)
+
+    # Logs under the locks
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a lock is held under which the logs may not change."""
+        return "binlog" in self.taken or "tables" in self.taken
+
+    def logged(self, block: Block, index: int) -> None:
+        """An event of the binary log while a lock is held."""
+        self._read_at(block, index)
+        if "binlog" in self.taken:
+            what = "the binary log grew"
+            self._coordinate_moved("binlog_grew_under_binlog_lock", what, _start(block, index))
+        if "tables" not in self.taken:
+            return
+        event_type, verb = int(block.columns["type"][index]), int(block.columns["query"][index])
+        if CLASS_ROWS[event_type][verb] == EventClass.OPENER:
+            sid = int(block.columns["sid"][index])
+            gtid = (block.sids[sid], int(block.columns["gno"][index])) if sid >= 0 else None
+            self._group = _Group(_start(block, index), gtid)
+        elif self._group is not None:
+            self._read_group_event(self._group, event_type, verb)
+
+    def _read_at(self, block: Block, index: int) -> None:
+        self._reporter.set_position(
+            block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
+        )
+
+    def _read_group_event(self, group: _Group, event_type: int, verb: int) -> None:
+        event_class = CLASS_ROWS[event_type][verb]
+        step = (STEP_IN_BODY if group.is_body else STEP_AFTER_OPENER)[event_class]
+        if step is GroupStep.BEGINS_BODY:
+            group.is_body = True
+        elif step is GroupStep.GOES_ON:
+            group.has_rows |= event_type in _ROWS
+            group.has_body |= event_class != EventClass.PREAMBLE
+        else:
+            self._group = None
+            if step is GroupStep.ENDS and event_type == EventType.QUERY:
+                self._ended(group, verb)
+
+    def _ended(self, group: _Group, verb: int) -> None:
+        """A group ended with a statement: COMMIT is not that of a transactional engine."""
+        if not group.is_body and verb == QueryVerb.STATEMENT:
+            self._changed("ddl_group_under_table_lock", "a DDL statement", group.at)
+        elif group.is_body and verb == QueryVerb.COMMIT:
+            if group.has_rows:
+                what = "a non-transactional change"
+                self._changed("nontransactional_group_under_table_lock", what, group.at)
+            if not group.has_body and group.gtid is not None:
+                self._note_empty(*group.gtid)
+
+    def _note_empty(self, sid: str, gno: int) -> None:
+        try:
+            self.empty_groups = self.empty_groups | GtidSet([(sid, gno, gno)])
+        except AuditError:
+            return  # no GTID: reported by tier 0
+
+    def received(self, block: Block, index: int, channel: str) -> None:
+        """An event of a relay log: one that the source wrote moves the position read."""
+        is_own = int(block.columns["flags"][index]) & FLAG_RELAY_LOG
+        event_class = CLASS_ROWS[int(block.columns["type"][index])][0]
+        if "binlog" in self.taken and event_class == EventClass.OPENER and not is_own:
+            self._read_at(block, index)
+            what = f"the receiver of channel {channel!r} read on"
+            at = _start(block, index)
+            self._coordinate_moved("received_under_binlog_lock", what, at, name=channel)
+
+    def info_written(self, body: Mapping[str, Any], ts: int) -> None:
+        """A write to slave_relay_log_info that follows an executed group moves Ex."""
+        if body.get("table") != "slave_master_info" and body.get("reason") in _APPLIED:
+            channel = str(body.get("channel", ""))
+            what = f"the applier of channel {channel!r} executed on"
+            at = f"{body.get('table')} of {channel!r} at {ts}"
+            self._coordinate_moved("executed_under_binlog_lock", what, at, name=channel)
+
+    def _coordinate_moved(self, case: str, what: str, at: str, **values: str) -> None:
+        """P, Rd or Ex moved: not under the binlog lock; reported once while it is held."""
+        if "binlog" not in self.taken or what in self._moved:
+            return
+        self._moved.append(what)
+        broken = Broken(case, witness=what, at=at, **values)
+        self._reporter.broken(BACKUP_LOCKS_FREEZE_SCOPE, broken)
+
+    # Rows
+
+    @property
+    def freezes_tables(self) -> bool:
+        """Whether the table lock is held."""
+        return "tables" in self.taken
+
+    @property
+    def tables_locked_at(self) -> LogCoordinates | None:
+        """End of the binary log when the table lock was taken, None when that is not known."""
+        return self.taken.get("tables")
+
+    def row(self, state: ServerState, requested_at: int | None, collection_id: str) -> None:
+        """Compare Rd and Ex of rows whose every statement ran under the binlog lock."""
+        since = self._binlog_since
+        if "binlog" not in self.taken or since is None or requested_at is None:
+            return
+        if requested_at < since:
+            return  # SHOW REPLICA STATUS may have been read before the lock
+        for name, channel in sorted(state.channels.items()):
+            if channel.read is None or channel.executed is None:
+                continue
+            positions = f"read {channel.read}, executed {channel.executed}"
+            previous = self._positions.setdefault(name, positions)
+            if positions != previous:
+                self._coordinate_moved(
+                    "positions_moved_under_binlog_lock",
+                    f"the positions of channel {name!r} moved from {previous} to {positions}",
+                    f"{collection_id} {name}",
+                    name=name,
+                    previous=previous,
+                    positions=positions,
+                )
+
+
+def _start(block: Block, index: int) -> str:
+    file = int(block.columns["file"][index])
+    return f"{block.files[file] if file >= 0 else ''}:{int(block.columns['start'][index])}"

@@ -1,0 +1,166 @@
+"""Rules on the relay coordinate of a row: where the receiver last flushed its positions."""
+
+from __future__ import annotations
+
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.channel import NO_RELAY, ChannelEvidence
+from tallystick.coordinates.rules.columns import NOT_READ, same_family
+from tallystick.coordinates.rules.outcomes import (
+    HOLDS,
+    NOT_APPLICABLE,
+    Broken,
+    RowAnswer,
+    Undecided,
+)
+from tallystick.coordinates.rules.registry import Case, reason, rule
+
+NO_RESET_SEEN = reason(
+    "no_reset_seen", "the channel has no relay log, but no RESET REPLICA was seen"
+)
+FLUSHED_IS_WRONG = reason("flushed_is_wrong", "the flushed coordinate is wrong itself")
+
+
+@rule(
+    number=28,
+    tier=2,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=(
+        "The relay coordinate of a channel is the end of an event that is written in a relay"
+        " log file that exists; a channel without relay logs shows an empty name and 0."
+    ),
+    why=(
+        "The receiver appends whole events and takes over the end of the relay log only after"
+        " the write, when it flushes its positions under Master_info::data_lock, which the"
+        " collection holds. It may end inside a group, but not inside an event or beyond the"
+        " file."
+    ),
+    undecided_when=(
+        "the coordinate is not readable, the relay log was not observed or has a gap there, the"
+        " events around the place are no longer remembered, or the channel shows no relay log"
+        " though no RESET REPLICA was observed"
+    ),
+    sources=(
+        "WL#9452, F-1.2.3",
+        "WL#9452, Step-1: Master_info::flushed_relay_log_info",
+    ),
+    remedy=(
+        "Do not copy the relay log up to this place: collect again, or restore without relay"
+        " logs (relay_log_recovery=ON or auto-positioning) and let the replica fetch them"
+        " anew."
+    ),
+    evidence=ChannelEvidence,
+    columns=(
+        "relay_log_file",
+        "relay_log_position",
+        "journal_relay_log_file",
+        "journal_relay_log_position",
+    ),
+    cases={
+        "beyond_end": Case(
+            "The flushed relay log coordinate {relay} is beyond what is written.",
+            "{relay}",
+            "log_status, relay_log_file and relay_log_position",
+            "{nearest}",
+            "last event end at or before it in the relay log",
+        ),
+        "inside_event": Case(
+            "The flushed relay log coordinate {relay} is inside an event.",
+            "{relay}",
+            "log_status, relay_log_file and relay_log_position",
+            "{nearest}",
+            "last event end at or before it in the relay log",
+        ),
+        "not_an_end": Case(
+            "The flushed relay log coordinate {relay} is not the end of an event that is written.",
+            "{relay}",
+            "relay_log_file and relay_log_position",
+            "{nearest}",
+            "last event end at or before it in the relay log",
+        ),
+    },
+)
+def relay_position_on_written_boundary(e: ChannelEvidence) -> RowAnswer:
+    """RESET REPLICA leaves a file of its own events, and names none."""
+    if e.relay_is_empty:
+        if e.was_reset is None:
+            return NOT_APPLICABLE
+        return HOLDS if e.was_reset else Undecided(NO_RESET_SEEN)
+    if e.relay is None:
+        return Undecided(NOT_READ)
+    if e.doubt is not None:
+        return e.doubt
+    if e.relay == e.journal_relay:
+        return HOLDS
+    if e.journal_relay is None and not e.is_followed:
+        return Undecided(NO_RELAY)
+    if e.relay_end is None:
+        case = "not_an_end"
+    else:
+        case = "beyond_end" if e.relay > e.relay_end else "inside_event"
+    return Broken(
+        case,
+        witness=e.relay,
+        relay=e.relay,
+        nearest="none" if e.journal_relay is None else e.journal_relay,
+    )
+
+
+@rule(
+    number=29,
+    tier=2,
+    scope="S",
+    severity=Severity.WARNING,
+    claim=(
+        "The applier is not ahead of the receiver: the groups before the applied relay"
+        " coordinate end before the flushed one, except for one event just being queued."
+    ),
+    why=(
+        "The applier reads only what the receiver has written, and the receiver flushes its"
+        " positions after each event that it writes. The replica status is read before the"
+        " row, so the flushed coordinate can only have grown since. A rotation of an idle"
+        " relay log puts header events between them, but no group."
+    ),
+    undecided_when=(
+        "the replica status was not read, one of the coordinates is not readable or belongs to"
+        " an earlier lineage, or the relay log between the two is not known without a gap"
+    ),
+    sources=("WL#9452, Step-1: Master_info::flushed_relay_log_info",),
+    remedy=(
+        "A backup by this row would apply groups that its relay log lacks: collect again, and"
+        " start the restored replica by auto-positioning. If it comes back, restart the"
+        " receiver."
+    ),
+    evidence=ChannelEvidence,
+    cases={
+        "ahead": Case(
+            "The applier is at {applied}, {events:n event} after {relay}, up to which the receiver"
+            " has flushed its positions.",
+            "{applied}",
+            "SHOW REPLICA STATUS, Relay_Log_File and Relay_Log_Pos",
+            "at most one event after {relay}",
+            "log_status",
+        ),
+    },
+)
+def applied_within_flushed(e: ChannelEvidence) -> RowAnswer:
+    """The event that is being queued may be applied before its end is flushed."""
+    if e.applied is None or e.relay is None or not same_family(e.applied, e.relay):
+        return Undecided(NOT_READ)
+    if e.applied <= e.relay:
+        return HOLDS
+    if e.events_after is None:
+        return Undecided(NO_RELAY)
+    if isinstance(_answer_on_relay(e), Broken):
+        return Undecided(FLUSHED_IS_WRONG)
+    if e.events_after <= 1:
+        return HOLDS
+    return Broken(
+        "ahead", witness=e.applied, applied=e.applied, relay=e.relay, events=e.events_after
+    )
+
+
+def _answer_on_relay(e: ChannelEvidence) -> RowAnswer:
+    assert relay_position_on_written_boundary.judge is not None
+    answer: RowAnswer = relay_position_on_written_boundary.judge(e)
+    return answer
