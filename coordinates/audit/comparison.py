@@ -64,6 +64,8 @@ class QueuedRun:
         sid, gno: GTID of each group.
         connects: The receiver connected before the first of them.
         begins: The channel began anew before the first of them.
+        begins_by_gtid: It began so by auto-positioning, and no record is missing since: what the
+            replica lacked, the source sends first.
     """
 
     base_name: str | None
@@ -74,6 +76,7 @@ class QueuedRun:
     gno: IntArray
     connects: bool
     begins: bool
+    begins_by_gtid: bool = False
 
     def gtids(self, which: npt.NDArray[Any]) -> GtidSet:
         """The GTIDs of some of the groups."""

@@ -236,7 +236,7 @@ class FleetEventReader:
         if action in CONNECTS:
             channel.connects = True
         if action in BEGINS:
-            channel.begins = True
+            channel.begin_anew()
             channel.retrieved_ts = fact.ts
             self.origins.end_logs(fact.instance_id, f"relay {name}", fact.ts)
         if action in FORGETS_COORDINATES:
@@ -295,7 +295,7 @@ class FleetEventReader:
             member.replica.recovery.lose()
         member.timeline.miss(fact.ts)
         for channel in member.replica.channels.values():
-            channel.begins = True
+            channel.lose()
 
 
 def _by_sid(sids: list[str], local: npt.NDArray[Any]) -> list[tuple[str, Any]]:

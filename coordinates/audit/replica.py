@@ -37,6 +37,7 @@ class Run:
     file_number: int
     connects: bool
     begins: bool
+    begins_by_gtid: bool
     ends: list[npt.NDArray[Any]] = field(default_factory=list)
     sid: list[npt.NDArray[Any]] = field(default_factory=list)
     gno: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -58,6 +59,8 @@ class ReplicaChannel:
         queued_ts: Time of the last row: what has not been handed on was queued behind it.
         queued_count: How many groups have not been handed on.
         connects, begins: What happened since the last group queued.
+        begins_by_gtid: It began anew since then by auto-positioning, and no record is missing.
+        auto_position: None not known.
         first_queued: The first group since the instance's data was cloned.
         received: GTIDs of everything that it has ever queued.
     """
@@ -74,6 +77,8 @@ class ReplicaChannel:
     queued_count: int = 0
     connects: bool = True
     begins: bool = True
+    begins_by_gtid: bool = False
+    auto_position: bool | None = None
     first_queued: FirstQueued | None = None
     received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     runs: list[Run] = field(default_factory=list)
@@ -95,6 +100,17 @@ class ReplicaChannel:
         self.source_instance = str(instance) if instance else None
         self.source_uuid = str(uuid).lower() if uuid else None
         self.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
+        self.auto_position = bool(body.get("auto_position", True))
+
+    def begin_anew(self) -> None:
+        """What it had received is given up, and the source is asked for what is missing."""
+        self.begins = True
+        self.begins_by_gtid = self.auto_position is True
+
+    def lose(self) -> None:
+        """Records are missing: it may have received groups that the journal does not show."""
+        self.begins = True
+        self.begins_by_gtid = False
 
     def queue(self, body: Mapping[str, Any], arrays: Mapping[str, Any], sid: Any) -> None:
         """Complete groups were queued; `sid` indexes the instance's table."""
@@ -105,9 +121,9 @@ class ReplicaChannel:
         last = self.runs[-1] if self.runs else None
         is_new = last is None or (last.base_name, last.file_number) != (base_name, number)
         if last is None or is_new or self.connects or self.begins:
-            last = Run(base_name, number, self.connects, self.begins)
+            last = Run(base_name, number, self.connects, self.begins, self.begins_by_gtid)
             self.runs.append(last)
-            self.connects = self.begins = False
+            self.connects = self.begins = self.begins_by_gtid = False
         last.ends.append(ends)
         last.sid.append(sid)
         last.gno.append(arrays["group_gno"])
@@ -136,6 +152,7 @@ class ReplicaChannel:
                 gno=_joined(run.gno),
                 connects=run.connects,
                 begins=run.begins,
+                begins_by_gtid=run.begins_by_gtid,
             )
             for run in self.runs
         )
@@ -215,6 +232,7 @@ class Replica:
             channel.begins = True
         if channel.first_queued is None and self.clone_ts is not None and len(sid):
             channel.first_queued = self._first(body, fact.arrays, sid)
+            channel.begins_by_gtid = False  # clone_resume_exact judges what comes first
         channel.queue(body, fact.arrays, sid)
         return channel
 

@@ -103,6 +103,7 @@ class ReplicaComparisons:
         if values["source_uuid"]:
             channel.source_uuid = values["source_uuid"].lower()
         channel.is_filtered = channel.is_filtered or bool(values["filtered"])
+        channel.auto_position = bool(values["auto_position"])
         return channel
 
     def _compare_channel(

@@ -67,8 +67,9 @@ _OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY
     severity=Severity.CRITICAL,
     claim=(
         "The groups that a receiver queues from one file of its source are groups of that file,"
-        " in the file's order; a group that it leaves out between two connects was executed"
-        " before by the replica, is filtered, or is the replica's own."
+        " in the file's order; a group that it leaves out between two connects, or before the"
+        " first one when it begins anew by auto-positioning, was executed before by the replica,"
+        " is filtered, or is the replica's own."
     ),
     why=(
         "The dump thread sends a binary log in its own order and skips only groups that the"
@@ -173,6 +174,7 @@ class _Mirror:
         self.omitted = GtidSet.EMPTY
         self.omitted_at: Where | None = None
         self.omitted_anonymous = False
+        self.begins_by_gtid = False
 
     def follow(self, run: QueuedRun) -> None:
         """The next groups from one file."""
@@ -180,6 +182,7 @@ class _Mirror:
             self.last = None
         if run.begins:
             self.high = None
+            self.begins_by_gtid = run.begins_by_gtid
         file = self._file_of(run)
         if file is None:
             self.last = self.high = None
@@ -270,6 +273,7 @@ class _Mirror:
         if self.high is not None and last <= self.high:
             return
         self._find_omitted(number, file, indices)
+        self.begins_by_gtid = False
         self.high = last
 
     def _find_omitted(self, number: int, file: BinlogFile, indices: IntArray) -> None:
@@ -277,6 +281,8 @@ class _Mirror:
         high = self.high
         ends = file.group_ends()
         before = int(indices[0])
+        if high is None and self.begins_by_gtid:
+            self._omit_before(number, file, before)
         if high is not None:
             before = -1
             if high[0] == number:
@@ -288,6 +294,22 @@ class _Mirror:
         present[: before + 1] = True
         absent = np.flatnonzero(~present)
         self._omit(number, file, absent)
+
+    def _omit_before(self, number: int, file: BinlogFile, first: int) -> None:
+        """Whatever the source logged before the first group that a channel received of it.
+
+        Anonymous groups there are no omission: auto-positioning does not send them.
+        """
+        lineage = self.state.lineage
+        remembered = sorted(n for of, n in self.source.files if of == lineage and n < number)
+        for earlier in remembered:
+            known, _ = self._file(earlier)
+            if known is not None:
+                self._omit_named(earlier, known, np.arange(len(known.group_ends())))
+        self._omit_named(number, file, np.arange(first))
+
+    def _omit_named(self, number: int, file: BinlogFile, absent: IntArray) -> None:
+        self._omit(number, file, absent[file.groups().sid[absent] >= 0])
 
     def _omit_between(self, high: Where, number: int) -> None:
         """Whatever the source logged after `high` in files before `number`."""

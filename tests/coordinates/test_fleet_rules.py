@@ -980,7 +980,7 @@ class TestRelayMirrorsSource:
 
     def test_the_same_groups_in_order(self):
         """Also when the first ones are left out: the replica asked from there on."""
-        source, replica = fleet_of_two(groups=5)
+        source, replica = fleet_of_two(groups=5, auto_position=False)
         replica.receive(source, (2, f"{A}:2"), (3, f"{A}:3"))
         replica.receive(source, (4, f"{A}:4"))
         assert names(self.row(source, replica)) == []
@@ -991,7 +991,7 @@ class TestRelayMirrorsSource:
     )
     def test_a_group_that_the_source_has_not(self, group, is_broken):
         """Another GTID at its end, or an end between its groups."""
-        source, replica = fleet_of_two()
+        source, replica = fleet_of_two(auto_position=False)
         replica.receive(source, (2, f"{A}:2"), group)
         output = self.row(source, replica)
         assert names(output) == (["relay_mirrors_source"] if is_broken else [])
@@ -1100,12 +1100,50 @@ class TestRelayMirrorsSource:
     @pytest.mark.parametrize("action", ["relay_log_recovery", "reset"])
     def test_a_channel_that_begins_anew_may_begin_anywhere(self, action):
         """The relay log of before is given up."""
-        source, replica = fleet_of_two()
+        source, replica = fleet_of_two(auto_position=False)
         replica.receive(source, (1, f"{A}:1"))
         replica.administer(action)
         replica.administer("start_receiver")
         replica.receive(source, (3, f"{A}:3"))
         assert names(self.row(source, replica)) == []
+
+    @pytest.mark.parametrize(
+        ("executed", "action", "missing"),
+        [
+            (f"{A}:1-2", "change_source", None),
+            (f"{A}:1", "change_source", "2"),
+            ("", "change_source", "1-2"),
+            (f"{A}:2", "reset", "1"),
+            (f"{A}:2", "relay_log_recovery", "1"),
+        ],
+    )
+    def test_auto_positioning_begins_with_what_the_replica_lacks(self, executed, action, missing):
+        """Over files: the source sends everything that is not in the set which it was sent."""
+        source, replica = fleet_of_two(groups=1)
+        source.rotate(f"{A}:1")
+        source.log(f"{A}:2", f"{A}:3")
+        if action != "change_source":
+            replica.administer(action)
+        replica.receive(source, (2, f"{A}:3"), file=2)
+        output = self.row(source, replica, f"{executed},{A}:3".lstrip(","))
+        assert [finding.witness for finding in output.findings] == (
+            [f"{A}:{missing}"] if missing else []
+        )
+        assert set(names(output)) <= {"relay_mirrors_source"}
+
+    def test_after_a_gap_a_channel_may_have_received_more_than_its_journal_shows(self):
+        """Groups that were received in the gap are in the relay log, executed or not."""
+        source, replica = fleet_of_two()
+        replica.gap()
+        replica.receive(source, (3, f"{A}:3"))
+        assert names(self.row(source, replica)) == []
+
+    def test_auto_positioning_does_not_send_older_anonymous_groups(self):
+        """The source of such a channel logs none any more; older ones are in files it passes."""
+        source, replica = fleet_of_two(groups=0)
+        source.log("", f"{A}:2", f"{A}:3")
+        replica.receive(source, (3, f"{A}:3"))
+        assert names(self.row(source, replica, f"{A}:2-3")) == []
 
     def test_unknown_source_places_are_undecided(self):
         """Groups before the first ROTATE of a relay log, or of a file not observed."""

@@ -261,14 +261,16 @@ class Journal:
         } | fields
 
 
-def fleet_of_two(*, groups: int = 3, has_row: bool = True) -> tuple[Journal, Journal]:
+def fleet_of_two(
+    *, groups: int = 3, has_row: bool = True, auto_position: bool = True
+) -> tuple[Journal, Journal]:
     """A source that has logged some groups (and told so), and a replica that follows it."""
     clock = Clock()
     source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
     for journal in (source, replica):
         journal.boot()
         journal.open_file()
-    replica.follow(source)
+    replica.follow(source, auto_position=auto_position)
     source.log(*(f"{A}:{n + 1}" for n in range(groups)))
     if has_row:
         source.status(f"{A}:1-{groups}")

@@ -12,9 +12,11 @@ from tallystick.producers.simulator.faults.channels import (
     channels,
     clog_receivers,
     coordinate,
+    leaf_channels,
     relay_file,
     unread_groups,
 )
+from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, FaultGroup
 from tallystick.producers.simulator.faults.logs import gtid_of
 from tallystick.producers.simulator.faults.row import Row, server_text
 from tallystick.producers.simulator.server import (
@@ -74,6 +76,41 @@ class ReceiverSkipsGroup(ChannelFault):
         self.mark(fleet, channel.replica)
         self._skipped = gtid_of(logged)
         return False
+
+
+class FirstGroupSkipped(ActFault):
+    """After RESET REPLICA the receiver passes over the first group whenever it meets it."""
+
+    number = 195
+    name = "receiver_skips_first_group"
+    text = "the first group that a replica lacks is not queued after RESET REPLICA"
+    must_fire = frozenset({"relay_mirrors_source"})
+    group = FaultGroup.CHANNEL
+    base = BaseHistory.SINGLE_CHANNEL
+    heals = False
+    bears_acts = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._channel: Channel | None = None
+        self._skipped: LoggedGroup | None = None
+
+    def act(self, fleet: World) -> bool:
+        """Reset a channel that asks by GTID set, and start it again."""
+        for channel in leaf_channels(fleet):
+            if channel.auto_position and channel[Receiver].is_connected:
+                administration.reset_replica(fleet, channel)
+                administration.start_replication(fleet, channel)
+                self._channel = channel
+                return True
+        return False
+
+    def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
+        """Skip it."""
+        if channel is self._channel and not self.injected:
+            self.mark(fleet, channel.replica)
+            self._skipped = logged
+        return logged is not self._skipped or channel is not self._channel
 
 
 class OldGroupRequeued(ChannelFault):
