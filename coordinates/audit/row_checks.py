@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Check, Outcome
@@ -33,7 +34,10 @@ class RowChecks:
             return
         checks = self._checks.setdefault(channel, {})
         known = checks.get(rule.name)
-        if isinstance(answer, Broken):
+        if isinstance(answer, Holds):
+            if known is None:
+                checks[rule.name] = _kept(rule.name)
+        elif isinstance(answer, Broken):
             self.reporter.broken(
                 rule,
                 answer,
@@ -43,8 +47,6 @@ class RowChecks:
             )
             if known is None or known.outcome is not Outcome.BROKEN:
                 checks[rule.name] = Check(rule.name, Outcome.BROKEN, answer.case, answer.data)
-        elif isinstance(answer, Holds):
-            checks.setdefault(rule.name, Check(rule.name, Outcome.HOLDS))
         elif known is None or known.outcome is Outcome.HOLDS:
             checks[rule.name] = Check(rule.name, Outcome.UNDECIDED, answer.reason.code, answer.data)
 
@@ -56,16 +58,25 @@ class RowChecks:
 
     def is_broken(self, *rules: Rule, channel: str | None = None) -> bool:
         """Whether any of them was broken so far."""
-        return any(self._outcome(rule, channel) is Outcome.BROKEN for rule in rules)
+        return self._is_any(Outcome.BROKEN, rules, channel)
 
     def is_undecided(self, *rules: Rule, channel: str | None = None) -> bool:
         """Whether any of them is undecided so far."""
-        return any(self._outcome(rule, channel) is Outcome.UNDECIDED for rule in rules)
+        return self._is_any(Outcome.UNDECIDED, rules, channel)
 
     def of(self, channel: str | None) -> tuple[Check, ...]:
         """All checks of one subject, by the names of their rules."""
         return tuple(check for _, check in sorted(self._checks.get(channel, {}).items()))
 
-    def _outcome(self, rule: Rule, channel: str | None) -> Outcome | None:
-        check = self._checks.get(channel, {}).get(rule.name)
-        return None if check is None else check.outcome
+    def _is_any(self, outcome: Outcome, rules: Iterable[Rule], channel: str | None) -> bool:
+        checks = self._checks.get(channel)
+        if not checks:
+            return False
+        known = (checks.get(rule.name) for rule in rules)
+        return any(check is not None and check.outcome is outcome for check in known)
+
+
+@cache
+def _kept(rule: str) -> Check:
+    """The one check of a rule that holds: most checks are."""
+    return Check(rule, Outcome.HOLDS)

@@ -156,9 +156,9 @@ def table_row(value: Any) -> dict[str, Any]:
     """Column values of a server's table; its columns differ from server to server."""
     if type(value) is not dict:
         raise FieldError("an object of column values", value)
-    for key in value:
-        if key.lower() in _PASSWORD_COLUMNS:
-            raise FieldError("no password: it must not be collected", path=key, shown=False)
+    if not _PASSWORD_COLUMNS.isdisjoint(map(str.lower, value)):
+        key = next(key for key in value if key.lower() in _PASSWORD_COLUMNS)
+        raise FieldError("no password: it must not be collected", path=key, shown=False)
     return value
 
 

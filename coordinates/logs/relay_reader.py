@@ -262,7 +262,7 @@ class RelayReader(LogReader):
     def _tell_received(self, groups: Array, place: tuple[int, int, int] | None = None) -> None:
         """Hand groups to the fleet: columns of RECEIVED's ``group_…``."""
         source_end, sid, gno, server_id, commit_ts, types = groups.T
-        used = np.unique(sid[sid >= 0])
+        used = np.flatnonzero(np.bincount(sid[sid >= 0]))
         local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
         local[used] = np.arange(len(used), dtype=np.int32)
         self.reporter.fleet_event(

@@ -218,7 +218,7 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     groups = source.groups_until(state, (parse_log_file_name(file)[1], position))
     sid, gno = groups.sid[:-1], groups.gno[:-1]
     is_done = np.ones(len(sid), dtype=np.bool_)
-    for index in np.unique(sid[sid >= 0]).tolist():
+    for index in np.flatnonzero(np.bincount(sid[sid >= 0])).tolist():
         which = sid == index
         is_done[which] = executed.contains_gnos(source.sids[index], gno[which])
     if is_done.all():

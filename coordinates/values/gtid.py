@@ -301,6 +301,8 @@ class GtidSet:
     def __sub__(self, other: GtidSet) -> GtidSet:
         if not isinstance(other, GtidSet):
             return NotImplemented
+        if not self._bounds or not other._bounds:
+            return self
         kept: dict[str, Bounds] = {}
         for sid, bounds in self._bounds.items():
             theirs = other._bounds.get(sid)

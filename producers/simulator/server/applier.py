@@ -328,23 +328,25 @@ def _pass_group(fleet: World, channel: Channel, queued: QueuedGroup) -> None:
 def _advance(channel: Channel, queued: QueuedGroup) -> None:
     if channel.pending and channel.pending[0] is queued:
         channel.pending.pop(0)
-    channel[Applier].applied = (queued.relay_file.name, queued.end)
-    channel[Applier].executed = (queued.source_file, queued.logged.end)
-    channel[Applier].group_end = (*channel[Applier].applied, *channel[Applier].executed)
+    applier = channel[Applier]
+    applier.applied = (queued.relay_file.name, queued.end)
+    applier.executed = (queued.source_file, queued.logged.end)
+    applier.group_end = (*applier.applied, *applier.executed)
 
 
 def _pass_framing(fleet: World, channel: Channel) -> None:
-    tells_place = False
+    applier = channel[Applier]
+    has_moved = False
     while channel.pending and isinstance(channel.pending[0], QueuedFraming):
         framing = channel.pending.pop(0)
         assert isinstance(framing, QueuedFraming)
-        channel[Applier].applied = (framing.relay_file.name, framing.end)
+        applier.applied = (framing.relay_file.name, framing.end)
         if framing.source is not None:
             # The source's ROTATE moves Ex_c, even back: a dump by GTID set begins at a file's head.
-            channel[Applier].executed = framing.source
-            channel[Applier].group_end = (*channel[Applier].applied, *channel[Applier].executed)
-            tells_place = True
-    if tells_place:
+            applier.executed = framing.source
+            applier.group_end = (*applier.applied, *applier.executed)
+            has_moved = True
+    if has_moved:
         persist_positions(fleet, channel, "relay_rotate")
     relay_log.purge_applied(channel)
 

@@ -179,8 +179,8 @@ def previous_gtids_length(gtids: GtidIntervals) -> int:
 def open_file(fleet: World, instance: Instance, number: int, previous: GtidIntervals) -> None:
     """Begin the file of that number: FORMAT_DESCRIPTION, then PREVIOUS_GTIDS."""
     previous = fleet.bus.emit(PREVIOUS_GTIDS, fleet, instance, previous)
-    file = BinlogFile(instance[BinaryLog].base_name, number, previous)
     log = instance[BinaryLog]
+    file = BinlogFile(log.base_name, number, previous)
     log.files.append(file)
     if log.archive is not None:
         log.archive.append((log.lineage, file))
@@ -266,8 +266,9 @@ def purge_limit(instance: Instance) -> int:
 
 
 def write_group(fleet: World, instance: Instance, group: Group) -> LoggedGroup:
-    """Flush stage: write a group behind the end of the active file."""
-    file = instance[BinaryLog].active
+    """Flush stage: write a group at the end of the active file."""
+    log = instance[BinaryLog]
+    file = log.active
     logged = place_group(
         instance,
         group,
@@ -279,8 +280,8 @@ def write_group(fleet: World, instance: Instance, group: Group) -> LoggedGroup:
     journal_group(instance, file, logged, logged.end)
     file.entries.append(logged)
     file.end = logged.end
-    if file.end >= instance[BinaryLog].max_size:
-        instance[BinaryLog].rotation_is_due = True
+    if file.end >= log.max_size:
+        log.rotation_is_due = True
     return logged
 
 

@@ -66,9 +66,10 @@ def assign_gtid(instance: Instance, group: Group) -> None:
     """
     if group.sid is not None or group.is_anonymous:
         return
-    if instance[BinaryLog].is_open and instance[GtidState].mode in ("ON", "ON_PERMISSIVE"):
-        group.sid = instance[GtidState].automatic_sid
-        group.gno = instance[GtidState].logged.next_free(group.sid, instance[GtidState].gno_block)
+    gtids = instance[GtidState]
+    if instance[BinaryLog].is_open and gtids.mode in ("ON", "ON_PERMISSIVE"):
+        group.sid = gtids.automatic_sid
+        group.gno = gtids.logged.next_free(group.sid, gtids.gno_block)
     else:
         group.is_anonymous = True
 
@@ -143,9 +144,8 @@ def _run(
         instance[GtidState].logged.add(group.sid, group.gno)
     if group.redo_length:
         redo_log.write_redo(instance[Innodb], group.redo_length)
-    logs = instance[BinaryLog].is_open and (
-        channel is None or instance.variables.get("log_replica_updates", True)
-    )
+    log = instance[BinaryLog]
+    logs = log.is_open and (channel is None or instance.variables.get("log_replica_updates", True))
     if not logs:
         _commit_without_log(fleet, instance, group, channel, queued)
         return None
@@ -153,7 +153,7 @@ def _run(
         backup_synchronization.write_binlog(instance, thread)
     logged = binary_log.write_group(fleet, instance, group)
     fleet.bus.emit(GREW, fleet, instance)
-    pending = Pending(logged, instance[BinaryLog].active, channel, queued, thread)
+    pending = Pending(logged, log.active, channel, queued, thread)
     instance[CommitQueue].in_commit.append(pending)
     if thread is not None:
         thread.stay_inside()
@@ -207,8 +207,9 @@ def _try_again(fleet: World, instance: Instance, group: Group) -> None:
 
 def finish_all(fleet: World, instance: Instance) -> None:
     """Bring every group between the stages through the commit stage, in log order."""
-    while instance[CommitQueue].in_commit:
-        _finish(fleet, instance, instance[CommitQueue].in_commit.pop(0))
+    in_commit = instance[CommitQueue].in_commit
+    while in_commit:
+        _finish(fleet, instance, in_commit.pop(0))
     if instance[BinaryLog].rotation_is_due:
         binary_log.rotate(fleet, instance)
         binary_log.expire(fleet, instance)
@@ -216,10 +217,8 @@ def finish_all(fleet: World, instance: Instance) -> None:
 
 
 def _commit_stage(fleet: World, instance: Instance, pending: Pending, generation: int) -> None:
-    if (
-        generation != instance[CommitQueue].generation
-        or pending not in instance[CommitQueue].in_commit
-    ):
+    queue, log = instance[CommitQueue], instance[BinaryLog]
+    if generation != queue.generation or pending not in queue.in_commit:
         return
     if gtid_persistence.crashes_before_add(fleet, instance, pending.logged.group):
         return
@@ -228,20 +227,16 @@ def _commit_stage(fleet: World, instance: Instance, pending: Pending, generation
         if pending.channel is None
         else instance.variables["replica_preserve_commit_order"]
     )
-    if (
-        is_ordered
-        or instance[BinaryLog].rotation_is_due
-        or not fleet.bus.emit(MAY_REORDER, instance, pending)
-    ):
-        while instance[CommitQueue].in_commit:
-            first = instance[CommitQueue].in_commit.pop(0)
+    if is_ordered or log.rotation_is_due or not fleet.bus.emit(MAY_REORDER, instance, pending):
+        while queue.in_commit:
+            first = queue.in_commit.pop(0)
             _finish(fleet, instance, first)
             if first is pending:
                 break
     else:
-        instance[CommitQueue].in_commit.remove(pending)
+        queue.in_commit.remove(pending)
         _finish(fleet, instance, pending)
-    if instance[BinaryLog].rotation_is_due:
+    if log.rotation_is_due:
         # A rotation waits until no group is between its stages.
         finish_all(fleet, instance)
     fleet.bus.emit(COMMITS_ENDED, fleet, instance)
@@ -293,11 +288,11 @@ def _commit_without_log(
     _make_visible(fleet, instance, group)
     is_persisted = gtid_persistence.end_transaction(fleet, instance, group)
     if group.sid is not None:
-        instance[GtidState].executed.add(group.sid, group.gno)
+        gtids = instance[GtidState]
+        for written in (gtids.executed, gtids.table_only, gtids.purged):
+            written.add(group.sid, group.gno)
         if not is_persisted:
-            instance[GtidState].table.add(group.sid, group.gno)
-        instance[GtidState].table_only.add(group.sid, group.gno)
-        instance[GtidState].purged.add(group.sid, group.gno)
+            gtids.table.add(group.sid, group.gno)
     if channel is not None and queued is not None:
         fleet.bus.emit(APPLIED, fleet, channel, queued)
 

@@ -224,29 +224,30 @@ def _flush_info(fleet: World, channel: Channel, reason: str, events: int, *, for
 
 
 def _receive(fleet: World, channel: Channel, generation: int) -> None:
-    if generation != channel.generation or not channel[Receiver].is_connected:
+    receiver = channel[Receiver]
+    if generation != channel.generation or not receiver.is_connected:
         return
     later = partial(_receive, fleet, channel, generation)
     if not fleet.bus.emit(MAY_MOVE, channel.replica, later):
         return
-    channel[Receiver].is_scheduled = False
-    source = channel.source
-    if channel[Receiver].cursor_lineage != source[BinaryLog].lineage:
+    receiver.is_scheduled = False
+    log = channel.source[BinaryLog]
+    if receiver.cursor_lineage != log.lineage:
         return  # RESET under a connected replica: both threads stay Yes and receive nothing
     for _ in range(_GROUPS_AT_ONCE):
-        file = source[BinaryLog].file_of_number(channel[Receiver].cursor_file)
+        file = log.file_of_number(receiver.cursor_file)
         if file is None:
             break
-        if channel[Receiver].cursor_entry >= len(file.entries):
-            following = source[BinaryLog].file_of_number(file.number + 1)
+        if receiver.cursor_entry >= len(file.entries):
+            following = log.file_of_number(file.number + 1)
             if following is None:
                 break
             # The file before ended with STOP or a crash, so no ROTATE has been sent.
             _next_file(fleet, channel, following)
             continue
-        entry = file.entries[channel[Receiver].cursor_entry]
+        entry = file.entries[receiver.cursor_entry]
         if isinstance(entry, FramingEvent):
-            channel[Receiver].cursor_entry += 1
+            receiver.cursor_entry += 1
             _receive_framing(fleet, channel, file, entry)
         elif not _receive_group(fleet, channel, file, entry):
             wake(fleet, channel)
@@ -258,7 +259,7 @@ def _receive(fleet: World, channel: Channel, generation: int) -> None:
 
 def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: LoggedGroup) -> bool:
     """Queue the next events of a group; False: the rest of it comes later."""
-    group = logged.group
+    receiver, group = channel[Receiver], logged.group
     last = channel.pending[-1] if channel.pending else None
     if isinstance(last, QueuedGroup) and last.logged is logged:
         queued = last
@@ -266,11 +267,11 @@ def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: Log
         if _is_excluded(channel, logged):
             _skip_what_is_there(fleet, channel, file)
             return True
-        if group.server_id in channel[Receiver].ignore_server_ids or not fleet.bus.emit(
+        if group.server_id in receiver.ignore_server_ids or not fleet.bus.emit(
             QUEUE, fleet, channel, logged
         ):
-            channel[Receiver].cursor_entry += 1
-            channel[Receiver].read = (file.name, logged.end)
+            receiver.cursor_entry += 1
+            receiver.read = (file.name, logged.end)
             return True
         relay_file = channel[RelayLog].files[-1]
         queued = QueuedGroup(logged, file.name, relay_file, relay_file.end)
@@ -283,15 +284,15 @@ def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: Log
     events = up_to - queued.events_received
     relay_log.write_group_events(channel, queued, up_to)
     crash_points.reach(channel, CrashPoint.BETWEEN_RELAY_LOG_AND_MASTER_INFO, group)
-    channel[Receiver].read = (file.name, logged.start + queued.end - queued.start)
+    receiver.read = (file.name, logged.start + queued.end - queued.start)
     if up_to < count:
         if fleet.rng.random() < 0.5:  # else written and not yet flushed: the log is beyond F_c
             flush_position(fleet, channel, events)
         return False
     flush_position(fleet, channel, events)
     if group.sid is not None:
-        channel[Receiver].retrieved.add(group.sid, group.gno)
-    channel[Receiver].cursor_entry += 1
+        receiver.retrieved.add(group.sid, group.gno)
+    receiver.cursor_entry += 1
     relay_file = channel[RelayLog].files[-1]
     if relay_file.end >= channel.replica[BinaryLog].max_size:
         # A rotation by size stores nothing: MySQL 8.0 does so where the source's file changes.

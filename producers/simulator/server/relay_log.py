@@ -38,9 +38,9 @@ SERVER_ID_NEVER_IGNORED = 0
 
 def open_file(fleet: World, channel: Channel, number: int) -> None:
     """Begin a relay file with its own FORMAT_DESCRIPTION and PREVIOUS_GTIDS."""
-    gtids = channel[Receiver].retrieved.copy()
-    channel[RelayLog].files.append(RelayFile(channel[RelayLog].base_name, number, gtids))
-    channel[RelayLog].events_since_sync = 0
+    gtids, log = channel[Receiver].retrieved.copy(), channel[RelayLog]
+    log.files.append(RelayFile(log.base_name, number, gtids))
+    log.events_since_sync = 0
     server_id = channel.replica.server_id
     _write(
         fleet,
@@ -60,7 +60,7 @@ def open_file(fleet: World, channel: Channel, number: int) -> None:
         text=gtids.text(),
     )
     # The file before was synced when it was closed, this one when it was created.
-    channel[RelayLog].synced = (number, channel[RelayLog].files[-1].end)
+    log.synced = (number, log.files[-1].end)
 
 
 def rotate(fleet: World, channel: Channel, *, with_source_format: bool) -> None:
@@ -224,33 +224,30 @@ def write_group_events(channel: Channel, queued: QueuedGroup, up_to: int) -> Non
 
 def _sync_by_period(channel: Channel, events: int) -> None:
     """sync_relay_log: the relay log is on disk after every so many events."""
-    channel[RelayLog].events_since_sync += events
+    log = channel[RelayLog]
+    log.events_since_sync += events
     period = int(channel.replica.variables.get("sync_relay_log", 0))
-    if period and channel[RelayLog].events_since_sync >= period:
-        channel[RelayLog].synced = (
-            channel[RelayLog].files[-1].number,
-            channel[RelayLog].files[-1].end,
-        )
-        channel[RelayLog].events_since_sync = 0
+    if period and log.events_since_sync >= period:
+        log.synced = (log.files[-1].number, log.files[-1].end)
+        log.events_since_sync = 0
 
 
 def purge_applied(channel: Channel) -> None:
     """relay_log_purge: remove the files before the one that the applier reads."""
-    files = channel[RelayLog].files
-    if not files or files[0].name == channel[Applier].applied[0]:
-        return
-    for place, file in enumerate(files):
-        if file.name == channel[Applier].applied[0]:
-            channel[RelayLog].files = files[place:]
+    log, applied_file = channel[RelayLog], channel[Applier].applied[0]
+    for number, file in enumerate(log.files):
+        if file.name == applied_file:
+            if not number:
+                return
+            log.files = log.files[number:]
             channel.record("relay_purge", to_file=file.name)
             return
 
 
 def end(channel: Channel) -> tuple[str, int]:
     """The end of the relay log, or nothing after RESET REPLICA."""
-    if not channel[RelayLog].files:
-        return "", 0
-    return channel[RelayLog].files[-1].name, channel[RelayLog].files[-1].end
+    files = channel[RelayLog].files
+    return (files[-1].name, files[-1].end) if files else ("", 0)
 
 
 def _expect_framing(channel: Channel, source: tuple[str, int]) -> None:
