@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.coordinates.audit.comparison import ChannelRow
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.between import NOT_REACHED, Against, Compared, between
+from tallystick.coordinates.rules.between import (
+    NOT_REACHED,
+    STILL_BROKEN,
+    Against,
+    Compared,
+    between,
+)
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason, rule
 
@@ -14,6 +20,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.origins import Origin
     from tallystick.coordinates.values.gtid import GtidSet
 
+SERVER_UUID_UNKNOWN = reason("server_uuid_unknown", "a server_uuid is not known")
 SERVER_ID_UNKNOWN = reason("server_id_unknown", "a server_id is not known")
 _SERVER_ID = (
     "{server_id}",
@@ -28,18 +35,17 @@ _SERVER_ID = (
     number=65,
     tier=4,
     severity=Severity.CRITICAL,
-    claim="No two instances report one server_uuid, nor two of one topology one server_id.",
+    claim="No two instances report one server_uuid.",
     why=(
         "server_uuid is made at the first start of a data directory and names the origin of"
-        " GTIDs; server_id stops events from circling. Copies of either make two origins look"
-        " like one: dump connections of equal uuids end each other, GTIDs are given out twice,"
-        " and events with the own server_id are dropped by the receiver."
+        " GTIDs. With a copy of it two origins look like one: dump connections of equal UUIDs end"
+        " each other, and GTIDs are given out twice."
     ),
-    undecided_when="an instance has not reported its server_uuid or server_id",
-    sources=("WL#9452, F-1.2.1", "MySQL manual: server_uuid, server_id"),
+    undecided_when="an instance has not reported its server_uuid",
+    sources=("WL#9452, F-1.2.1", "MySQL manual: server_uuid"),
     remedy=(
-        "Stop one of the two, remove auto.cnf from its data directory (or set another"
-        " server_id) and start it again; look for GTIDs that both have given out."
+        "Stop one of the two, remove auto.cnf from its data directory and start it again; look"
+        " for GTIDs that both have given out."
     ),
     cases={
         "same_server_uuid": Case(
@@ -49,6 +55,37 @@ _SERVER_ID = (
             "another server_uuid",
             "beside instance {other}",
         ),
+    },
+)
+def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
+    """A replica and its source; two of one UUID are found as soon as both have reported it."""
+    source, ts = against.source, row.place.ts
+    if next(source.states.since(ts), None) is None:
+        return Waiting(NOT_REACHED)
+    mine, theirs = against.fleet.uuid_of(row.instance_id, ts), source.uuid_at(ts)
+    if mine is None or theirs is None:
+        return Undecided(SERVER_UUID_UNKNOWN)
+    return STILL_BROKEN if mine == theirs else HOLDS
+
+
+@between(
+    ChannelRow,
+    number=94,
+    tier=4,
+    severity=Severity.CRITICAL,
+    claim="A replica has another server_id than its source and all servers above that.",
+    why=(
+        "A receiver takes events with the server_id of its own server for its own ones that come"
+        " back around a ring: it leaves them out, moves its position on and reports nothing."
+        " Servers whose groups never reach each other may share a server_id."
+    ),
+    undecided_when="the replica or its source has not reported its server_id",
+    sources=("MySQL manual: server_id, replicate_same_server_id",),
+    remedy=(
+        "Set another server_id on the replica and restart it. With auto-positioning its next"
+        " connection asks for what was left out; by position, rebuild it."
+    ),
+    cases={
         "server_id_of_source": Case(
             "The replica has the server_id {server_id} of its source, instance {source}.",
             *_SERVER_ID,
@@ -60,29 +97,28 @@ _SERVER_ID = (
         ),
     },
 )
-def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
-    """A replica, its source and whatever is above that differ in their server_id."""
+def server_id_unique_in_topology(row: ChannelRow, against: Against) -> Compared:
+    """In a ring every server is above every other."""
     source, ts = against.source, row.place.ts
     state = next(source.states.since(ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     if row.server_id is None or state.server_id is None:
         return Undecided(SERVER_ID_UNKNOWN)
+    above = {one.instance_id: one for one in (source, *against.fleet.upstreams([source], ts))}
+    above.pop(row.instance_id, None)
     found = []
-    for timeline in (source, *against.fleet.upstreams([source], ts)):
+    for name, timeline in above.items():
         known = next(timeline.states.since(ts), None) or timeline.states.until(ts)
-        at = f"server_id {row.server_id} of {timeline.instance_id}"
-        if timeline.instance_id == row.instance_id:
-            continue
         if known is not None and known.server_id == row.server_id:
             found.append(
                 Broken(
                     "server_id_of_source" if timeline is source else "server_id_of_upstream",
                     witness=row.server_id,
-                    at=at,
+                    at=f"server_id {row.server_id} of {name}",
                     server_id=row.server_id,
                     source=source.instance_id,
-                    other=timeline.instance_id,
+                    other=name,
                 )
             )
     return against.report_at(found)

@@ -833,6 +833,22 @@ class TestServerUuidUnique:
         two.status()
         assert names(audit(one, two)) == []
 
+    def test_what_hangs_on_a_doubled_uuid_is_undecided(self):
+        """Nothing but the clash is reported."""
+        source, replica = fleet_of_two()
+        twin = Journal(source.clock, "twin", A, 9)
+        twin.boot()
+        replica.status(f"{A}:1-9,{C}:1", replica.says(source, f"{A}:1-9"))
+        source.status(f"{A}:1-3")
+        twin.status()
+        output = audit(twin, source, replica)
+        assert names(output) == ["server_uuid_unique"]
+        assert any("same server_uuid" in observation_text(o) for o in output.observations)
+
+
+class TestServerIdUniqueInTopology:
+    """Rule 94."""
+
     @pytest.mark.parametrize(("server_id", "is_broken"), [(1, True), (2, False)])
     def test_server_id_of_source_and_replica(self, server_id, is_broken):
         """One finding, when both are in one topology."""
@@ -841,7 +857,7 @@ class TestServerUuidUnique:
         for _ in range(2):
             replica.status("", replica.says(source))
             source.status(f"{A}:1-3")
-        expected = ["server_uuid_unique"] if is_broken else []
+        expected = ["server_id_unique_in_topology"] if is_broken else []
         assert names(audit(source, replica)) == expected
 
     @pytest.mark.parametrize(("server_id", "is_broken"), [(1, True), (3, False)])
@@ -856,7 +872,7 @@ class TestServerUuidUnique:
             replica.status("", replica.says(source))
             source.status(f"{A}:1-3")
         output = audit(source, replica, last)
-        assert names(output) == (["server_uuid_unique"] if is_broken else [])
+        assert names(output) == (["server_id_unique_in_topology"] if is_broken else [])
         assert [f.instance_id for f in output.findings] == (["q"] if is_broken else [])
 
     def test_equal_server_ids_without_replication(self):
@@ -869,17 +885,35 @@ class TestServerUuidUnique:
         one.time()
         assert names(audit(one, two)) == []
 
-    def test_what_hangs_on_a_doubled_uuid_is_undecided(self):
-        """Nothing but the clash is reported."""
+    @pytest.mark.parametrize(("server_id", "is_broken"), [(1, True), (3, False)])
+    def test_a_restart_gives_a_server_of_a_ring_the_server_id_of_another(
+        self, server_id, is_broken
+    ):
+        """Each of the two leaves out what the other writes."""
+        one, two = fleet_of_two()
+        one.follow(two)
+        for _ in range(2):
+            two.status("", two.says(one))
+            one.status(f"{A}:1-3", one.says(two))
+        two.server_id = server_id
+        two.boot()
+        for _ in range(2):
+            two.status("", two.says(one))
+            one.status(f"{A}:1-3", one.says(two))
+        output = audit(one, two)
+        assert names(output) == ["server_id_unique_in_topology"] * 2 * is_broken
+        assert {f.instance_id for f in output.findings} == ({"s", "r"} if is_broken else set())
+
+    def test_replicas_of_one_source_may_share_a_server_id(self):
+        """No group of one comes to the other."""
         source, replica = fleet_of_two()
-        twin = Journal(source.clock, "twin", A, 9)
-        twin.boot()
-        replica.status(f"{A}:1-9,{C}:1", replica.says(source, f"{A}:1-9"))
+        other = Journal(source.clock, "q", C, replica.server_id)
+        other.boot()
+        other.follow(source)
+        replica.status("", replica.says(source))
+        other.status("", other.says(source))
         source.status(f"{A}:1-3")
-        twin.status()
-        output = audit(twin, source, replica)
-        assert names(output) == ["server_uuid_unique"]
-        assert any("same server_uuid" in observation_text(o) for o in output.observations)
+        assert names(audit(source, replica, other)) == []
 
 
 class TestGtidOriginAgreement:

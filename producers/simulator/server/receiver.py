@@ -44,6 +44,8 @@ QUEUE: Permit[[World, Channel, LoggedGroup]] = Permit(
 
 ER_SOURCE_FATAL_ERROR = 13114
 """Last_IO_Errno when the source cannot serve what the replica asks for."""
+ER_REPLICA_FATAL_ERROR = 13117
+"""Last_IO_Errno when source and replica have one server_id."""
 _GROUPS_AT_ONCE = 16
 _NETWORK_US = (200, 3_000)
 _RETRY_US = 50_000
@@ -142,8 +144,10 @@ def connect(fleet: World, channel: Channel, generation: int) -> None:
         )
         return
     file = _file_by_gtids(channel) if channel.auto_position else _file_by_position(channel)
-    if file is None:
-        channel[Receiver].io_errno = ER_SOURCE_FATAL_ERROR
+    has_equal_ids = source.server_id == channel.replica.server_id
+    if file is None or has_equal_ids:
+        errno = ER_REPLICA_FATAL_ERROR if has_equal_ids else ER_SOURCE_FATAL_ERROR
+        channel[Receiver].io_errno = errno
         channel[Receiver].is_running = False
         channel.record("stop_receiver")
         persist_position(fleet, channel, "receiver_stop")
