@@ -195,6 +195,8 @@ class RunningRecovery:
 
     def log(self, sids: list[str], of_group: npt.NDArray[Any], gno: npt.NDArray[Any]) -> None:
         """Groups were logged; ``of_group`` indexes ``sids``, -1 anonymous."""
+        if not self.is_whole:
+            return
         for sid, number in zip(of_group.tolist(), gno.tolist(), strict=True):
             self.logged.append(f"{sids[sid]}:{number}" if sid >= 0 else "")
         if len(self.logged) > REPLAYED_MAX:

@@ -1,18 +1,22 @@
-"""The audit across instances: a pure step from facts to findings.
+"""The audit across instances: a pure step from fleet events to findings.
 
-Facts of one instance come in the order of its journal, those of different instances in any
-interleaving. What a replica says is compared with its source's journal as it stood at that time or
-later, never with what happens to be known; so comparisons wait until the source's journal has been
-absorbed that far, and the result does not depend on the interleaving.
+Events of one instance come in the order of its journal, those of different instances in any
+interleaving. What a replica reports is compared with its source's journal as of that time or later,
+never with what happens to be known; so comparisons wait until the source's journal has been
+absorbed that far, and the result does not depend on the interleaving. What is remembered and what
+may wait is bounded, though: so the events of one step are read in the order of their times, and a
+finished history, given in one step, has one result however it was cut and interleaved.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.comparison_queues import Queue, QueueKey
 from tallystick.coordinates.audit.finding_collector import FindingCollector, FleetOutput, Subject
+from tallystick.coordinates.audit.fleet_event_order import OF_LOGS, in_time_order
 from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.journal_position import Place
@@ -49,6 +53,11 @@ ROWS_MAX = 4096
 
 A contradiction is found whenever that instance's journal comes: no check says that there is none.
 """
+SETTLE_EVERY = 32
+"""Server records of one instance after which a step decides what can be decided.
+
+Fewer than what fills a queue of comparisons or the states that a timeline remembers.
+"""
 
 
 @dataclass(eq=False)
@@ -71,11 +80,17 @@ class FleetAudit:
     # The step
 
     def absorb(self, fleet_events: Sequence[FleetEvent]) -> FleetOutput:
-        """Take facts: those of one instance in journal order, instances in any interleaving."""
-        for fact in fleet_events:
-            if fact.kind is FleetEventKind.STATE_LOST:
-                self._forget(fact.instance_id)
-            self.reader.take(fact)
+        """Take events: those of one instance in journal order, instances in any interleaving."""
+        records: Counter[str] = Counter()
+        for event in in_time_order(fleet_events):
+            if event.kind is FleetEventKind.STATE_LOST:
+                self._forget(event.instance_id)
+            self.reader.take(event)
+            if event.kind not in OF_LOGS:
+                records[event.instance_id] += 1
+                if records[event.instance_id] == SETTLE_EVERY:
+                    self._settle()
+                    records.clear()
         self._settle()
         return self.collector.give()
 
@@ -145,6 +160,7 @@ class FleetAudit:
         self._report_shared_uuids()
         self._compare_origins()
         self.reader.moved.clear()
+        self.reader.forget_oldest()
 
     def _settle_queue(self, key: QueueKey, queue: Queue) -> None:
         moved = self.reader.moved

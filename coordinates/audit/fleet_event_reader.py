@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallystick.coordinates.audit.comparison import RunningRecovery
-from tallystick.coordinates.audit.comparison_queues import GROUPS_MAX
 from tallystick.coordinates.audit.finding_collector import Subject
+from tallystick.coordinates.audit.fleet_event_order import OF_LOGS
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
 from tallystick.coordinates.audit.journal_position import Place
@@ -114,11 +114,19 @@ class FleetEventReader:
             if handler is not None:
                 handler(fact, member)
             member.replica.place = Place.of(fact)
+            if fact.kind not in OF_LOGS:
+                self.comparisons.hand_on_many(member, member.replica.place)
             if fact.kind not in BESIDE_THE_LOGS:
                 member.timeline.reached(fact.ts)
                 self._mark(member.timeline, fact.ts)
             if fact.kind is FleetEventKind.TIME:
                 self.close_instant(member.timeline)
+
+    def forget_oldest(self) -> None:
+        """Forget what is beyond the bounds; called where that does not depend on blocks."""
+        for timeline in self.timelines.values():
+            timeline.forget_oldest()
+        self.origins.forget_lowest()
 
     def end(self, timeline: InstanceTimeline, ts: int) -> None:
         """The journal ends, and with it everything up to `ts` is known."""
@@ -171,12 +179,12 @@ class FleetEventReader:
         channel = replica.receive(fact, column)
         stream = f"relay {name}"
         if channel.lineage != before:
-            self.origins.end_logs(fact.instance_id, stream, fact.ts)
+            # Where in a run that was is not known: its time depends on how the journal was cut.
+            known_ts = self.origins.instance(fact.instance_id).known_ts
+            self.origins.end_logs(fact.instance_id, stream, min(fact.ts, known_ts))
         for sid, which in _by_sid(sids, local):
             channel.received.add_gnos(sid, arrays["group_gno"][which])
         self._claim(fact, (stream, channel.lineage), sids)
-        if channel.queued_count > GROUPS_MAX:
-            self.comparisons.queue_groups(member, channel, Place.of(fact), (), is_row=False)
 
     def _claim(self, fact: FleetEvent, log: tuple[str, int], sids: list[str]) -> None:
         arrays = fact.arrays

@@ -148,8 +148,6 @@ class InstanceTimeline:
         file = self._file(body["base_name"], body["file_number"])
         event_ends = fact.arrays["event_ends"].astype(np.int64, copy=False)
         self.event_count += file.append(body["start"], event_ends, columns)
-        if self.event_count > EVENTS_MAX:
-            self._forget_oldest()
 
     def _file(self, base_name: str, number: int) -> BinlogFile:
         self.base_name = base_name
@@ -168,12 +166,15 @@ class InstanceTimeline:
             return
         self.begin_lineage(lineage, ts)
 
-    def _forget_oldest(self) -> None:
+    def forget_oldest(self) -> None:
+        """Forget the events beyond the bound: whole files, then half of the present one."""
+        if self.event_count <= EVENTS_MAX:
+            return
         for key in sorted(self.files):
             if self.event_count <= EVENTS_MAX:
                 return
             if key == (self.lineage, self.file_number):
-                self.event_count -= self.files[key].forget_front(EVENTS_MAX // 2)
+                self.event_count -= self.files[key].forget_front(self.event_count - EVENTS_MAX // 2)
             else:
                 self.event_count -= len(self.files.pop(key).event_ends())
 

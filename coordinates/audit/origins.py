@@ -240,7 +240,10 @@ class Origins:
             number += 1
             if number == len(layers):
                 layers.append(_Layer())
-        if self.size > ORIGINS_MAX:
+
+    def forget_lowest(self) -> None:
+        """Forget what is beyond the bound, the lowest numbers first."""
+        while self.size > ORIGINS_MAX:
             largest = max((x for y in self.layers.values() for x in y), key=lambda x: x.size)
             self.size -= largest.forget_lowest()
 

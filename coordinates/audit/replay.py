@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet import Edge
+    from tallystick.coordinates.audit.fleet_events import FleetEvent
     from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.coordinates.events.journal import Block
     from tallystick.coordinates.results import Finding, Observation, SubjectCheck
@@ -57,6 +58,7 @@ def audit_history(blocks: Iterable[Block], disabled: frozenset[str] = frozenset(
     result = AuditResult()
     instances: dict[str, InstanceAudit] = {}
     fleet = FleetAudit(disabled)
+    fleet_events: list[FleetEvent] = []
     findings: dict[str, Finding] = {}
 
     def take(output: AuditOutput | FleetOutput) -> None:
@@ -69,7 +71,8 @@ def audit_history(blocks: Iterable[Block], disabled: frozenset[str] = frozenset(
     def take_instance(output: AuditOutput) -> None:
         take(output)
         result.cuts += output.cuts
-        take(fleet.absorb(output.fleet_events))
+        # One step at the end: so the order in which instances come makes no difference.
+        fleet_events.extend(output.fleet_events)
 
     for block in blocks:
         result.events += len(block)
@@ -79,6 +82,7 @@ def audit_history(blocks: Iterable[Block], disabled: frozenset[str] = frozenset(
         take_instance(audit.absorb(block))
     for audit in instances.values():
         take_instance(audit.finish())
+    take(fleet.absorb(fleet_events))
     take(fleet.finish())
     result.findings = sorted(findings.values(), key=lambda finding: finding.order)
     result.observations.sort(key=lambda o: (o.ts, o.instance_id, o.epoch, o.sequence))

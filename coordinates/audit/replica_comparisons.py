@@ -12,6 +12,7 @@ from tallystick.coordinates.audit.comparison import (
     GroupsQueued,
     ReplicaExecuted,
 )
+from tallystick.coordinates.audit.comparison_queues import GROUPS_MAX
 from tallystick.coordinates.audit.finding_collector import Subject
 from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
 from tallystick.coordinates.audit.replica import Replica
@@ -226,6 +227,12 @@ class ReplicaComparisons:
         """Hand on what every channel of an instance has queued."""
         for channel in member.replica.channels.values():
             self.queue_groups(member, channel, place, (), is_row=False)
+
+    def hand_on_many(self, member: Member, place: Place) -> None:
+        """Hand on what is too much to wait for a row."""
+        for channel in member.replica.channels.values():
+            if channel.queued_count > GROUPS_MAX:
+                self.queue_groups(member, channel, place, (), is_row=False)
 
     def queue_groups(
         self,

@@ -342,6 +342,9 @@ class CloneProtocol:
             return
         file = int(columns["file"][index])
         at = f"{block.files[file] if file >= 0 else ''}:{int(columns['start'][index])}"
+        self._reporter.set_position(
+            block.epoch, block.first_sequence + index, int(columns["ts"][index])
+        )
         broken = Broken("xa_logged", witness=f"{what} at {at}", at=at, statement=what)
         self._reporter.broken(CLONE_BLOCKS_XA, broken)
 
