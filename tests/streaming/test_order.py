@@ -1,0 +1,78 @@
+"""The stream, without Spark: micro-batches of any size find what a replay of the topic finds."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.fleet_events import decode_fleet_events, encode_fleet_events
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.block_codec import block_headers, encode_block
+from tallystick.coordinates.events.journal import cut_into_blocks
+from tallystick.coordinates.results import Finding, Observation
+from tallystick.streaming.auditor import BlockRow, audit_rows, resumed
+from tests.support.orders import STORED, Journals, journals_of
+
+SEEDS = (0, 4, 63, 167, 201)
+
+
+@lru_cache
+def replayed(history: str | int) -> list[Any]:
+    """What an audit of the whole topic finds, partition after partition."""
+    result = audit_history(block for blocks in journals_of(history).values() for block in blocks)
+    return _shown(result.findings, result.observations)
+
+
+def streamed(journals: Journals, size: int, random: Random) -> list[Any]:
+    """What the job finds: each micro-batch has some next blocks of each instance, or none."""
+    rows = {
+        name: [
+            BlockRow(encode_block(part), block_headers(part), 0, 0)
+            for block in blocks
+            for part in cut_into_blocks(block, size)
+        ]
+        for name, blocks in journals.items()
+    }
+    states: dict[str, bytes | None] = dict.fromkeys(rows)
+    fleet = FleetAudit()
+    findings: list[Finding] = []
+    observations: list[Observation] = []
+    while any(rows.values()):
+        events = []
+        for name in sorted(rows):
+            count = random.choice((0, 1, 2, 5))
+            batch = [BlockRow(r.value, r.headers, 0, at) for at, r in enumerate(rows[name][:count])]
+            del rows[name][:count]
+            states[name], result = audit_rows(states[name], name, batch)
+            findings += result.findings
+            observations += result.observations
+            events += decode_fleet_events(encode_fleet_events(result.fleet_events))
+        output = fleet.absorb(events)
+        findings += output.findings
+        observations += output.observations
+        fleet = FleetAudit.from_bytes(fleet.to_bytes())
+    ends = [resumed(state, name, frozenset())[0].finish() for name, state in states.items()]
+    last = fleet.absorb([event for end in ends for event in end.fleet_events]), fleet.finish()
+    for output in (*ends, *last):
+        findings += output.findings
+        observations += output.observations
+    return _shown(findings, observations)
+
+
+def _shown(findings: list[Finding], observations: list[Observation]) -> list[Any]:
+    """Findings once each, and what is undecided, in an order of their own."""
+    found = {finding.finding_id: finding.to_dict() for finding in findings}
+    seen = [str(one.to_dict()) for one in observations]
+    return [sorted(found.items()), sorted(seen)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from((*STORED, *SEEDS)), st.sampled_from((40, 500, 4096)), st.integers(0, 2**32))
+def test_the_stream_finds_what_a_replay_finds(history: str | int, size: int, order: int) -> None:
+    """Whichever instance is ahead, and however often the state is saved."""
+    assert streamed(journals_of(history), size, Random(order)) == replayed(history)
