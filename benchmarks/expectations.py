@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tallystick.coordinates.audit.collection_checks import CollectionChecks
+from tallystick.coordinates.audit.collection_checks import CollectionChecks, rows_with_checks
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Check, Outcome, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
@@ -93,7 +93,7 @@ def cuts(instances: int, collection: int = 2) -> list[Cut]:
             )
             for channel in ("", "second")
         ]
-    return CollectionChecks().of(made)
+    return rows_with_checks(made, CollectionChecks().of(made))
 
 
 def with_breach(cut: Cut) -> Cut:

@@ -21,10 +21,9 @@ from tallystick.expectations.data_docs import DataDocs  # isort: skip
 from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
 from great_expectations.core.run_identifier import RunIdentifier
 
+from tallystick.coordinates.audit.collection_checks import is_optional
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Severity, Verdict
-from tallystick.coordinates.rules.catalogue import RULES
-from tallystick.coordinates.rules.observations import LOG_NOT_READ, RELAY_LOG_NOT_READ
 from tallystick.expectations.judgement import JudgedRow, Outcome, Tally
 from tallystick.expectations.judges import forget
 from tallystick.expectations.neutral import neutralise, restore
@@ -35,11 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLE_COLUMNS: dict[str, Any] = cut_columns() | {"checks": str}
-"""The columns that expectations read: those of the cut table, and its checks as JSON."""
 """The columns that the expectations read: of the cut table, and its checks as text."""
 _PANDAS_TYPES: dict[type, Any] = {str: "object", int: "Int64", bool: "boolean"}
 _SPARK_TYPES = {str: "string", int: "bigint", bool: "boolean"}
-_UNREAD = (LOG_NOT_READ.code, RELAY_LOG_NOT_READ.code)
 _NO_ROWS = Tally(0, 0, 0, 0, 0)
 _RUN_NAME_MAX = 80
 _TIME_MAX = datetime(9999, 1, 1, tzinfo=timezone.utc)
@@ -201,17 +198,13 @@ def _error_of(exception_info: Any) -> str:
 def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdict:
     """Merge the answers of the expectations.
 
-    Rules that apply to no row say nothing; if no rule held anywhere, nothing is known. What the
-    audit leaves undecided on a row that it calls CONSISTENT all the same (relay logs that nobody
-    reads) leaves the row's verdict as it is; comparisons and gaps do not.
+    Rules that apply to no row say nothing; if no rule held anywhere, nothing is known.
     """
     optional = {
         (cut.instance_id, cut.channel, check.rule)
         for cut in cuts
-        if cut.verdict == Verdict.CONSISTENT.value
         for check in cut.undecided
-        if check.rule in RULES
-        and (RULES[check.rule].scope in ("S", "T") or check.reason in _UNREAD)
+        if is_optional(check, cut.verdict)
     }
     outcomes = {result.outcome for result in results if not _is_optional(result, optional)}
     if Outcome.BROKEN in outcomes:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tallystick.coordinates.audit.collection_checks import CollectionChecks
+from tallystick.coordinates.audit.collection_checks import CollectionChecks, rows_with_checks
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
-from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
+from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict, gravest
 from tallystick.coordinates.rules.observations import FLEET_STATE_UNREADABLE, MESSAGE_UNREADABLE
 from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
@@ -23,7 +23,7 @@ from tallystick.streaming.sinks import DeadLetterRow
 from tallystick.streaming.tables import END_BATCH, batch_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -136,10 +136,10 @@ class FleetStep:
 
     Args:
         checkpoint: Keeps the state between micro-batches and runs.
-        parquet: Takes findings, observations, cuts and validations.
+        parquet: Takes findings, observations, cuts, checks and validations.
         kafka: Takes findings and dead letters; None where there is no Kafka.
         validate: Called once for each round with its cuts, which have the checks of all rules
-            (``CollectionChecks``); once more at the end where a breach came to light since.
+            (``CollectionChecks``); once more at the end where a check came to light since.
         metrics: Receives counters.
         instances: Instances that must answer from the first collection on.
         deadline: When a round does not wait any longer.
@@ -174,7 +174,7 @@ class FleetStep:
         self._fleet = FleetAudit(disabled=disabled)
         self._rounds = Rounds(self._instances, deadline)
         self._checks = CollectionChecks(disabled)
-        self._last_cuts: list[Cut] = []
+        self._last: tuple[list[Cut], list[SubjectCheck]] = [], []
         self._lost: list[Observation] = []
         self.failure: Exception | None = None
         """What the last call raised; Spark only hands on its text."""
@@ -273,13 +273,15 @@ class FleetStep:
         if self._kafka is not None:
             self._kafka.publish_findings(findings)
             self._kafka.publish_dead_letters(dead_letters)
+        validations, of_collections = self._validations(rounds, is_last=is_last)
         missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
         self._parquet.write(
             batch,
             findings=findings,
             observations=observations,
             cuts=[*cuts, *missing],
-            validations=list(self._validations(rounds, is_last=is_last)),
+            checks=of_collections,
+            validations=validations,
         )
         self._metrics.count(
             findings=len(findings),
@@ -292,14 +294,26 @@ class FleetStep:
         )
         self._metrics.set(collections_open=self._rounds.open_count)
 
-    def _validations(self, rounds: list[Round], *, is_last: bool) -> Iterator[dict[str, Any]]:
+    def _validations(
+        self, rounds: list[Round], *, is_last: bool
+    ) -> tuple[list[dict[str, Any]], list[SubjectCheck]]:
+        """The validator's answer to each round, and the checks that it was given."""
+        validations: list[dict[str, Any]] = []
+        checks: list[SubjectCheck] = []
+
+        def validate(closed: Round, found: list[SubjectCheck]) -> None:
+            self._last = closed.cuts, found
+            checks.extend(found)
+            validations.append(self._validated(closed, rows_with_checks(closed.cuts, found)))
+
         for closed in rounds:
-            self._last_cuts = closed.cuts
-            yield self._validated(closed, self._checks.of(closed.cuts))
-        if is_last and self._checks.has_breach:
-            cuts = self._checks.of(self._last_cuts, is_last=True)
-            last = cuts[0].collection_id, cuts, (), True, max(cut.ts for cut in cuts)
-            yield self._validated(Round(*last), cuts)
+            validate(closed, self._checks.of(closed.cuts))
+        if is_last and self._checks.waiting:
+            cuts, known = self._last
+            found = gravest([*known, *self._checks.of(cuts, is_last=True)])
+            name, ts = found[0].collection_id, found[0].ts
+            validate(Round(name, cuts, missing=(), is_late=True, ts=ts), found)
+        return validations, checks
 
     def _validated(self, closed: Round, cuts: list[Cut]) -> dict[str, Any]:
         verdict, reason = Verdict.UNDECIDED, "no validator"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallystick.coordinates.audit.cut import Cut, cut_columns
-from tallystick.coordinates.results import Finding, Observation
+from tallystick.coordinates.results import Check, Finding, Observation, SubjectCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
-def _arrow_schema(columns: dict[str, type]) -> pa.Schema:
+def _arrow_schema(columns: Mapping[str, type]) -> pa.Schema:
     return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in columns.items()])
 
 
 _RULES = pa.field("rules", pa.list_(pa.string()))
 _TEXT_UNLESS = {"epoch": int, "sequence": int, "ts": int, "is_undecided": bool}
 
-CHECKS = pa.list_(
-    pa.struct([pa.field(name, pa.string()) for name in ("rule", "outcome", "reason", "data")])
-)
-"""The checks of a row; ``data`` as JSON."""
+_SUBJECT = ("collection_id", "instance_id", "channel", "ts")
+_CHECK = {"rule": str, "outcome": str, "reason": str, "data": str}
+"""A check; ``data`` as JSON."""
+CHECKS = _arrow_schema(dict(zip(_SUBJECT, (str, str, str, int), strict=True)) | _CHECK)
 FINDINGS = _arrow_schema(
     {"finding_id": str}
     | {field.name: _TEXT_UNLESS.get(field.name, str) for field in dataclasses.fields(Finding)}
@@ -46,7 +46,9 @@ OBSERVATIONS = _arrow_schema(
         if field.name != _RULES.name
     }
 ).append(_RULES)
-CUTS = _arrow_schema(cut_columns()).append(pa.field("checks", CHECKS))
+CUTS = _arrow_schema(cut_columns()).append(
+    pa.field("checks", pa.list_(pa.struct(_arrow_schema(_CHECK))))
+)
 VALIDATIONS = _arrow_schema(
     {"collection_id": str, "verdict": str, "reason": str, "instances": int, "missing": int,
      "is_late": bool, "ts": int}
@@ -77,14 +79,31 @@ def observation_of_row(row: dict[str, Any]) -> Observation:
 def cut_row(cut: Cut) -> dict[str, Any]:
     """A row of CUTS; ``data`` of each check is JSON text."""
     values = cut.to_dict()
-    checks = [check | {"data": json.dumps(check["data"])} for check in values["checks"]]
-    return values | {"checks": checks}
+    return values | {"checks": [_check_row(check) for check in cut.checks]}
 
 
 def cut_of_row(row: dict[str, Any]) -> Cut:
     """Inverse of ``cut_row``."""
     checks = [check | {"data": json.loads(check["data"])} for check in row["checks"]]
     return Cut.from_dict(row | {"checks": checks})
+
+
+def check_row(one: SubjectCheck) -> dict[str, Any]:
+    """A row of CHECKS: a check with its subject; ``data`` is JSON text."""
+    subject = {name: getattr(one, name) for name in _SUBJECT}
+    return subject | _check_row(one.check)
+
+
+def check_of_row(row: Mapping[str, Any]) -> SubjectCheck:
+    """Inverse of ``check_row``."""
+    check = Check.from_dict(
+        {name: row[name] for name in _CHECK} | {"data": json.loads(row["data"])}
+    )
+    return SubjectCheck(**{name: row[name] for name in _SUBJECT}, check=check)
+
+
+def _check_row(check: Check) -> dict[str, Any]:
+    return check.to_dict() | {"data": json.dumps(check.data)}
 
 
 class ParquetSink:
@@ -106,6 +125,7 @@ class ParquetSink:
         findings: Sequence[Finding] = (),
         observations: Sequence[Observation] = (),
         cuts: Sequence[Cut] = (),
+        checks: Sequence[SubjectCheck] = (),
         validations: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Write the rows of one micro-batch; ``batch`` is its number, or ``end``."""
@@ -113,6 +133,7 @@ class ParquetSink:
         seen = list(map(observation_row, observations))
         self._write("observations", batch, OBSERVATIONS, seen)
         self._write("cuts", batch, CUTS, list(map(cut_row, cuts)))
+        self._write("checks", batch, CHECKS, list(map(check_row, checks)))
         self._write("validations", batch, VALIDATIONS, [dict(v) for v in validations])
 
     def _write(
@@ -180,6 +201,15 @@ def read_cuts(directory: Path) -> list[Cut]:
         if key not in table or table[key].answer == "missing":
             table[key] = cut
     return sorted(table.values(), key=lambda c: (c.collection_id, c.instance_id, c.channel or ""))
+
+
+def read_checks(directory: Path) -> list[SubjectCheck]:
+    """The table of checks, oldest collection first; of two of one collection the later counts."""
+    table: dict[tuple[str, ...], SubjectCheck] = {}
+    for row in _rows(directory, "checks"):
+        key = tuple(row[name] for name in (*_SUBJECT[:3], "rule"))
+        table[key] = check_of_row(row)
+    return sorted(table.values(), key=lambda one: one.ts)
 
 
 def read_validations(directory: Path) -> list[dict[str, Any]]:

@@ -19,9 +19,11 @@ from tallystick.coordinates.results import (
     ObservationCode,
     Outcome,
     SubjectCheck,
+    Verdict,
     gravest,
 )
 from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.identity import instances_of
 from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
 from tallystick.coordinates.rules.observations import LOG_NOT_READ, RELAY_LOG_NOT_READ
 from tallystick.coordinates.state_codec import COLLABORATOR, Bytes, encode, restore
@@ -29,13 +31,14 @@ from tallystick.coordinates.state_codec import COLLABORATOR, Bytes, encode, rest
 SUBJECT = "subject"
 """The scope of a row that only holds checks, of an instance or channel without a row of its own."""
 
+_UNREAD = (LOG_NOT_READ.code, RELAY_LOG_NOT_READ.code)
 _GAPS = {ObservationCode.JOURNAL_GAP, ObservationCode.BLOCK_UNREADABLE}
 _Subject = tuple[str, str | None]
 
 
 @dataclass(eq=False)
 class CollectionChecks:
-    """Puts the checks of all rules beside the rows of each collection.
+    """Makes the table of checks: what each rule says of each subject at each collection.
 
     Attributes:
         disabled: Rules that are not judged.
@@ -54,25 +57,18 @@ class CollectionChecks:
         checks: Iterable[SubjectCheck] = (),
     ) -> None:
         """Take what the audit of instances and fleet brought."""
-        self.waiting += map(_of_finding, findings)
+        for finding in findings:
+            self.waiting += checks_of_finding(finding)
         for seen in observations:
             self.waiting += self._of_observation(seen)
         self.waiting += checks
 
-    @property
-    def has_breach(self) -> bool:
-        """Whether a breach has come to light that no collection has shown."""
-        return any(one.check.outcome is Outcome.BROKEN for one in self.waiting)
-
-    def of(self, cuts: Sequence[Cut], *, is_last: bool = False) -> list[Cut]:
-        """The rows of a collection, each with the checks of all rules on its subject.
+    def of(self, cuts: Sequence[Cut], *, is_last: bool = False) -> list[SubjectCheck]:
+        """The checks of a collection: of each rule on each subject one, the gravest.
 
         Args:
             cuts: The collection's rows, as the audit gave them.
             is_last: No collection follows: what is about a later time belongs to this one.
-
-        Returns:
-            The rows, and for each other subject with a check a row of the scope ``SUBJECT``.
         """
         upto = max((cut.ts for cut in cuts), default=0)
         now = [one for one in self.waiting if is_last or one.ts <= upto]
@@ -85,29 +81,12 @@ class CollectionChecks:
             ):
                 newest[_key(one)] = one
         self.broken = list(newest.values())
-        found: dict[_Subject, dict[str, Check]] = {}
-        # The breaches come first: of equals the first stays, and these have a witness.
-        for one in _at_one_collection([*self.broken, *now, *self._of_rows(cuts)]):
-            subject = found.setdefault((one.instance_id, one.channel), {})
-            subject[one.check.rule] = one.check
-        rows = [
-            replace(cut, checks=_by_rule(found.get((cut.instance_id, cut.channel), {})))
-            for cut in cuts
-        ]
-        with_row = {(cut.instance_id, cut.channel) for cut in cuts}
         collection_id = cuts[0].collection_id if cuts else "the end"
-        return rows + [
-            Cut(
-                collection_id=collection_id,
-                instance_id=instance_id,
-                scope=SUBJECT,
-                channel=channel,
-                ts=upto,
-                checks=_by_rule(checks),
-            )
-            for (instance_id, channel), checks in found.items()
-            if (instance_id, channel) not in with_row
-        ]
+        # The breaches come first: of equals the first stays, and these have a witness.
+        return gravest(
+            replace(one, collection_id=collection_id, ts=upto)
+            for one in (*self.broken, *now, *self._of_rows(cuts))
+        )
 
     def _of_rows(self, cuts: Sequence[Cut]) -> Iterator[SubjectCheck]:
         for cut in cuts:
@@ -165,12 +144,12 @@ class CollectionChecks:
         restore(self, data, "the checks")
 
 
-def _of_finding(finding: Finding) -> SubjectCheck:
+def checks_of_finding(finding: Finding) -> Iterator[SubjectCheck]:
+    """The checks that a finding breaks: one for each instance that it is about."""
     values = _values(finding, finding.data) | {"witness": finding.witness}
     check = Check(finding.rule, Outcome.BROKEN, finding.case, values)
-    return SubjectCheck(
-        finding.instance_id, finding.channel, finding.collection_id or "", finding.ts, check
-    )
+    for name in sorted(instances_of(finding)):
+        yield SubjectCheck(name, finding.channel, finding.collection_id or "", finding.ts, check)
 
 
 def _values(shown: Finding | Observation, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,9 +167,76 @@ def _key(one: SubjectCheck) -> tuple[str, str, str | None]:
     return one.check.rule, one.instance_id, one.channel
 
 
-def _at_one_collection(checks: Iterable[SubjectCheck]) -> list[SubjectCheck]:
-    return gravest(replace(one, collection_id="") for one in checks)
+def rows_with_checks(cuts: Sequence[Cut], checks: Iterable[SubjectCheck]) -> list[Cut]:
+    """The rows of a collection, each with the checks of all rules on its subject.
+
+    Args:
+        cuts: The collection's rows.
+        checks: Its checks; of one rule and subject the first counts.
+
+    Returns:
+        The rows, and for each other subject with a check a row of the scope ``SUBJECT``.
+    """
+    found: dict[_Subject, dict[str, Check]] = {}
+    for one in checks:
+        of_subject = found.setdefault((one.instance_id, one.channel), {})
+        of_subject.setdefault(one.check.rule, one.check)
+    made = {
+        subject: tuple(check for _, check in sorted(of_subject.items()))
+        for subject, of_subject in found.items()
+    }
+    rows = [replace(cut, checks=made.get((cut.instance_id, cut.channel), ())) for cut in cuts]
+    with_row = {(cut.instance_id, cut.channel) for cut in cuts}
+    return rows + [
+        Cut(
+            collection_id=cuts[0].collection_id if cuts else "the end",
+            instance_id=subject[0],
+            scope=SUBJECT,
+            channel=subject[1],
+            ts=max((cut.ts for cut in cuts), default=0),
+            checks=of_subject,
+        )
+        for subject, of_subject in made.items()
+        if subject not in with_row
+    ]
 
 
-def _by_rule(checks: Mapping[str, Check]) -> tuple[Check, ...]:
-    return tuple(check for _, check in sorted(checks.items()))
+def checks_of_history(
+    cuts: Iterable[Cut],
+    findings: Iterable[Finding],
+    observations: Iterable[Observation],
+    checks: Iterable[SubjectCheck],
+    disabled: frozenset[str] = frozenset(),
+) -> list[SubjectCheck]:
+    """The checks of every collection of a finished history, oldest first.
+
+    Args:
+        cuts: All rows.
+        findings: All findings.
+        observations: All observations.
+        checks: Those of rules between instances.
+        disabled: Rules that are not judged.
+    """
+    audit = CollectionChecks(disabled)
+    audit.absorb(findings, observations, checks)
+    rounds = collections_of(cuts) or [[]]
+    return [one for rows in rounds for one in audit.of(rows, is_last=rows is rounds[-1])]
+
+
+def collections_of(cuts: Iterable[Cut]) -> list[list[Cut]]:
+    """The rows of each collection, oldest collection first."""
+    grouped: dict[str, list[Cut]] = {}
+    for cut in cuts:
+        grouped.setdefault(cut.collection_id, []).append(cut)
+    return sorted(grouped.values(), key=lambda rows: min(cut.ts for cut in rows))
+
+
+def is_optional(check: Check, verdict: str) -> bool:
+    """Whether an undecided check leaves the verdict of its row as it is.
+
+    What the audit cannot judge on a row that it calls CONSISTENT all the same (relay logs that
+    nobody reads) does; comparisons and gaps do not.
+    """
+    rule = RULES.get(check.rule)
+    is_of_row = rule is not None and rule.scope in ("S", "T")
+    return verdict == Verdict.CONSISTENT.value and (is_of_row or check.reason in _UNREAD)

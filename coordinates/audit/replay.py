@@ -32,6 +32,8 @@ class AuditResult:
     topology: list[Edge] = field(default_factory=list)
     instances: list[str] = field(default_factory=list)
     events: int = 0
+    disabled: frozenset[str] = frozenset()
+    """Names of rules that were not judged."""
 
     @property
     def verdict(self) -> Verdict:
@@ -55,7 +57,7 @@ def audit_history(blocks: Iterable[Block], disabled: frozenset[str] = frozenset(
     Raises:
         JournalError: A record cannot be read.
     """
-    result = AuditResult()
+    result = AuditResult(disabled=disabled)
     instances: dict[str, InstanceAudit] = {}
     fleet = FleetAudit(disabled)
     fleet_events: list[FleetEvent] = []

@@ -166,15 +166,10 @@ def observation_document(seen: Observation) -> dict[str, Any]:
     return seen.to_dict() | {"text": observation_text(seen)}
 
 
-def reasons(cut: Cut) -> list[tuple[str, str]]:
-    """The rules that a row leaves undecided, each with why, in words."""
-    return [(check.rule, reason_text(check)) for check in cut.undecided]
-
-
 def reasons_of(cut: Cut) -> str:
     """Why a row is undecided, in one line."""
     whole = [REASONS[cut.reason].text] if cut.reason in REASONS else []
-    return "; ".join([*whole, *(f"{rule}: {text}" for rule, text in reasons(cut))])
+    return "; ".join([*whole, *(f"{one.rule}: {reason_text(one)}" for one in cut.undecided)])
 
 
 def shorten_gtids(text: str) -> str:

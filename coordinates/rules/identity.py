@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.coordinates.audit.comparison import ChannelRow
-from tallystick.coordinates.results import Severity
+from tallystick.coordinates.results import Finding, Severity
 from tallystick.coordinates.rules.between import (
     NOT_REACHED,
     STILL_BROKEN,
@@ -217,6 +217,12 @@ def gtid_origin_agreement(claims: Claims) -> Answer:
         mine=[_value(origin) for origin in claims.mine],
         theirs=[_value(origin) for origin in claims.theirs],
     )
+
+
+def instances_of(finding: Finding) -> set[str]:
+    """The instances that a finding is about: two logs that disagree accuse both."""
+    is_pair = finding.rule == gtid_origin_agreement.name
+    return {finding.instance_id, finding.data["other"]} if is_pair else {finding.instance_id}
 
 
 def _value(origin: Origin) -> dict[str, int]:

@@ -10,6 +10,7 @@ from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation, Severity, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import observation_text, reasons_of
+from tallystick.coordinates.rules.identity import instances_of
 from tallystick.coordinates.rules.registry import Rule
 from tallystick.runs.result import RunResult
 
@@ -40,48 +41,42 @@ class BrokenRule:
 
 
 def summaries(result: RunResult) -> list[CollectionSummary]:
-    """Sum up each collection: its cuts, and the findings of the fleet that name it."""
-    blamed = _blamed(result)
+    """Sum up each collection: its cuts, and what is broken from an earlier finding on.
+
+    The newest one has every finding, those of what came after it too.
+    """
+    broken_since: dict[tuple[str, str | None], int] = {}
+    for finding in result.found:
+        for name in instances_of(finding):
+            subject = name, finding.channel
+            broken_since[subject] = min(finding.ts, broken_since.get(subject, finding.ts))
     made = []
     for cuts in result.collections:
-        collection_id = cuts[0].collection_id
+        ts = max(cut.ts for cut in cuts)
+        seen = [((cut.instance_id, cut.channel), Verdict(cut.verdict)) for cut in cuts]
+        is_newest = cuts is result.newest_cuts
+        seen += [
+            (subject, Verdict.INCONSISTENT)
+            for subject, since in broken_since.items()
+            if since <= ts or is_newest
+        ]
         instances: dict[str, list[Verdict]] = {}
         channels: dict[tuple[str, str], list[Verdict]] = {}
-        for cut in cuts:
-            verdict = Verdict(cut.verdict)
-            instances.setdefault(cut.instance_id, []).append(verdict)
-            if cut.channel is not None:
-                channels.setdefault((cut.instance_id, cut.channel), []).append(verdict)
-        for finding in blamed.get(collection_id, ()):
-            instances.setdefault(finding.instance_id, []).append(Verdict.INCONSISTENT)
-            if finding.channel is not None:
-                key = (finding.instance_id, finding.channel)
-                channels.setdefault(key, []).append(Verdict.INCONSISTENT)
-        by_instance = {name: Verdict.merge(seen) for name, seen in instances.items()}
+        for (name, channel), verdict in seen:
+            instances.setdefault(name, []).append(verdict)
+            if channel is not None:
+                channels.setdefault((name, channel), []).append(verdict)
         made.append(
             CollectionSummary(
-                collection_id,
-                max(cut.ts for cut in cuts),
-                Verdict.merge(by_instance.values()),
+                cuts[0].collection_id,
+                ts,
+                Verdict.merge(verdict for _, verdict in seen),
                 len(cuts),
-                by_instance,
-                {key: Verdict.merge(seen) for key, seen in channels.items()},
+                {name: Verdict.merge(verdicts) for name, verdicts in instances.items()},
+                {key: Verdict.merge(verdicts) for key, verdicts in channels.items()},
             )
         )
     return made
-
-
-def _blamed(result: RunResult) -> dict[str, list[Finding]]:
-    """Findings by collection; one of the journal itself counts to the collection that follows."""
-    ends = [(max(cut.ts for cut in cuts), cuts[0].collection_id) for cuts in result.collections]
-    blamed: dict[str, list[Finding]] = {}
-    for finding in result.found:
-        collection_id = finding.collection_id
-        if collection_id is None:
-            later = [name for ts, name in ends if ts >= finding.ts]
-            collection_id = later[0] if later else ends[-1][1] if ends else ""
-        blamed.setdefault(collection_id, []).append(finding)
-    return blamed
 
 
 def broken_rules(findings: Sequence[Finding]) -> list[BrokenRule]:

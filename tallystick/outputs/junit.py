@@ -1,8 +1,8 @@
 """The result as JUnit XML, for whoever runs it in CI: a suite an instance, a case a rule.
 
 A broken rule is a failure. What leaves the verdict undecided is an error with its reasons, so a
-run passes only where it is CONSISTENT. XML cannot hold control characters, not even escaped: they
-are made visible.
+run without failures and errors is CONSISTENT. XML cannot hold control characters, not even escaped:
+they are made visible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _NOT_IN_XML = {ord("\ufffe"): "\\ufffe", ord("\uffff"): "\\uffff"}
 def _render(result: RunResult) -> str:
     root = ET.Element("testsuites", name=f"tallystick {result.command}")
     root.append(_suite(result, "run", [_run_case(result)], []))
-    for instance in sorted({*result.rule_results, *result.servers}):
+    with_row = {cut.instance_id for cut in result.cuts}
+    for instance in sorted({*result.rule_results, *result.servers, *with_row}):
         cases = [_collection_case(result, instance)]
         cases += [_rule_case(instance, one) for one in result.rule_results.get(instance, ())]
         seen = [o for o in result.observations if o.instance_id == instance]
@@ -91,8 +92,10 @@ def _rule_case(instance: str, one: RuleResult) -> ET.Element:
         first = one.findings[0]
         text = [line for finding in one.findings for line in _lines(finding)]
         _add(case, "failure", first.severity.value, explain(first).sentence, text)
-    elif one.verdict is Verdict.UNDECIDED:
+    elif one.is_optional:
         _add(case, "skipped", "", f"undecided: {one.reason}", [])
+    elif one.verdict is Verdict.UNDECIDED:
+        _add(case, "error", "UNDECIDED", f"undecided: {one.reason}", [])
     return case
 
 

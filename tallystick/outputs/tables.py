@@ -29,6 +29,7 @@ def write(result: RunResult, target: str) -> None:
             findings=result.found,
             observations=result.observations,
             cuts=result.cuts,
+            checks=result.checks,
             validations=result.validations,
         )
     except OSError as error:

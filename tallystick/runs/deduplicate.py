@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Outcome
-from tallystick.coordinates.rules.identity import gtid_origin_agreement
+from tallystick.coordinates.rules.identity import gtid_origin_agreement, instances_of
 
 _Subject = tuple[str, str, str | None]
 """A rule, an instance, and the channel; None: on the instance."""
@@ -38,11 +38,7 @@ class Deduplicated:
 
     def instances(self, finding: Finding) -> set[str]:
         """The instances that a finding is about, wherever it was found."""
-        found = (finding, *self.of(finding))
-        names = {one.instance_id for one in found}
-        if finding.rule == gtid_origin_agreement.name:
-            names |= {one.data["other"] for one in found}
-        return names
+        return set().union(*map(instances_of, (finding, *self.of(finding))))
 
 
 def deduplicate(findings: Iterable[Finding], cuts: Iterable[Cut]) -> Deduplicated:

@@ -269,8 +269,7 @@ class Demo:
                 DESIGN_SCENARIOS[name],
                 self._fleet.shown,
                 findings=result.findings,
-                cuts=result.cuts,
-                observations=result.observations,
+                checks=result.checks,
                 is_complete=self.is_complete,
             )
             scenario.save(self._directory)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
+from tallystick.coordinates.audit.collection_checks import checks_of_history
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.values.errors import JournalError
@@ -54,6 +55,9 @@ def result_of_audit(
         found=audit.findings,
         observations=audit.observations,
         cuts=audit.cuts,
+        checks=checks_of_history(
+            audit.cuts, audit.findings, audit.observations, audit.checks, audit.disabled
+        ),
         servers=servers or {},
     )
 

@@ -9,17 +9,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.audit.collection_checks import collections_of
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import (
     Finding,
     Observation,
     ObservationCode,
+    Outcome,
+    SubjectCheck,
     Verdict,
     verdict_of_run,
 )
+from tallystick.coordinates.rules.identity import instances_of
 from tallystick.errors import ExitCode
 from tallystick.runs.deduplicate import Deduplicated, deduplicate
-from tallystick.runs.rule_results import RuleResult, rule_results
+from tallystick.runs.rule_results import Key, RuleResult, rule_results
 
 if TYPE_CHECKING:
     from tallystick.coordinates.rules.outcomes import Reason
@@ -85,6 +89,8 @@ class RunResult:
         found: Each finding as the audit reported it, in the order of its evidence.
         observations: What else was seen, in the order of its evidence.
         cuts: The cut table.
+        checks: The table of checks: what each rule says of each instance and channel at each
+            collection, oldest first; what is broken is broken at all later ones.
         validations: The validator's answer for each collection, as in the table of that name.
         validation: Its whole answer for the collection that shows most, None when not asked.
         servers: Of real servers, by name.
@@ -100,6 +106,7 @@ class RunResult:
     found: Sequence[Finding]
     observations: Sequence[Observation]
     cuts: Sequence[Cut]
+    checks: Sequence[SubjectCheck] = ()
     validations: Sequence[Mapping[str, Any]] = ()
     validation: CollectionValidation | None = None
     servers: Mapping[str, ServerSummary] = field(default_factory=dict)
@@ -140,10 +147,7 @@ class RunResult:
     @cached_property
     def collections(self) -> list[list[Cut]]:
         """The cuts of each collection, oldest collection first."""
-        grouped: dict[str, list[Cut]] = {}
-        for cut in self.cuts:
-            grouped.setdefault(cut.collection_id, []).append(cut)
-        return sorted(grouped.values(), key=lambda rows: min(cut.ts for cut in rows))
+        return collections_of(self.cuts)
 
     @property
     def newest_cuts(self) -> Sequence[Cut]:
@@ -169,16 +173,14 @@ class RunResult:
     @cached_property
     def rule_results(self) -> dict[str, list[RuleResult]]:
         """What was found of each rule on each instance, in the order of the registry."""
-        sources: dict[str, list[str]] = {}
-        for edge in self.topology:
-            sources.setdefault(edge.replica, []).append(edge.source)
-        broken = [
-            (instance, finding)
-            for finding in self.findings
-            for instance in self.deduplicated.instances(finding)
-        ]
-        cuts = [cut for rows in self.collections for cut in rows]
-        return rule_results(cuts, broken, self.observations, sources)
+        broken: dict[Key, dict[str, Finding]] = {}
+        for finding in self.findings:
+            for one in (finding, *self.deduplicated.of(finding)):
+                for instance in instances_of(one):
+                    of_rule = broken.setdefault((instance, one.channel, one.rule), {})
+                    of_rule[finding.finding_id] = finding
+        by_key = {key: list(found.values()) for key, found in broken.items()}
+        return rule_results(self.checks, self.cuts, by_key)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -190,7 +192,7 @@ class RunResult:
                 {(c.instance_id, c.channel) for c in self.cuts if c.channel is not None}
             ),
             "collections": len(self.collections),
-            "checks": sum(cut.evaluated for cut in self.cuts),
+            "checks": sum(c.check.outcome is not Outcome.UNDECIDED for c in self.checks),
             "findings": len(self.findings),
             "observations": len(self.observations),
         }

@@ -19,8 +19,7 @@ from tallystick.errors import MisuseError
 from tallystick.settings import suggestion
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.results import Finding, Observation
+    from tallystick.coordinates.results import Finding, SubjectCheck
     from tallystick.producers.simulator.kernel.scenario import Scenario
     from tallystick.producers.simulator.scenarios.design_scenario import DesignScenario, Showing
 
@@ -48,7 +47,7 @@ class RuleCount:
 
     Attributes:
         rule: Its name.
-        held: On so many rows; 0 for one that is judged on events alone.
+        held: At so many collections, on each instance or channel.
         broken: Findings.
         undecided: So often the evidence did not suffice.
         expected: How many of the findings the document expects.
@@ -217,8 +216,7 @@ def scenario_result(
     shown: Sequence[Showing],
     *,
     findings: Sequence[Finding],
-    cuts: Sequence[Cut],
-    observations: Sequence[Observation],
+    checks: Sequence[SubjectCheck],
     is_complete: bool = True,
 ) -> ScenarioResult:
     """What a scenario showed.
@@ -227,11 +225,10 @@ def scenario_result(
         design: What was to be shown.
         shown: What its scenario saw.
         findings: What was found, each contradiction once.
-        cuts: The rows that were judged.
-        observations: What else was seen.
+        checks: The table of checks.
         is_complete: Whether the audit read the whole journal.
     """
-    held, undecided = _counted(cuts, observations)
+    counts = Counter((one.check.rule, one.check.outcome) for one in checks)
     found = Counter((finding.instance_id, finding.rule) for finding in findings)
     broken = Counter(finding.rule for finding in findings)
     warned = {(one.instance, one.rule) for one in design.expected}
@@ -250,7 +247,13 @@ def scenario_result(
                 if one.requirement == claim.requirement
             ),
             rules=tuple(
-                RuleCount(name, held[name], broken[name], undecided[name], as_warned[name])
+                RuleCount(
+                    name,
+                    counts[name, Outcome.HOLDS],
+                    broken[name],
+                    counts[name, Outcome.UNDECIDED],
+                    as_warned[name],
+                )
                 for name in claim.invariants
             ),
         )
@@ -265,16 +268,6 @@ def scenario_result(
         others=tuple(sorted(found.elements())),
         is_complete=is_complete,
     )
-
-
-def _counted(
-    cuts: Sequence[Cut], observations: Sequence[Observation]
-) -> tuple[Counter[str], Counter[str]]:
-    """How often each rule held, and how often it was left undecided."""
-    held = Counter(rule for cut in cuts for rule in cut.names(Outcome.HOLDS))
-    undecided = Counter(check.rule for cut in cuts for check in cut.undecided)
-    undecided.update(rule for seen in observations if seen.is_undecided for rule in seen.rules)
-    return held, undecided
 
 
 def times(number: int) -> str:

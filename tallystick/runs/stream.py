@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from tallystick.runs.result import DATA_DOCS, TABLES, RunResult
-from tallystick.runs.tables import read_run, validator
+from tallystick.runs.tables import read_run
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
@@ -103,10 +103,8 @@ class StreamRun:
         return self._started.is_set() or not stop.is_set()
 
     def result(self, observations: Sequence[Observation] = ()) -> RunResult:
-        """Build the Data Docs and read back what the job wrote."""
+        """Read back what the job wrote; Data Docs get what came to light after its collections."""
         self._progress.now("writing Data Docs")
-        assert self._validator is not None
-        self._validator.build_data_docs()
         (self._directory / TABLES).mkdir(parents=True, exist_ok=True)
         return read_run(
             self._directory,
@@ -115,7 +113,7 @@ class StreamRun:
             begun_at=self._begun_at,
             events=int(self.metrics.get("records", 0)),
             observations=observations,
-            validate=validator(),
+            validate=self._validate_last,
         )
 
     def _run_job(
@@ -148,6 +146,12 @@ class StreamRun:
         assert self._validator is not None
         validation = self._validator.validate(cuts)
         self._progress.done(self._validated(cuts, validation))
+        return validation
+
+    def _validate_last(self, cuts: Sequence[Cut]) -> CollectionValidation:
+        assert self._validator is not None
+        validation = self._validator.validate(cuts)
+        self._validator.build_data_docs()
         return validation
 
     def _take(self, metrics: Mapping[str, float]) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.audit.collection_checks import CollectionChecks
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.audit.collection_checks import (
+    checks_of_finding,
+    collections_of,
+    rows_with_checks,
+)
+from tallystick.coordinates.results import Verdict, gravest
 from tallystick.coordinates.rules.observations import VALIDATION_FAILED, VALIDATION_UNDECIDED
 from tallystick.coordinates.values.errors import install_extra
 from tallystick.errors import MisuseError
@@ -16,6 +21,7 @@ from tallystick.extras import missing_of_stream
 from tallystick.runs.result import DATA_DOCS, TABLES, RunResult, doubt
 from tallystick.runs.scenario import ScenarioResult
 from tallystick.streaming.tables import (
+    read_checks,
     read_cuts,
     read_findings,
     read_observations,
@@ -23,10 +29,10 @@ from tallystick.streaming.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.results import Finding, Observation
+    from tallystick.coordinates.results import Finding, Observation, SubjectCheck
     from tallystick.expectations.validation import CollectionValidation
 
 
@@ -63,11 +69,10 @@ def read_run(
         for row in validations
         if row["verdict"] == Verdict.UNDECIDED.value
     ]
-    # The gravest, the newest of equals.
-    gravest = Verdict.merge(Verdict(row["verdict"]) for row in validations)
-    names = [r["collection_id"] for r in validations if r["verdict"] == gravest.value]
-    found, seen = read_findings(tables), read_observations(tables)
-    shown = _with_checks(names[-1], cuts, found, seen) if names else []
+    found, checks = read_findings(tables), read_checks(tables)
+    shown = _shown(cuts, checks, found, validations)
+    validation = validate(shown) if validate is not None and shown else None
+    # After the validation, which may write them.
     docs = directory / DATA_DOCS / "site" / "index.html"
     return RunResult(
         command=command,
@@ -76,25 +81,39 @@ def read_run(
         elapsed_s=time.time() - begun_at.timestamp(),
         events=events,
         found=found,
-        observations=[*seen, *doubts, *observations],
+        observations=[*read_observations(tables), *doubts, *observations],
         cuts=cuts,
+        checks=checks,
         validations=validations,
-        validation=validate(shown) if validate is not None and shown else None,
+        validation=validation,
         scenario=ScenarioResult.load(directory),
         paths={TABLES: tables} | ({DATA_DOCS: docs} if docs.exists() else {}),
     )
 
 
-def _with_checks(
-    collection_id: str, cuts: Sequence[Cut], found: Sequence[Finding], seen: Sequence[Observation]
+def _shown(
+    cuts: Sequence[Cut],
+    checks: Sequence[SubjectCheck],
+    found: Sequence[Finding],
+    validations: Sequence[Mapping[str, Any]],
 ) -> list[Cut]:
-    """The rows of a collection, each with the checks of all rules on its subject."""
-    rows = [cut for cut in cuts if cut.collection_id == collection_id]
-    ts = max((cut.ts for cut in rows), default=0)
-    earlier = max((cut.ts for cut in cuts if cut.ts < min(row.ts for row in rows)), default=-1)
-    checks = CollectionChecks()
-    checks.absorb(found, (one for one in seen if one.ts > earlier))
-    return checks.of(rows, is_last=all(cut.ts <= ts for cut in cuts))
+    """The rows, with their checks, of the collection that shows most.
+
+    With a finding it is the newest one, which has all of them; else the newest of the least
+    certain.
+    """
+    rounds = {rows[0].collection_id: rows for rows in collections_of(cuts)}
+    known = [row for row in validations if row["collection_id"] in rounds]
+    if not known:
+        return []
+    worst = Verdict.merge(Verdict(row["verdict"]) for row in known).value
+    names = [row["collection_id"] for row in known if found or row["verdict"] == worst]
+    rows = rounds[names[-1]]
+    of_collection = [one for one in checks if one.collection_id == names[-1]]
+    breaches = (
+        replace(one, collection_id=names[-1]) for each in found for one in checks_of_finding(each)
+    )
+    return rows_with_checks(rows, gravest([*of_collection, *breaches]))
 
 
 def require_tables(directory: Path) -> None:
@@ -116,22 +135,20 @@ def report(directory: Path, notice: Callable[[str], None]) -> RunResult:
         notice: Takes a line about what is missing.
     """
     missing = missing_of_stream()
+    validate = None
     if missing is not None:
         notice(
             f"the page is without Great Expectations: {missing} is not installed."
             f" {install_extra('stream')}"
         )
+    else:
+        from tallystick.expectations.validate import CollectionValidator
+
+        validate = CollectionValidator().validate
     return read_run(
         directory,
         command="report",
         title=str(directory),
         begun_at=datetime.now(timezone.utc),
-        validate=None if missing is not None else validator(),
+        validate=validate,
     )
-
-
-def validator() -> Callable[[Sequence[Cut]], CollectionValidation]:
-    """Great Expectations, without Data Docs."""
-    from tallystick.expectations.validate import CollectionValidator
-
-    return CollectionValidator().validate

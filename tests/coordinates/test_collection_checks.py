@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tallystick.coordinates.audit.collection_checks import SUBJECT, CollectionChecks
+from tallystick.coordinates.audit.collection_checks import (
+    SUBJECT,
+    CollectionChecks,
+    rows_with_checks,
+)
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import (
     Check,
@@ -26,6 +30,10 @@ def row(collection, ts, instance="a", channel=None, **values):
     )
 
 
+def rows_of(made, cuts, **more):
+    return rows_with_checks(cuts, made.of(cuts, **more))
+
+
 def outcome(cut, rule):
     return {check.rule: check.outcome for check in cut.checks}.get(rule)
 
@@ -33,14 +41,15 @@ def outcome(cut, rule):
 def test_rules_of_events_hold_where_the_log_was_read():
     """Undecided without the log, silent where nobody answered or the rule is disabled."""
     made = CollectionChecks(frozenset({"own_gno_dense"}))
-    read, unread, missing, channel, relay = made.of(
+    read, unread, missing, channel, relay = rows_of(
+        made,
         [
             row(1, 1, checks=checks(held="lsn_order")),
             row(1, 1, "b", journal_gtid_set=None),
             row(1, 1, "c", answer="missing"),
             row(1, 1, "a", "x", relay_log_file="r.000001"),
             row(1, 1, "a", "y", relay_log_file="r.1", journal_relay_log_file="r.1"),
-        ]
+        ],
     )
     assert outcome(read, "lsn_order") is outcome(read, "gtid_logged_once") is Outcome.HOLDS
     assert outcome(unread, "gtid_logged_once") is Outcome.UNDECIDED
@@ -54,15 +63,15 @@ def test_a_breach_is_shown_by_its_collection_and_all_later_ones():
     """With the text and the witness of its finding, in place of the row's own check."""
     made = CollectionChecks()
     made.absorb([finding(rule="lsn_order", ts=5, sentence="{witness} is wrong", witness="w" * 999)])
-    (before,) = made.of([row(1, 4, checks=checks(held="lsn_order"))])
+    (before,) = rows_of(made, [row(1, 4, checks=checks(held="lsn_order"))])
     assert outcome(before, "lsn_order") is Outcome.HOLDS
-    assert made.has_breach
+    assert made.waiting
     for ts in (5, 9):
-        (cut,) = made.of([row(2, ts, checks=checks(broken="lsn_order"))])
+        (cut,) = rows_of(made, [row(2, ts, checks=checks(broken="lsn_order"))])
         (check,) = [one for one in cut.checks if one.rule == "lsn_order"]
         assert check.data["witness"] == "w" * 999
         assert "is wrong" in check_text(check)
-    assert not made.has_breach
+    assert not made.waiting
 
 
 def test_what_comes_to_light_late_belongs_to_the_next_collection():
@@ -70,12 +79,12 @@ def test_what_comes_to_light_late_belongs_to_the_next_collection():
     made = CollectionChecks()
     made.of([row(1, 10)])
     made.absorb([finding(rule="no_errant_gtids", instance_id="b", ts=3)])
-    _, subject = made.of([row(2, 20)])
+    _, subject = rows_of(made, [row(2, 20)])
     assert (subject.instance_id, subject.scope) == ("b", SUBJECT)
     assert outcome(subject, "no_errant_gtids") is Outcome.BROKEN
     made.absorb([finding(rule="lsn_order", ts=99)])
-    assert made.has_breach
-    last, _ = made.of([row(2, 20)], is_last=True)
+    assert made.waiting
+    last, _ = rows_of(made, [row(2, 20)], is_last=True)
     assert outcome(last, "lsn_order") is Outcome.BROKEN
 
 
@@ -88,15 +97,15 @@ def test_checks_between_instances_count_once_the_gravest_first():
         made.absorb([], [], [SubjectCheck("a", None, "c", ts, Check(rule, o)) for o in outcomes])
 
     absorb(1, Outcome.HOLDS, Outcome.UNDECIDED)
-    assert outcome(made.of([row(1, 1)])[0], rule) is Outcome.UNDECIDED
+    assert outcome(rows_of(made, [row(1, 1)])[0], rule) is Outcome.UNDECIDED
     absorb(2, Outcome.HOLDS)
-    assert outcome(made.of([row(2, 2)])[0], rule) is Outcome.HOLDS
-    assert outcome(made.of([row(3, 3)])[0], rule) is None
+    assert outcome(rows_of(made, [row(2, 2)])[0], rule) is Outcome.HOLDS
+    assert outcome(rows_of(made, [row(3, 3)])[0], rule) is None
     made.absorb([finding(rule=rule, ts=4)])
     absorb(4, Outcome.BROKEN)
     made.of([row(4, 4)])
     absorb(5, Outcome.BROKEN)
-    (check,) = [one for one in made.of([row(5, 5)])[0].checks if one.rule == rule]
+    (check,) = [one for one in rows_of(made, [row(5, 5)])[0].checks if one.rule == rule]
     assert check.data["witness"] == "w"
 
 
@@ -118,10 +127,10 @@ def test_a_gap_leaves_the_rules_of_events_undecided():
         ts=1,
     )
     made.absorb([], [gap])
-    first, other = made.of([row(1, 1), row(1, 1, "b")])
+    first, other = rows_of(made, [row(1, 1), row(1, 1, "b")])
     assert outcome(first, "gtid_logged_once") is Outcome.UNDECIDED
     assert outcome(other, "gtid_logged_once") is Outcome.HOLDS
-    (after,) = made.of([row(2, 2)])
+    (after,) = rows_of(made, [row(2, 2)])
     assert outcome(after, "gtid_logged_once") is Outcome.HOLDS
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.coordinates.audit.collection_checks import CollectionChecks
+from tallystick.coordinates.audit.collection_checks import (
+    CollectionChecks,
+    collections_of,
+    rows_with_checks,
+)
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import Verdict
 from tallystick.expectations.judgement import Outcome
 from tallystick.expectations.validate import CollectionValidator
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import PROFILES, Scenario
-
-
-def by_collection(cuts):
-    grouped = {}
-    for cut in cuts:
-        grouped.setdefault(cut.collection_id, []).append(cut)
-    return sorted(grouped.values(), key=lambda rows: max(cut.ts for cut in rows))
-
 
 # Faults of each kind of rule: on a row by itself, on events, over time, between instances.
 FAULTS = {
@@ -42,9 +38,11 @@ def validated(validator, scenario):
     result = audit_history(simulate(scenario).blocks(500))
     checks = CollectionChecks()
     checks.absorb(result.findings, result.observations, result.checks)
-    found = [validator.validate(checks.of(cuts)) for cuts in by_collection(result.cuts)]
-    if checks.has_breach:
-        found.append(validator.validate(checks.of(by_collection(result.cuts)[-1], is_last=True)))
+    rounds = collections_of(result.cuts)
+    found = [validator.validate(rows_with_checks(cuts, checks.of(cuts))) for cuts in rounds]
+    if checks.waiting:
+        last = rows_with_checks(rounds[-1], checks.of(rounds[-1], is_last=True))
+        found.append(validator.validate(last))
     return result, found
 
 

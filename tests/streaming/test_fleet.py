@@ -181,6 +181,10 @@ def test_what_comes_to_light_after_the_last_collection_is_validated_at_the_end(t
     late = AuditOutput(findings=[finding(rule="gtid_logged_once", instance_id="a", ts=10**18)])
     fleet.finish([late])
     assert len(recorder.rounds) == count + 1
+    written = tables.read_checks(tmp_path / "out")
+    assert {"executed_within_logged", "gtid_logged_once"} <= {one.check.rule for one in written}
+    last = {(o.check.rule, o.check.outcome) for o in written if o.ts == written[-1].ts}
+    assert ("gtid_logged_once", Outcome.BROKEN) in last
     assert "gtid_logged_once" in broken_rules(recorder.rounds[-1])
     assert recorder.rounds[-1][0].collection_id == recorder.rounds[-2][0].collection_id
     validations = tables.read_validations(tmp_path / "out")

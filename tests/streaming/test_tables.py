@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Check, Outcome, SubjectCheck
 from tallystick.streaming import tables
 from tests.support.results import finding
 
@@ -47,9 +48,21 @@ def test_an_answer_replaces_the_row_that_says_it_is_missing(tmp_path):
     assert [answer] == tables.read_cuts(tmp_path / "x") == tables.read_cuts(tmp_path / "y")
 
 
+def test_of_two_checks_of_a_collection_the_later_counts(tmp_path):
+    """A late answer, or what came to light after the last collection; each comes back whole."""
+    sink = tables.ParquetSink(tmp_path, "run")
+    held = SubjectCheck("a", "", "c2", 5, Check("lsn_order", Outcome.HOLDS))
+    why = Check("lsn_order", Outcome.UNDECIDED, "not_read", {"ts": 2**62, "sources": ["s"]})
+    other, later = replace(held, collection_id="c1", ts=3), replace(held, check=why)
+    sink.write("000", checks=[held, other])
+    sink.write(tables.END_BATCH, checks=[later])
+    assert [other, later] == tables.read_checks(tmp_path)
+
+
 def test_nothing_written_is_nothing_read(tmp_path):
     """A sink that was never written to is empty, not an error."""
     assert tables.read_findings(tmp_path) == tables.read_cuts(tmp_path) == []
+    assert tables.read_checks(tmp_path) == []
     assert tables.read_observations(tmp_path) == tables.read_validations(tmp_path) == []
 
 

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import explain, observation_text, reasons
+from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.expectations.neutral import reveal
 from tallystick.outputs import document
 from tallystick.outputs._view import (
@@ -25,9 +25,9 @@ from tallystick.outputs._view import (
     channel_name,
     moment,
     repeated,
-    row_name,
     singular,
     summaries,
+    undecided_rules,
 )
 from tallystick.outputs.html import drawing
 from tallystick.runs.result import DATA_DOCS, RunResult
@@ -55,17 +55,10 @@ def render(result: RunResult, data_docs: str | None = None) -> str:
     collections = summaries(result)
     newest = collections[-1] if collections else None
     cuts = result.newest_cuts
-    # A finding is reported once and then stays: its mark stays in later collections.
-    instances = dict(newest.by_instance) if newest else {}
-    channels = dict(newest.by_channel) if newest else {}
-    for finding in result.findings:
-        instances[finding.instance_id] = Verdict.INCONSISTENT
-        if finding.channel is not None:
-            channels[finding.instance_id, finding.channel] = Verdict.INCONSISTENT
     topology = drawing.draw_topology(
-        instances,
+        newest.by_instance if newest else {},
         result.topology,
-        channels,
+        newest.by_channel if newest else {},
         {cut.instance_id: _position(cut) for cut in cuts if cut.scope == "instance"},
     )
     style = resources.files("tallystick.outputs.html").joinpath("report.css").read_text("utf-8")
@@ -82,16 +75,15 @@ def render(result: RunResult, data_docs: str | None = None) -> str:
         generated_at=result.ended_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
         data_docs=data_docs,
         newest=newest,
-        healthy_since_last=_healthy_since_last(result),
+        quiet_since_last=_quiet_since_last(result),
         groups=broken_rules(result.findings),
         cases_max=_CASES_MAX,
         rows_max=_ROWS_MAX,
         topology=topology,
         timeline=drawing.draw_timeline(collections),
         width=drawing.WIDTH,
-        collections=collections,
         fleet=_fleet(cuts, [node.name for node in topology.nodes]),
-        undecided=[(row_name(cut), reasons(cut)) for cut in cuts if cut.undecided],
+        undecided=undecided_rules(result),
     )
 
 
@@ -140,25 +132,17 @@ def _fleet(cuts: Sequence[Cut], order: Sequence[str]) -> list[dict[str, Any]]:
     """Put each instance's row and those of its channels together, sources before replicas."""
     made: dict[str, dict[str, Any]] = {}
     for cut in cuts:
-        entry = made.setdefault(cut.instance_id, {"name": cut.instance_id, "cut": None})
+        entry = made.setdefault(
+            cut.instance_id, {"name": cut.instance_id, "cut": None, "channels": []}
+        )
         if cut.channel is None:
             entry["cut"] = cut
         else:
-            entry.setdefault("channels", []).append(cut)
-    for entry in made.values():
-        rows = [entry["cut"], *entry.setdefault("channels", [])]
-        entry["verdict"] = Verdict.merge(Verdict(row.verdict) for row in rows if row is not None)
+            entry["channels"].append(cut)
     return [made[name] for name in order if name in made]
 
 
-def _healthy_since_last(result: RunResult) -> int:
-    """Count the consistent collections since the newest finding."""
-    if not result.found:
-        return 0
-    last = max(finding.ts for finding in result.found)
-    healthy = 0
-    for summary in reversed(summaries(result)):
-        if summary.ts <= last or summary.verdict is not Verdict.CONSISTENT:
-            break
-        healthy += 1
-    return healthy
+def _quiet_since_last(result: RunResult) -> int:
+    """Count the collections since the newest finding."""
+    last = max((finding.ts for finding in result.found), default=None)
+    return 0 if last is None else sum(c[0].ts > last for c in result.collections)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cuts import REPLICA_UUID, SOURCE_UUID, START, channel_cut, collection_cuts, instance_cut
 
+from tallystick.coordinates.audit.collection_checks import checks_of_history
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Severity
 from tallystick.coordinates.rules.observations import RECORDS_MISSING, ROW_TORN
 from tallystick.runs.result import DATA_DOCS, RunResult
@@ -64,7 +65,9 @@ def result(cuts=(), **more) -> RunResult:
         "command": "audit", "title": "Production fleet, Frankfurt", "begun_at": NOW,
         "elapsed_s": 0.0, "events": 1_284_310, "found": (), "observations": (),
     }  # fmt: skip
-    return RunResult(**{**values, "cuts": tuple(cuts), **more})
+    values |= {"cuts": tuple(cuts), **more}
+    shown = (values[name] for name in ("cuts", "found", "observations"))
+    return RunResult(**{"checks": checks_of_history(*shown, ()), **values})
 
 
 def healthy(collections: int = 30, replicas: int = 3) -> RunResult:

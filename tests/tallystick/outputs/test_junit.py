@@ -7,10 +7,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from cuts import collection_cuts, instance_cut
-from reports import broken, finding, healthy, observation, result
+from reports import NOW, broken, finding, healthy, observation, result
 
-from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.outputs.junit import _render
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.runs.replay import result_of_audit
 from tallystick.runs.result import RunResult, ServerSummary
 from tests.support.results import checks
 
@@ -54,6 +58,37 @@ def test_each_rule_is_a_case_of_its_instance():
     assert "witness: w" in failure.text.split("\n")
     skipped = cases(replica)["lsn_monotone"].find("skipped")
     assert "undecided: not read" == skipped.get("message")
+
+
+def test_a_rule_that_leaves_the_run_undecided_is_an_error():
+    """Beside the run's own; one that no verdict needs is skipped in the same run."""
+    kept = checks(undecided="lsn_monotone: not read")
+    root = parsed(result(rows(checks=kept, verdict="UNDECIDED")))
+    error = cases(suites(root)["replica-1"])["lsn_monotone"].find("error")
+    assert ("UNDECIDED", "undecided: not read") == (error.get("type"), error.get("message"))
+    assert "2" == root.get("errors")
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        *(Scenario(seed=seed, topology="pair") for seed in range(3)),
+        Scenario(seed=3, fault="errant_write"),
+        Scenario(seed=3, fault="gtid_logged_twice"),
+        Scenario(seed=5, negatives=("binlog_off",)),
+        Scenario(seed=5, negatives=("refused_collection",)),
+    ],
+    ids=lambda one: f"{one.seed}-{one.fault}-{one.negatives}",
+)
+def test_a_document_is_green_only_for_a_consistent_run(scenario):
+    """Whoever looks at failures and errors alone sees the verdict."""
+    audit = audit_history(simulate(scenario).blocks(512))
+    made = result_of_audit(audit, command="replay", title="t", begun_at=NOW)
+    root = parsed(made)
+    seen = int(root.get("failures")) > 0, int(root.get("errors")) > 0
+    is_broken = made.verdict is Verdict.INCONSISTENT
+    assert seen[0] is is_broken
+    assert is_broken or seen[1] is (made.verdict is Verdict.UNDECIDED)
 
 
 def test_a_consistent_run_has_no_error():

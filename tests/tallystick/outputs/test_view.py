@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from cuts import START
 from reports import HOSTILE, broken, finding, healthy
 
@@ -21,12 +22,17 @@ from tallystick.runs.result import Edge
 GOOD, BAD = Verdict.CONSISTENT, Verdict.INCONSISTENT
 
 
-def test_a_finding_of_the_fleet_counts_against_its_collection():
-    """The cut alone does not know what another instance showed."""
-    result = replace(healthy(3), found=(finding(collection_id="c-000002"),))
-    assert [summary.verdict for summary in summaries(result)] == [GOOD, BAD, GOOD]
-    assert summaries(result)[1].by_instance["replica-2"] is BAD
-    assert summaries(result)[1].by_instance["replica-1"] is GOOD
+@pytest.mark.parametrize(
+    ("found_in", "verdicts"), [(2, [GOOD, BAD, BAD]), (9, [GOOD, GOOD, BAD])], ids=["in", "after"]
+)
+def test_a_collection_is_inconsistent_from_the_first_finding_on(found_in, verdicts):
+    """Its cuts alone do not know it; the newest one has what was found after it, too."""
+    rows = healthy(found_in).newest_cuts
+    result = replace(healthy(3), found=(finding(channel="", ts=rows[0].ts),))
+    shown = summaries(result)
+    assert verdicts == [summary.verdict for summary in shown]
+    assert verdicts == [summary.by_channel["replica-2", ""] for summary in shown]
+    assert shown[-1].by_instance["replica-1"] is GOOD
 
 
 def test_findings_are_grouped_by_rule_gravest_first():

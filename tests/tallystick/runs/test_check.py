@@ -95,7 +95,7 @@ def test_an_errant_transaction_is_found_by_check_alone(mysqld, tallystick, tmp_p
         if case.find("failure") is not None
     ]
     ((suite, name, message),) = failures
-    assert (f"tallystick.{REPLICA}", "no_errant_gtids") == (suite, name)
+    assert (f"tallystick.{REPLICA}", "no_errant_gtids[(default)]") == (suite, name)
     assert gtid in message
 
 

@@ -71,6 +71,22 @@ def test_every_validation_counts(tmp_path, verdicts, expected, shown):
     assert [shown] == [cuts[0].collection_id for cuts in asked]
 
 
+def test_the_newest_collection_of_an_inconsistent_fleet_is_validated_with_all_findings(tmp_path):
+    """Also with one that came to light after it, and where an earlier one was undecided."""
+    from tallystick.expectations.validate import CollectionValidator
+
+    sink = ParquetSink(tmp_path / TABLES, "run")
+    cuts = [cut(name, ts, server_uuid=A) for ts, name in ((1, "c1"), (2, "c2"))]
+    answers = [validation("c1", UNDECIDED, 1), validation("c2", CONSISTENT, 2)]
+    found = finding(rule="no_errant_gtids", instance_id="b", channel="", ts=9)
+    sink.write("0", cuts=cuts, validations=answers, findings=[found])
+    made = read(tmp_path, validate=CollectionValidator().validate)
+    assert made.validation.collection_id == "c2"
+    assert made.validation.verdict is INCONSISTENT
+    assert [one.rule for one in made.validation.failed] == ["no_errant_gtids"]
+    assert made.rule_results["b"][0].findings == (found,)
+
+
 def test_the_job_and_replay_have_the_same_findings(tmp_path):
     """However they came into the tables: two transactions under one GTID, a state that stays."""
     source, replica = fleet_of_two()

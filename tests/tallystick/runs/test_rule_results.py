@@ -1,133 +1,98 @@
-"""What a run found of each rule on each instance: from rows, from events, from comparisons."""
+"""What a run found of each rule on each instance: the newest check counts, a breach stays."""
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
+import pytest
+
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict
-from tallystick.coordinates.rules.readable import NOT_REACHED
-from tallystick.runs.rule_results import RuleResult, rule_results
+from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.results import Check, Finding, Outcome, SubjectCheck, Verdict
+from tallystick.coordinates.rules.relay_mirror import relay_mirrors_source
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.runs.replay import result_of_audit
+from tallystick.runs.result import RunResult
 from tests.support import results
 
 HELD, UNDECIDED, BROKEN = Verdict.CONSISTENT, Verdict.UNDECIDED, Verdict.INCONSISTENT
-OF_SOURCE = {"r": ["s"]}
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
-def row(instance: str, collection: str = "c1", **more) -> Cut:
-    checks = {name: more.pop(name) for name in ("held", "undecided") if name in more}
-    values = {"journal_gtid_set": ""} | more
-    return Cut(collection_id=collection, instance_id=instance, checks=results.checks(**checks),
-               scope="channel" if "channel" in more else "instance", **values)  # fmt: skip
-
-
-def found_in(cuts=None, *, broken=(), observations=(), sources=OF_SOURCE):
-    if cuts is None:
-        read = {"journal_retrieved_gtid_set": ""}
-        cuts = [row("s", held="lsn_order"), row("r", held="lsn_order"),
-                row("r", channel="", **read)]  # fmt: skip
-    return rule_results(cuts, broken, observations, sources)
-
-
-def given(found: list[RuleResult], rule: str) -> list[tuple[str | None, Verdict]]:
-    return [(each.channel, each.verdict) for each in found if each.rule == rule]
-
-
-def finding(rule: str, instance: str, channel: str | None = None) -> Finding:
-    return results.finding(rule=rule, instance_id=instance, channel=channel)
-
-
-def test_a_finding_about_several_servers_breaks_it_on_each():
-    """It is in the results of all whom it names."""
-    broken = finding("gtid_origin_agreement", "r")
-    found = found_in(broken=[("r", broken), ("s", broken)])
-    for name in ("r", "s"):
-        assert [(None, BROKEN)] == given(found[name], "gtid_origin_agreement")
-
-
-def test_rows_say_it_of_instance_and_channel():
-    """Held once is held; what no row decided is undecided with the newest reason."""
-    found = found_in(
-        [
-            row("a", held="lsn_order", undecided="executed_monotone: first"),
-            row("a", channel="c", undecided="retrieved_matches_relay: no relay log"),
-            row("a", "c2", held="executed_monotone", undecided="lsn_order: no LSN"),
-            row("a", "c2", channel="c", undecided="retrieved_matches_relay: still none"),
-        ]
-    )["a"]
-    assert [(None, HELD)] == given(found, "lsn_order")
-    assert [(None, HELD)] == given(found, "executed_monotone")
-    assert [("c", UNDECIDED)] == given(found, "retrieved_matches_relay")
-    assert "still none" == next(a.reason for a in found if a.rule == "retrieved_matches_relay")
-
-
-def test_a_finding_outweighs_a_row_that_held():
-    """Broken is broken, however many rows kept it before."""
-    found = found_in([row("a", held="lsn_order")], broken=[("a", finding("lsn_order", "a"))])["a"]
-    assert [(None, BROKEN)] == given(found, "lsn_order")
-
-
-def test_rules_of_events_held_where_the_log_was_read():
-    """Without the log they are undecided; a relay log's rule needs the relay log."""
-    read = found_in([row("a", journal_retrieved_gtid_set="")])["a"]
-    unread = found_in([row("a", journal_gtid_set=None)])["a"]
-    assert [(None, HELD)] == given(read, "log_events_contiguous")
-    assert [(None, UNDECIDED)] == given(unread, "log_events_contiguous")
-    assert [(None, HELD)] == given(read, "relay_source_pos_monotone")
-    assert [] == given(unread, "relay_source_pos_monotone")
-
-
-def test_rules_of_events_are_undecided_where_part_of_the_journal_is_missing():
-    """What is not there was not judged."""
-    gap = Observation(
-        code=ObservationCode.JOURNAL_GAP, instance_id="a", channel=None, at="sequence 3",
-        reason="records_missing", data={"first": 3, "last": 4}, rules=(), is_undecided=True,
-        collection_id=None, epoch=0, sequence=3, ts=1,
-    )  # fmt: skip
-    found = found_in([row("a"), row("b")], observations=[gap])
-    assert [(None, UNDECIDED)] == given(found["a"], "log_events_contiguous")
-    assert [(None, HELD)] == given(found["b"], "log_events_contiguous")
-
-
-def test_a_replica_is_compared_with_a_source_that_is_there():
-    """Then the comparisons held unless something is found; without the source it is undecided."""
-    found = found_in()
-    for name in ("no_errant_gtids", "purged_not_needed", "relay_mirrors_source"):
-        assert [(None, HELD)] == given(found["r"], name)
-        assert [] == given(found["s"], name)
-    alone = found_in([row("r")], sources={"r": ["0000-uuid"]})["r"]
-    assert [(None, UNDECIDED)] == given(alone, "no_errant_gtids")
-    assert [] == given(alone, "server_uuid_unique")
-
-
-def test_a_comparison_that_stayed_open_is_undecided():
-    """What the audit could not compare did not hold."""
-    open_ = Observation(
-        code=ObservationCode.COMPARISON_UNDECIDED,
-        instance_id="r",
-        channel="",
-        at="c1",
-        reason=NOT_REACHED.code,
-        data={"sources": ["instance s"]},
-        rules=("no_errant_gtids",),
-        is_undecided=True,
-        collection_id="c1",
-        epoch=0,
-        sequence=0,
-        ts=1,
+def row(ts: int, channel: str | None = None, **values: str) -> Cut:
+    values = {"journal_gtid_set": "", "verdict": "CONSISTENT"} | values
+    scope = "instance" if channel is None else "channel"
+    return Cut(
+        collection_id=f"c{ts}", instance_id="a", scope=scope, channel=channel, ts=ts, **values
     )
-    found = found_in(observations=[open_])["r"]
-    assert [(None, UNDECIDED)] == given(found, "no_errant_gtids")
-    assert [(None, HELD)] == given(found, "purged_not_needed")
 
 
-def test_relay_logs_that_were_not_read_leave_the_mirror_undecided():
-    """The reason names them."""
-    found = found_in([row("s"), row("r")])["r"]
-    assert ["its relay logs were not read"] == [
-        each.reason for each in found if each.rule == "relay_mirrors_source"
-    ]
+def run(*cuts: Cut, found: tuple[Finding, ...] = (), checks: tuple = ()) -> RunResult:
+    audit = AuditResult(cuts=list(cuts), findings=list(found), checks=list(checks))
+    return result_of_audit(audit, command="replay", title="t", begun_at=NOW)
 
 
-def test_a_comparison_is_one_result_whatever_the_channel():
-    """What broke on one channel did not hold on the instance, under the same name."""
-    found = found_in(broken=[("r", finding("relay_mirrors_source", "r", ""))])["r"]
-    assert [(None, BROKEN)] == given(found, "relay_mirrors_source")
+def given(made: RunResult, rule: str, instance: str = "a") -> list[tuple[str | None, Verdict]]:
+    shown = made.rule_results.get(instance, [])
+    return [(each.channel, each.verdict) for each in shown if each.rule == rule]
+
+
+def test_the_newest_check_of_instance_and_channel_counts():
+    """With its reason; a rule that is not asked again keeps what it was."""
+    made = run(
+        row(1, checks=results.checks(held="lsn_order", undecided="executed_monotone: first")),
+        row(1, "c", checks=results.checks(held="retrieved_matches_relay")),
+        row(2, checks=results.checks(held="executed_monotone")),
+        row(2, "c", checks=results.checks(undecided="retrieved_matches_relay: none left")),
+    )
+    assert [(None, HELD)] == given(made, "lsn_order") == given(made, "executed_monotone")
+    assert [("c", UNDECIDED)] == given(made, "retrieved_matches_relay")
+    (shown,) = [one for one in made.rule_results["a"] if one.rule == "retrieved_matches_relay"]
+    assert ("none left", True) == (shown.reason, shown.is_optional)
+
+
+def test_a_finding_outweighs_rows_that_held_after_it():
+    """Broken is broken, and names what broke it; also where no collection follows."""
+    cuts = [row(ts, checks=results.checks(held="lsn_order")) for ts in (1, 5)]
+    for ts in (3, 9):
+        found = results.finding(rule="lsn_order", ts=ts)
+        made = run(*cuts, found=(found,))
+        assert [(None, BROKEN)] == given(made, "lsn_order")
+        (shown,) = [one for one in made.rule_results["a"] if one.rule == "lsn_order"]
+        assert (found,) == shown.findings
+        assert Outcome.BROKEN in {one.check.outcome for one in made.checks if one.ts == 5}
+    found = results.finding(rule="lsn_order")
+    assert [(None, BROKEN)] == given(run(found=(found,)), "lsn_order")
+
+
+def test_a_finding_about_two_instances_breaks_the_rule_on_both():
+    """In the table of checks too."""
+    found = results.finding(rule="gtid_origin_agreement", data={"other": "b"})
+    made = run(row(1), found=(found,))
+    for name in "ab":
+        assert [(None, BROKEN)] == given(made, "gtid_origin_agreement", name)
+
+
+def test_an_undecided_comparison_is_not_optional():
+    """It leaves the run undecided; what a consistent row cannot show does not."""
+    rule = relay_mirrors_source.name
+    check = Check(rule, Outcome.UNDECIDED, "not_in_fleet", {"source": "s"})
+    made = run(row(1, journal_gtid_set=None), checks=(SubjectCheck("a", "", "c1", 1, check),))
+    optional = {one.rule: one.is_optional for one in made.rule_results["a"]}
+    assert not optional[rule]
+    assert optional["gtid_logged_once"]
+
+
+@pytest.mark.parametrize("fault", [None, "errant_write", "gtid_logged_twice"])
+def test_the_audit_in_memory_has_the_checks_of_all_rules(fault):
+    """Rules on rows, of events and between instances, for each collection."""
+    audit = audit_history(simulate(Scenario(seed=3, topology="demo", fault=fault)).blocks(512))
+    made = result_of_audit(audit, command="replay", title="t", begun_at=NOW)
+    assert {cut.collection_id for cut in made.cuts} == {one.collection_id for one in made.checks}
+    rules = {one.check.rule for one in made.checks}
+    assert {"executed_within_logged", "gtid_logged_once", "relay_mirrors_source"} <= rules
+    broken = {one.check.rule for one in made.checks if one.check.outcome is Outcome.BROKEN}
+    assert {finding.rule for finding in audit.findings} == broken
+    keys = [(o.collection_id, o.instance_id, o.channel, o.check.rule) for o in made.checks]
+    assert len(keys) == len(set(keys))

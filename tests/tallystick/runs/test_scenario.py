@@ -46,8 +46,7 @@ def beside(
         demonstration,
         shown,
         findings=result.findings,
-        cuts=result.cuts,
-        observations=result.observations,
+        checks=result.checks,
         **more,
     )
 
