@@ -17,7 +17,7 @@ from tallystick.coordinates.audit.fleet_events import FleetEvent
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
-from tallystick.coordinates.rules.explanation import reasons
+from tallystick.coordinates.rules.explanation import reason_text
 
 UUID_A = "aaaaaaaa-0000-0000-0000-000000000001"
 UUID_B = "bbbbbbbb-0000-0000-0000-000000000002"
@@ -444,7 +444,7 @@ class Audited:
     def undecided(self, scope: str = "instance") -> dict[str, str]:
         """What the last row of a scope left undecided, with the reasons."""
         last = [cut for cut in self.cuts if cut.scope == scope][-1]
-        return dict(reasons(last))
+        return {check.rule: reason_text(check) for check in last.undecided}
 
     def take(self, output: Any) -> None:
         self.findings += output.findings
