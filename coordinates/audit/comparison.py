@@ -127,6 +127,27 @@ class CloneResumed:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreMade:
+    """An image was restored.
+
+    Attributes:
+        body: The summary as the restored server has it: the ``restore`` record.
+        server_uuid: The restored server's own, None not known.
+        is_fresh: Whether it has neither logged nor received anything yet.
+    """
+
+    place: Place
+    body: dict[str, Any]
+    server_uuid: str | None
+    is_fresh: bool
+
+    @property
+    def backup_id(self) -> str:
+        """Which image."""
+        return str(self.body["backup_id"])
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryMade:
     """A recovery that has ended, as the restored server has reported it.
 
@@ -170,7 +191,15 @@ class RecoveryMade:
         return None if text is None else GtidSet.parse(text)
 
 
-Evidence = ChannelRow | ReplicaExecuted | GroupsQueued | CloneMade | CloneResumed | RecoveryMade
+Evidence = (
+    ChannelRow
+    | ReplicaExecuted
+    | GroupsQueued
+    | CloneMade
+    | CloneResumed
+    | RestoreMade
+    | RecoveryMade
+)
 
 
 REPLAYED_MAX = 2**16

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallystick.coordinates.audit.comparison import RunningRecovery
+from tallystick.coordinates.audit.comparison import RestoreMade, RunningRecovery
 from tallystick.coordinates.audit.finding_collector import Subject
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
@@ -168,6 +168,7 @@ class FleetEventReader:
             timeline.grouped.add_gnos(sid, gno[which])
         if member.replica.recovery is not None:
             member.replica.recovery.log(sids, local, gno)
+        member.replica.is_fresh &= not len(gno)
         self._claim(fact, (BINLOG, timeline.lineage), sids)
 
     def _received(self, fact: FleetEvent, member: Member) -> None:
@@ -206,6 +207,7 @@ class FleetEventReader:
             self.comparisons.hand_on_all(member, Place.of(fact))
             replica.begin_data_lineage()
             self.origins.end_logs(fact.instance_id, None, fact.ts)
+        replica.is_fresh = bool(data_lineage) and data_lineage != replica.data_lineage
         replica.data_lineage = data_lineage
         if replica.recovery is not None:
             replica.recovery.lose()  # a crash may take back what was logged
@@ -236,6 +238,7 @@ class FleetEventReader:
     def _channel_administered(self, fact: FleetEvent, member: Member) -> None:
         body, replica = fact.body, member.replica
         name, action = str(body.get("channel", "")).lower(), body.get("action")
+        replica.is_fresh = False
         channel = replica.channel(name)
         if action == "change_source":
             self.comparisons.queue_groups(member, channel, Place.of(fact), (), is_row=False)
@@ -275,6 +278,7 @@ class FleetEventReader:
             member.timeline.check_sums(body)
         elif step == "restore":
             replica.recovery = RunningRecovery({step: body})
+            self._compare_restore(fact, member)
         elif replica.recovery is None:
             return
         elif step == "replay":
@@ -282,6 +286,17 @@ class FleetEventReader:
         elif step == "replayed" and "replay" in replica.recovery.restored:
             self._compare_recovery(fact, replica, replica.recovery)
             replica.recovery = None
+
+    def _compare_restore(self, fact: FleetEvent, member: Member) -> None:
+        timeline = member.timeline
+        image_of = source_key(fact.body["peer"], None)
+        made = RestoreMade(
+            Place.of(fact),
+            fact.body,
+            timeline.uuid_at(fact.ts),
+            is_fresh=member.replica.is_fresh,
+        )
+        self.comparisons.enqueue(fact.instance_id, None, (image_of,) if image_of else (), made)
 
     def _compare_recovery(
         self, fact: FleetEvent, replica: Replica, running: RunningRecovery
@@ -301,6 +316,7 @@ class FleetEventReader:
     def _records_lost(self, fact: FleetEvent, member: Member) -> None:
         if member.replica.recovery is not None:
             member.replica.recovery.lose()
+        member.replica.is_fresh = False
         member.timeline.miss(fact.ts)
         for channel in member.replica.channels.values():
             channel.lose()

@@ -335,7 +335,7 @@ class InstanceTimeline:
 
     def image(self, body: Mapping[str, Any]) -> None:
         """A backup image was taken here."""
-        names = ("binlog_file", "binlog_position", "gtid_executed", "tables")
+        names = ("binlog_file", "binlog_position", "gtid_executed", "tables", "channels")
         image = {name: body.get(name) for name in names}
         self.images[str(body["backup_id"])] = {**image, "lineage": body["binlog_lineage"]}
         while len(self.images) > IMAGES_MAX:

@@ -175,6 +175,8 @@ class Replica:
         gone: Names of channels removed by RESET REPLICA ALL.
         assigned: GTIDs that SET gtid_purged has given it.
         data_lineage: How many data directories it has had.
+        is_fresh: Whether its data directory was replaced at its last start, and it has neither
+            logged nor received anything since, as far as the journal, which has no gap, shows.
         clone_peer, clone_ts: Donor and begin of the last clone that the journal has told of.
         clone_end_ts: When that clone was told to have completed, None before.
         recovery: What has happened since its data were restored from an image.
@@ -189,6 +191,7 @@ class Replica:
     gone: set[str] = field(default_factory=set)
     assigned: GtidSet = GtidSet.EMPTY
     data_lineage: int | None = None
+    is_fresh: bool = False
     clone_peer: str | None = None
     clone_ts: int | None = None
     clone_end_ts: int | None = None
@@ -226,6 +229,7 @@ class Replica:
     def receive(self, fact: FleetEvent, sid: npt.NDArray[np.int32]) -> ReplicaChannel:
         """Groups were queued."""
         body = fact.body
+        self.is_fresh = False
         channel = self.channel(body["channel"])
         if body["channel_lineage"] != channel.lineage:
             channel.lineage = body["channel_lineage"]

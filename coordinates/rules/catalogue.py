@@ -33,6 +33,7 @@ from tallystick.coordinates.rules import (
     relay_position,
     replicated_gtids,
     replication_info,
+    restored_image,
     source_coordinates,
 )
 from tallystick.coordinates.rules.between import COMPARISONS
@@ -74,5 +75,6 @@ __all__ = [
     "relay_position",
     "replicated_gtids",
     "replication_info",
+    "restored_image",
     "source_coordinates",
 ]

@@ -14,6 +14,7 @@ from tests.support.fleet_journals import A, B, Clock, Journal, audit, end_of, na
 REPLAY = "replay_continues_image"
 STOP = "recovery_reaches_stop_point"
 DATA = "recovered_data_equal_source"
+RESTORE = "restore_matches_image"
 TABLES = [{"name": "t", "engine": "InnoDB", "rows": 3, "checksum": "aa"}]
 OTHERS = [{"name": "t", "engine": "InnoDB", "rows": 3, "checksum": "bb"}]
 
@@ -124,6 +125,8 @@ def test_without_gtids_the_number_of_groups_decides() -> None:
         for fact in recovery.source.fleet_events:
             if fact.kind is FleetEventKind.LOGGED and len(fact.arrays["group_sid"]):
                 fact.arrays["group_sid"][:] = -1
+            if fact.kind is FleetEventKind.BACKUP and fact.body["step"] == "image":
+                fact.body["gtid_executed"] = ""
         recovery.summary["gtid_executed"] = ""
         assert names(recovery.run(*replayed, executed="")) == broken
 
@@ -221,7 +224,47 @@ def test_an_image_that_was_not_seen_leaves_an_old_log_undecided() -> None:
     """Nobody knows which of the server's logs it is of."""
     output = Recovery(same_server=True, sees_image=False).run(*gtids(4, 5))
     assert names(output) == []
-    assert {REPLAY, STOP, DATA} == {rule for o in output.observations for rule in o.rules}
+    assert {REPLAY, STOP, DATA, RESTORE} == {r for o in output.observations for r in o.rules}
+
+
+@pytest.mark.parametrize(
+    ("restored", "broken"),
+    [
+        ({}, []),
+        ({"gtid_executed": f"{A}:1"}, [("gtids_left_behind", f"{A}:2")]),
+        ({"gtid_executed": ""}, [("gtids_left_behind", f"{A}:1-2")]),
+        ({"gtid_executed": f"{A}:1-3"}, [("gtids_beyond_image", f"{A}:3")]),
+        ({"gtid_executed": f"{A}:1-2,{B}:1-9"}, []),  # its own, as of an import
+        ({"gtid_executed": None}, []),
+        ({"binlog_position": end_of(1)}, [("other_position", f"s-bin.000001:{end_of(1)}")]),
+        ({"binlog_file": None}, []),
+    ],
+)
+def test_a_restored_server_has_what_its_image_has(
+    restored: dict[str, Any], broken: list[tuple[str, str]]
+) -> None:
+    """Its GTID set, and the coordinates from which it goes on."""
+    recovery = Recovery()
+    tell(recovery.server, "restore", peer="s", **{**recovery.summary, **restored})
+    recovery.source.time()
+    found = audit(recovery.source, recovery.server).findings
+    assert [(finding.case, str(finding.witness)) for finding in found] == broken
+
+
+@pytest.mark.parametrize("event", ["gap", "follow", "log"])
+def test_a_restored_server_that_goes_on_may_have_more_than_its_image(event: str) -> None:
+    """What it has received, logged, or what the journal may have missed."""
+    recovery = Recovery()
+    if event == "follow":
+        recovery.server.follow(recovery.source)
+    elif event == "log":
+        recovery.server.log(f"{B}:1")
+    else:
+        recovery.server.gap()
+    summary = {**recovery.summary, "gtid_executed": f"{A}:1-3"}
+    tell(recovery.server, "restore", peer="s", **summary)
+    recovery.source.time()
+    assert names(audit(recovery.source, recovery.server)) == []
 
 
 def test_a_gap_on_the_restored_server_leaves_the_replay_undecided() -> None:

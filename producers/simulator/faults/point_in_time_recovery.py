@@ -299,13 +299,32 @@ class RestoredGtidSetLost(_BackupFault):
     number = 125
     name = "restored_gtid_set_lost"
     text = "an image is restored and gtid_purged is not set to its GTID set"
-    must_fire = frozenset({"recovery_reaches_stop_point"})
+    must_fire = frozenset({"recovery_reaches_stop_point", "restore_matches_image"})
 
     def on_restore(self, fleet: World, instance: Instance) -> None:
         """The server has executed nothing as far as it knows."""
         self.mark(fleet, instance)
         for name in ("executed", "purged", "table", "table_only", "logged"):
             setattr(instance[GtidState], name, GtidIntervals())
+
+
+class RestoredSetBeyondImage(_BackupFault):
+    """Somebody sets gtid_purged to what the source has executed by now."""
+
+    number = 196
+    name = "restored_set_beyond_image"
+    text = "gtid_purged of a restored server is set to a later set than its image's"
+    must_fire = frozenset({"restore_matches_image"})
+
+    def go_on(self, fleet: World, image: Image) -> None:
+        """Restore it when the source has gone on, and replay nothing."""
+        server = recovery.add_server(fleet, self.source)
+        fleet.schedule(fleet.now + _BETWEEN_US, None, recovery.restore, image, server)
+
+    def on_restore(self, fleet: World, instance: Instance) -> None:
+        """The set is that of the source."""
+        self.mark(fleet, instance)
+        instance[GtidState].begin_with(self.source[GtidState].executed)
 
 
 def _counts(group: Group) -> bool:
