@@ -50,12 +50,11 @@ _RESTORE = "restored server"
     sources=(
         "WL#3576, requirement 3",
         "MySQL manual: gtid_purged; mysqldump --set-gtid-purged",
-        "Percona, backup-safe binlog information",
     ),
     remedy=(
-        "Before replication is started: RESET BINARY LOGS AND GTIDS (RESET MASTER before 8.2) on the"
-        " restored server, then SET GLOBAL gtid_purged to the image's set. If groups were applied"
-        " since, restore again."
+        "Before replication is started: RESET BINARY LOGS AND GTIDS (RESET MASTER before 8.2) on"
+        " the restored server, then SET GLOBAL gtid_purged to the image's set. If groups were"
+        " applied since, restore again."
     ),
     cases={
         "gtids_left_behind": Case(
@@ -120,15 +119,14 @@ def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
     return tuple(found) or HOLDS
 
 
-def _positions(
-    restored: Mapping[str, Any], image: Mapping[str, Any]
-) -> list[tuple[str, str, str]]:
+def _positions(restored: Mapping[str, Any], image: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """What is compared, and the coordinates of both, where both name them."""
     channels = {str(one["channel"]): one for one in image.get("channels") or ()}
-    pairs = [("", restored, image)]
-    for one in restored.get("channels") or ():
-        if str(one["channel"]) in channels:
-            pairs.append((f"channel {one['channel']}", one, channels[str(one["channel"])]))
+    pairs = [("", restored, image)] + [
+        (f"channel {one['channel']}", one, channels[str(one["channel"])])
+        for one in restored.get("channels") or ()
+        if str(one["channel"]) in channels
+    ]
     return [
         (f"{what} {file}".strip(), f"{mine[file]}:{mine[at]}", f"{theirs[file]}:{theirs[at]}")
         for what, mine, theirs in pairs
