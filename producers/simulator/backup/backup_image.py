@@ -181,9 +181,7 @@ def take_image(instance: Instance, backup_id: str, *, is_validity_point: bool) -
         executed=executed,
         data=instance[TableData].copy([table.name for table in BACKED_UP]),
         transactions=instance[Innodb].transactions.copy(),
-        channels=[
-            _replica_positions(c) for c in instance[ChannelMap].channels.values() if c.is_configured
-        ],
+        channels=[_replica_positions(channel) for channel in instance[ChannelMap].configured],
     )
 
 

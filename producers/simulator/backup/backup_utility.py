@@ -296,8 +296,8 @@ class BackupUtility:
         """Relay_Master_Log_File and Exec_Master_Log_Pos of each channel."""
         return {
             channel.name: channel[Applier].executed
-            for channel in self._instance[ChannelMap].channels.values()
-            if channel.is_configured and channel[Applier].executed[0]
+            for channel in self._instance[ChannelMap].configured
+            if channel[Applier].executed[0]
         }
 
     def _held(self) -> list[str]:

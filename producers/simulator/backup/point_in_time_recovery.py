@@ -148,9 +148,8 @@ def restore(
     Nobody replicates from the server, and its channels are given up.
     """
     commit.finish_all(fleet, server)
-    for channel in server[ChannelMap].channels.values():
-        if channel.is_configured:
-            administration.reset_replica(fleet, channel, everything=True)
+    for channel in server[ChannelMap].configured:
+        administration.reset_replica(fleet, channel, everything=True)
     server.is_running = False
     server[CommitQueue].generation += 1
     server.journal.record(RecordType.STOP, {"clean": True})

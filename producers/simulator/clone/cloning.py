@@ -107,9 +107,8 @@ class Cloning:
             self._later(_LOOK_US, self._give_up)
             return
         recipient[ChannelMap].awaits_clone = False
-        for channel in recipient[ChannelMap].channels.values():
-            if channel.is_configured:
-                administration.start_replication(self.fleet, channel)
+        for channel in recipient[ChannelMap].configured:
+            administration.start_replication(self.fleet, channel)
 
     def _later(self, delay_us: int, act: Callable[..., None], *args: object) -> None:
         self.fleet.schedule(self.fleet.now + delay_us, None, act, *args)

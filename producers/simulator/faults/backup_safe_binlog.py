@@ -43,7 +43,7 @@ class _OnQuietServer(Fault):
     def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
         instance = next(i for i in fleet.instances.values() if is_pure_source(i))
-        fleet.clock.schedule(fleet.fault_at, instance, self._wait, fleet, instance)
+        fleet.schedule(fleet.fault_at, instance, self._wait, instance)
 
     def _wait(self, fleet: World, instance: Instance) -> None:
         if (
@@ -51,7 +51,7 @@ class _OnQuietServer(Fault):
             or instance[CommitQueue].in_commit
             or instance[BinaryLog].rotation_is_due
         ):
-            fleet.clock.schedule(fleet.now + 1_000, instance, self._wait, fleet, instance)
+            fleet.schedule(fleet.now + 1_000, instance, self._wait, instance)
             return
         self.begin(fleet, instance)
 
@@ -282,7 +282,7 @@ class SnapshotFileWithoutLock(_UnsafeBackup):
         if groups_between(instance, low, (copy.file.number, copy.position)):
             self.mark(fleet, instance)
             return
-        fleet.clock.schedule(fleet.now + _RETRY_US, instance, self._wait, fleet, instance)
+        fleet.schedule(fleet.now + _RETRY_US, instance, self._wait, instance)
 
 
 class ReplicaPositionWithoutLock(Fault):
@@ -296,7 +296,7 @@ class ReplicaPositionWithoutLock(Fault):
 
     def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._begin, fleet)
+        fleet.schedule(fleet.fault_at, None, self._begin)
 
     def _begin(self, fleet: World) -> None:
         fleet.pace.kinds = (GroupKind.INNODB,)
@@ -314,7 +314,7 @@ class ReplicaPositionWithoutLock(Fault):
         if backup.applied_since:
             self.mark(fleet, replica)
             return
-        fleet.clock.schedule(fleet.now + _RETRY_US, None, self._begin, fleet)
+        fleet.schedule(fleet.now + _RETRY_US, None, self._begin)
 
 
 def _nothing() -> None:

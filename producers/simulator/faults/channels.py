@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.row import Row, RowFault
-from tallystick.producers.simulator.server import receiver
+from tallystick.producers.simulator.server import applier, receiver
 from tallystick.producers.simulator.server.binary_log import BinaryLog
-from tallystick.producers.simulator.server.channels import ChannelMap, Receiver, RelayLog
+from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tallystick.producers.simulator.kernel.transactions import LoggedGroup
     from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.server.binary_log import BinlogFile
     from tallystick.producers.simulator.server.channels import Channel, RelayFile
 
-_RETRY_US: Final = 100
+_RETRY_US: Final = 1_000
 
 
 class ChannelFault(Fault):
@@ -82,17 +82,29 @@ def unread_groups(channel: Channel) -> Iterator[tuple[BinlogFile, LoggedGroup]]:
 def clog_receivers(fault: Fault, fleet: World) -> None:
     """From when the fault is due until it is injected, nothing arrives from any source."""
     for channel in channels(fleet):
-        fleet.clock.schedule(fleet.fault_at, None, _clog_receiver, fault, fleet, channel)
+        fleet.schedule(fleet.fault_at, None, _clog, fault, channel, Receiver, receiver.wake)
 
 
-def _clog_receiver(fault: Fault, fleet: World, channel: Channel) -> None:
-    if fault.injected:
-        channel[Receiver].is_scheduled = False
-        receiver.wake(fleet, channel)
-        return
+def clog_appliers(fault: Fault, fleet: World, after_us: int = 0) -> None:
+    """From when the fault is due until it is injected, appliers wait as for a long transaction."""
+    for channel in channels(fleet):
+        due = fleet.fault_at + after_us
+        fleet.schedule(due, None, _clog, fault, channel, Applier, applier.wake)
+
+
+def _clog(
+    fleet: World,
+    fault: Fault,
+    channel: Channel,
+    thread: type[Receiver | Applier],
+    wake: Callable[[World, Channel], None],
+) -> None:
     # A call that is under way clears the mark; it is set again soon.
-    channel[Receiver].is_scheduled = True
-    fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, _clog_receiver, fault, fleet, channel)
+    channel[thread].is_scheduled = not fault.injected
+    if fault.injected:
+        wake(fleet, channel)
+    else:
+        fleet.schedule(fleet.now + _RETRY_US, None, _clog, fault, channel, thread, wake)
 
 
 def leaf_channels(fleet: World) -> list[Channel]:
@@ -101,6 +113,5 @@ def leaf_channels(fleet: World) -> list[Channel]:
         channel
         for instance in fleet.instances.values()
         if not instance[ChannelMap].subscribers
-        for channel in instance[ChannelMap].channels.values()
-        if channel.is_configured
+        for channel in instance[ChannelMap].configured
     ]

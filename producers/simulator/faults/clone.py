@@ -53,7 +53,7 @@ class _CloneFault(ActFault):
 
     def act(self, fleet: World) -> bool:
         for instance in fleet.instances.values():
-            channels = [c for c in instance[ChannelMap].channels.values() if c.is_configured]
+            channels = instance[ChannelMap].configured
             if len(channels) != 1 or instance[ChannelMap].subscribers or not instance.is_running:
                 continue
             channel = channels[0]
@@ -313,7 +313,7 @@ class FailedCloneResumed(_CloneFault):
         recipient = self.channel.replica
         status = recipient.get(CloneStatus)
         if status is None or status.state is not State.FAILED or not recipient.is_running:
-            fleet.clock.schedule(fleet.now + 10_000, None, self._resume, fleet)
+            fleet.schedule(fleet.now + 10_000, None, self._resume)
             return
         self.mark(fleet, recipient)
         receiver.start(fleet, self.channel)
@@ -341,7 +341,7 @@ class CloneOfPurgedDonor(_CloneFault):
         if not news or any(
             not donor[GtidState].executed.is_subset(other[GtidState].executed) for other in others
         ):
-            fleet.clock.schedule(fleet.now + 10_000, None, self._purge, fleet, channel, cloned)
+            fleet.schedule(fleet.now + 10_000, None, self._purge, channel, cloned)
             return
         administration.flush_binary_logs(fleet, donor)
         self.mark(fleet, recipient)

@@ -75,7 +75,7 @@ class GroupLost(JournalFault):
         """Choose the group, and let a client write the next one."""
         if self.is_due(fleet) and is_pure_source(instance):
             self.mark(fleet, instance)
-            fleet.clock.schedule(fleet.now, None, self._write_another, fleet, instance)
+            fleet.schedule(fleet.now, None, self._write_another, instance)
             self._lost = logged
             self._file = instance[BinaryLog].active.name
 

@@ -106,12 +106,12 @@ class ActFault(Fault):
     def on_fleet(self, fleet: World) -> None:
         """Make the first attempt when the fault is due."""
         super().on_fleet(fleet)
-        fleet.clock.schedule(fleet.fault_at, None, self.attempt, fleet)
+        fleet.schedule(fleet.fault_at, None, self.attempt)
 
     def attempt(self, fleet: World) -> None:
         """Do it now or a little later."""
         if not self.act(fleet):
-            fleet.clock.schedule(fleet.now + self.retry_us, None, self.attempt, fleet)
+            fleet.schedule(fleet.now + self.retry_us, None, self.attempt)
 
     def act(self, fleet: World) -> bool:
         """Do it, if the moment allows it; whether it is done."""

@@ -79,7 +79,7 @@ class SourceLosesCommits(FleetFault):
         """Cut the power right after a row that shows the last groups, received by a replica."""
         row = Row.of(instance, body)
         if row is not None and self._is_moment(fleet, row):
-            fleet.clock.schedule(fleet.now, None, self._cut_power, fleet, row)
+            fleet.schedule(fleet.now, None, self._cut_power, row)
         return body
 
     def _is_moment(self, fleet: World, row: Row) -> bool:
@@ -218,7 +218,7 @@ class SourcePurgedTooEarly(FleetFault, ActFault):
         if channel is None:
             return False
         receiver.stop(fleet, channel)
-        fleet.clock.schedule(fleet.now + _RETRY_US, None, self._rotate, fleet, channel)
+        fleet.schedule(fleet.now + _RETRY_US, None, self._rotate, channel)
         return True
 
     def _rotate(self, fleet: World, channel: Channel) -> None:
@@ -229,16 +229,16 @@ class SourcePurgedTooEarly(FleetFault, ActFault):
             .minus(channel.replica[GtidState].executed)
         )
         if not source.is_running or not missed:
-            fleet.clock.schedule(fleet.now + _RETRY_US, None, self._rotate, fleet, channel)
+            fleet.schedule(fleet.now + _RETRY_US, None, self._rotate, channel)
             return
         administration.flush_binary_logs(fleet, source)
-        fleet.clock.schedule(fleet.now + 2 * _RETRY_US, source, self._purge, fleet, channel)
+        fleet.schedule(fleet.now + 2 * _RETRY_US, source, self._purge, channel)
 
     def _purge(self, fleet: World, channel: Channel) -> None:
         source = channel.source
         others = [c for c in source[ChannelMap].subscribers if c is not channel and c.is_configured]
         if any(c[Receiver].cursor_file < source[BinaryLog].active.number for c in others):
-            fleet.clock.schedule(fleet.now + _RETRY_US, source, self._purge, fleet, channel)
+            fleet.schedule(fleet.now + _RETRY_US, source, self._purge, channel)
             return
         binary_log.purge(fleet, source, source[BinaryLog].active.number)
         self.mark(fleet, source)
@@ -308,7 +308,7 @@ class RecoveryDropsGtid(FleetFault, ActFault):
         if instance[BinaryLog].file_of_number(number) is None:
             # A purge was quicker: a set without what is purged would be another fault.
             self._dropped = None
-            fleet.clock.schedule(fleet.now + self.retry_us, None, self.attempt, fleet)
+            fleet.schedule(fleet.now + self.retry_us, None, self.attempt)
             return body
         row = row.copy()
         missing = groups_between(instance, (number, logged.start), row.position)

@@ -111,7 +111,7 @@ class _Crash(_Watched):
     def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
         super().on_fleet(fleet)
-        fleet.clock.schedule(fleet.fault_at + _STEP_US, None, self._begin, fleet)
+        fleet.schedule(fleet.fault_at + _STEP_US, None, self._begin)
 
     def _begin(self, fleet: World) -> None:
         instance = next(i for i in fleet.instances.values() if is_pure_source(i))
@@ -120,7 +120,7 @@ class _Crash(_Watched):
         room = instance[BinaryLog].max_size - instance[BinaryLog].active.end
         is_free = is_free and instance[Clients].writes and room > _ROOM
         if not is_free or instance[GtidPersistence].persister.is_writing:
-            fleet.clock.schedule(fleet.now + _RETRY_US, None, self._begin, fleet)
+            fleet.schedule(fleet.now + _RETRY_US, None, self._begin)
             return
         commit.finish_all(fleet, instance)
         self._victim = instance

@@ -242,4 +242,4 @@ class ReceiverFlushes(_UnderTheLocks):
 
 
 def _channel(instance: Instance) -> Channel | None:
-    return next((c for c in instance[ChannelMap].channels.values() if c.is_configured), None)
+    return next(iter(instance[ChannelMap].configured), None)

@@ -74,6 +74,6 @@ def ends_in_xid(logged: LoggedGroup) -> bool:
 def rotate_when_due(fleet: World, instances: Iterable[Instance], delay_us: int = 0) -> None:
     """FLUSH BINARY LOGS as soon as the fault is due."""
     for instance in instances:
-        fleet.clock.schedule(
-            fleet.fault_at + delay_us, instance, administration.flush_binary_logs, fleet, instance
+        fleet.schedule(
+            fleet.fault_at + delay_us, instance, administration.flush_binary_logs, instance
         )

@@ -43,7 +43,7 @@ class _BackupFault(Fault):
 
     def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._begin, fleet)
+        fleet.schedule(fleet.fault_at, None, self._begin)
 
     def choose(self, instance: Instance) -> bool:
         """Whether this server is the one that is backed up."""
@@ -101,7 +101,7 @@ class _BackupFault(Fault):
             self._again(fleet)
 
     def _again(self, fleet: World) -> None:
-        fleet.clock.schedule(fleet.now + _AGAIN_US, None, self._begin, fleet)
+        fleet.schedule(fleet.now + _AGAIN_US, None, self._begin)
 
 
 class ZoneOpenedTwice(_BackupFault):
@@ -200,7 +200,7 @@ class ApplierPassesZone(_PassesZone):
 
     def choose(self, instance: Instance) -> bool:
         """A replica that replicates."""
-        return any(channel.is_configured for channel in instance[ChannelMap].channels.values())
+        return bool(instance[ChannelMap].configured)
 
     def at_end(
         self, fleet: World, instance: Instance, synchronization: BackupSynchronization
@@ -210,9 +210,7 @@ class ApplierPassesZone(_PassesZone):
 
     def source(self, instance: Instance) -> Instance:
         """The source of its first channel."""
-        return next(
-            channel for channel in instance[ChannelMap].channels.values() if channel.is_configured
-        ).source
+        return instance[ChannelMap].configured[0].source
 
 
 class _LeavesEarly(BackupSynchronization):
@@ -251,69 +249,72 @@ class TablesUnlockedOutsideZone(_BackupFault):
         clients.write(fleet, instance, GroupKind.NON_TRANSACTIONAL)
 
 
-class _HastyBackup(Backup):
-    """A backup that does not sleep long enough."""
+class _ImpatientBackup(Backup):
+    """A backup that does not end, or does not sleep, when its engines cannot be locked."""
 
-    fault: EngineLocksRetriedTooEarly
+    fault: _EnginesTimeOut
 
     def sleep_or_bail_out(self) -> None:
-        """Try again in a second."""
+        """Do what the fault does instead."""
         self.fault.mark(self.fleet, self.instance)
-        self.synchronization.open()
-        self.later(_SECOND_US, self.synchronise)
+        self.fault.go_on(self)
 
 
-class EngineLocksRetriedTooEarly(_BackupFault):
+class _EnginesTimeOut(_BackupFault):
+    """A backup whose engines can never be locked in time."""
+
+    engines = _TIMES_OUT
+
+    def make_backup(
+        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
+    ) -> Backup:
+        """One that goes on as the fault wants it."""
+        backup = _ImpatientBackup(
+            fleet,
+            instance,
+            synchronization,
+            self.engines,
+            _nothing,
+            lambda _: None,
+            self.rounds_max,
+        )
+        backup.fault = self
+        return backup
+
+    def go_on(self, backup: Backup) -> None:
+        """What the backup does after a round that failed."""
+        raise NotImplementedError
+
+
+class EngineLocksRetriedTooEarly(_EnginesTimeOut):
     """The server is stalled again before it has caught up."""
 
     number = 107
     name = "engine_locks_retried_too_early"
     text = "engine locking is retried one second after it gave up"
     must_fire = frozenset({"engine_lock_budget"})
-    engines = _TIMES_OUT
+    rounds_max = 3
 
-    def make_backup(
-        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
-    ) -> Backup:
-        """One that is in a hurry."""
-        backup = _HastyBackup(
-            fleet, instance, synchronization, self.engines, _nothing, lambda _: None, 3
-        )
-        backup.fault = self
-        return backup
+    def go_on(self, backup: Backup) -> None:
+        """Try again in a second."""
+        backup.synchronization.open()
+        backup.later(_SECOND_US, backup.synchronise)
 
 
-class _StubbornBackup(Backup):
-    """A backup that does not end when it says so."""
-
-    fault: EngineLocksAfterBailOut
-
-    def sleep_or_bail_out(self) -> None:
-        """Say so, and go on."""
-        self.fault.mark(self.fleet, self.instance)
-        self.locks.abort(self.round_number)
-        self.round_number += 1
-        self.lock_engines()
-
-
-class EngineLocksAfterBailOut(_BackupFault):
+class EngineLocksAfterBailOut(_EnginesTimeOut):
     """The operator believes that there is no backup, and commits wait for it."""
 
     number = 108
     name = "engine_locks_after_bail_out"
     text = "a backup that has bailed out locks its engines once more"
     must_fire = frozenset({"engine_lock_budget"})
-    engines = _TIMES_OUT
+    rounds_max = 2
 
-    def make_backup(
-        self, fleet: World, instance: Instance, synchronization: BackupSynchronization
-    ) -> Backup:
-        """One that is stubborn."""
-        backup = _StubbornBackup(
-            fleet, instance, synchronization, self.engines, _nothing, lambda _: None, 2
-        )
-        backup.fault = self
-        return backup
+    def go_on(self, backup: Backup) -> None:
+        """Say that it bails out, and do not."""
+        backup.locks.abort(backup.round_number)
+        backup.round_number += 1
+        backup.lock_engines()
 
 
 class _GenerousLocks(EngineLocks):

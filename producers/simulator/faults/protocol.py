@@ -25,11 +25,11 @@ class _Protocol(Fault):
     def on_fleet(self, fleet: World) -> None:
         """Play it when the fault is due."""
         instance = next(i for i in fleet.instances.values() if is_pure_source(i))
-        fleet.clock.schedule(fleet.fault_at, instance, self._begin, fleet, instance)
+        fleet.schedule(fleet.fault_at, instance, self._begin, instance)
 
     def _begin(self, fleet: World, instance: Instance) -> None:
         if not instance.is_running or instance[CommitQueue].in_commit:
-            fleet.clock.schedule(fleet.now + 1_000, instance, self._begin, fleet, instance)
+            fleet.schedule(fleet.now + 1_000, instance, self._begin, instance)
             return
         self.mark(fleet, instance)
         self.play(fleet, instance)

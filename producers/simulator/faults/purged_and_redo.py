@@ -43,17 +43,17 @@ class PurgedNotAdvanced(Fault):
 
     def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
-        fleet.clock.schedule(fleet.fault_at, None, self._rotate, fleet, self._FILES)
+        fleet.schedule(fleet.fault_at, None, self._rotate, self._FILES)
 
     def _rotate(self, fleet: World, times: int) -> None:
         instance = next(i for i in fleet.instances.values() if not i[ChannelMap].subscribers)
         if not instance.is_running or not instance[BinaryLog].active.groups():
-            fleet.clock.schedule(fleet.now + _RETRY_US, None, self._rotate, fleet, times)
+            fleet.schedule(fleet.now + _RETRY_US, None, self._rotate, times)
             return
         administration.flush_binary_logs(fleet, instance)
         act = self._rotate if times > 1 else self._purge
         rest = (times - 1,) if times > 1 else (instance,)
-        fleet.clock.schedule(fleet.now + 2 * _RETRY_US, instance, act, fleet, *rest)
+        fleet.schedule(fleet.now + 2 * _RETRY_US, instance, act, *rest)
 
     def _purge(self, fleet: World, instance: Instance) -> None:
         self._instance = instance
@@ -114,7 +114,7 @@ class PurgedShrunk(RowFault):
     def on_fleet(self, fleet: World) -> None:
         """See to it that servers which nobody reads from have purged something."""
         for instance in [i for i in fleet.instances.values() if not i[ChannelMap].subscribers]:
-            fleet.clock.schedule(fleet.fault_at, instance, _purge_all, fleet, instance)
+            fleet.schedule(fleet.fault_at, instance, _purge_all, instance)
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         if row.instance[ChannelMap].subscribers or not row.instance[BinaryLog].is_open:

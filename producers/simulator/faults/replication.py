@@ -10,6 +10,7 @@ from tallystick.producers.simulator.faults.channels import (
     ChannelFault,
     ChannelRowFault,
     channels,
+    clog_appliers,
     clog_receivers,
     coordinate,
     leaf_channels,
@@ -40,7 +41,6 @@ from tallystick.producers.simulator.server.gtid_state import GtidState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tallystick.producers.simulator.faults.fault import Fault
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.transactions import LoggedGroup
     from tallystick.producers.simulator.kernel.world import World
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 _SETTLED_US: Final = 50_000
 _BEYOND: Final = 10_000
-_RETRY_US: Final = 100
 
 
 class ReceiverSkipsGroup(ChannelFault):
@@ -171,9 +170,7 @@ class RelayPositionRegressed(ChannelRowFault):
     def on_fleet(self, fleet: World) -> None:
         """Stop the appliers; each starts again at its own next row."""
         for channel in channels(fleet):
-            fleet.clock.schedule(
-                fleet.fault_at, channel.replica, self._stop_applier, fleet, channel
-            )
+            fleet.schedule(fleet.fault_at, channel.replica, self._stop_applier, channel)
 
     def _stop_applier(self, fleet: World, channel: Channel) -> None:
         if not self.injected:
@@ -183,7 +180,7 @@ class RelayPositionRegressed(ChannelRowFault):
         """Let the appliers go on."""
         super().mark(fleet, instance)
         for channel in channels(fleet):
-            fleet.clock.schedule(fleet.now + 1, channel.replica, applier.start, fleet, channel)
+            fleet.schedule(fleet.now + 1, channel.replica, applier.start, channel)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         shown, earlier = row.channel(channel), before.channel(channel)
@@ -272,8 +269,8 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
         """Let the appliers lag in new files, where both offsets count from one rotation."""
         for source in [i for i in fleet.instances.values() if i[ChannelMap].subscribers]:
             act = administration.flush_binary_logs
-            fleet.clock.schedule(fleet.fault_at, source, act, fleet, source)
-        _clog_appliers(self, fleet, after_us=_SETTLED_US)
+            fleet.schedule(fleet.fault_at, source, act, source)
+        clog_appliers(self, fleet, after_us=_SETTLED_US)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         status = row.status(channel)
@@ -327,7 +324,7 @@ class AppliedGtidMissing(ChannelRowFault):
 
     def on_fleet(self, fleet: World) -> None:
         """Let the appliers lag."""
-        _clog_appliers(self, fleet)
+        clog_appliers(self, fleet)
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         status = row.status(channel)
@@ -421,18 +418,3 @@ def _event_ends(logged: LoggedGroup) -> Iterator[int]:
     yield logged.start + logged.gtid_length
     for _, _, start, length, _ in logged.events():
         yield start + length
-
-
-def _clog_appliers(fault: Fault, fleet: World, after_us: int = 0) -> None:
-    """From when the fault is due until it is injected, appliers wait as for a long transaction."""
-    for channel in channels(fleet):
-        fleet.clock.schedule(fleet.fault_at + after_us, None, _clog_applier, fault, fleet, channel)
-
-
-def _clog_applier(fault: Fault, fleet: World, channel: Channel) -> None:
-    if fault.injected:
-        channel[Applier].is_scheduled = False
-        applier.wake(fleet, channel)
-        return
-    channel[Applier].is_scheduled = True
-    fleet.clock.schedule(fleet.now + 10 * _RETRY_US, None, _clog_applier, fault, fleet, channel)

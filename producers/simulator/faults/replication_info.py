@@ -39,7 +39,7 @@ class _OldPositionRead(JournalFault):
         """End a replica when the fault is due."""
         super().on_fleet(fleet)
         for channel in leaf_channels(fleet)[:1]:
-            fleet.clock.schedule(fleet.fault_at, None, self.end, fleet, channel.replica)
+            fleet.schedule(fleet.fault_at, None, self.end, channel.replica)
 
     def end(self, fleet: World, instance: Instance) -> None:
         """How the replica goes down."""

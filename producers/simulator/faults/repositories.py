@@ -199,7 +199,7 @@ class MasterInfoNotFlushedOnStop(ChannelFault, ActFault):
         is_behind = "row" in body and body["requested_at"] > self._stopped_at
         if channel is not None and channel.replica is instance and is_behind:
             self._channel = None
-            fleet.clock.schedule(fleet.now + 1, instance, receiver.start, fleet, channel)
+            fleet.schedule(fleet.now + 1, instance, receiver.start, channel)
         return body
 
 
@@ -217,7 +217,7 @@ class BothRepositoriesFilled(JournalFault):
         """Restart a replica when the fault is due."""
         super().on_fleet(fleet)
         for replica in [channel.replica for channel in channels(fleet)][:1]:
-            fleet.clock.schedule(fleet.fault_at, None, lifecycle.shut_down, fleet, replica)
+            fleet.schedule(fleet.fault_at, None, lifecycle.shut_down, replica)
 
     def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]

@@ -241,15 +241,15 @@ class CommitLagExcess(RowFault):
     def on_fleet(self, fleet: World) -> None:
         """Begin the bursts when the fault is due."""
         for source in [i for i in fleet.instances.values() if is_pure_source(i)][:1]:
-            fleet.clock.schedule(fleet.fault_at, None, self._burst, fleet, source)
+            fleet.schedule(fleet.fault_at, None, self._burst, source)
 
     def _burst(self, fleet: World, source: Instance) -> None:
         if self.injected:
             return
         for number in range(self._LAG_MAX + 2):
             moment = fleet.now + number * self._WRITE_EVERY_US
-            fleet.clock.schedule(moment, source, self._write, fleet, source)
-        fleet.clock.schedule(fleet.now + self._BURST_EVERY_US, None, self._burst, fleet, source)
+            fleet.schedule(moment, source, self._write, source)
+        fleet.schedule(fleet.now + self._BURST_EVERY_US, None, self._burst, source)
 
     def _write(self, fleet: World, source: Instance) -> None:
         if source.is_running and not self.injected:

@@ -47,8 +47,8 @@ def request(fleet: World, collection_id: str, requested_at: int) -> None:
     """Ask every instance: replicas first, their sources last, each with its own latency."""
     for instance in fleet.instances.values():
         delay = _source_rank(instance) * RANK_US + fleet.rng.randrange(*LATENCY_US)
-        fleet.clock.schedule(
-            fleet.now + delay, instance, _read_tables, fleet, instance, collection_id, requested_at
+        fleet.schedule(
+            fleet.now + delay, instance, _read_tables, instance, collection_id, requested_at
         )
 
 
@@ -69,9 +69,7 @@ def _source_rank(instance: Instance) -> int:
 def _read_tables(fleet: World, instance: Instance, collection_id: str, requested_at: int) -> None:
     if instance[LogStatus].is_collecting:
         again = fleet.now + _STATEMENT_US[1]
-        fleet.clock.schedule(
-            again, instance, _read_tables, fleet, instance, collection_id, requested_at
-        )
+        fleet.schedule(again, instance, _read_tables, instance, collection_id, requested_at)
         return
     instance[LogStatus].is_collecting = True
     body: dict[str, Any] = {"collection_id": collection_id, "requested_at": requested_at}
@@ -99,21 +97,13 @@ def _read_status(fleet: World, instance: Instance, body: dict[str, Any]) -> None
     body["gtid_purged"] = instance[GtidState].purged.server_text()
     if instance[BinaryLog].is_open:
         body["binary_logs_again"] = _binary_logs(instance)
-    body["replica_status"] = [
-        _replica_status_row(c) for c in instance[ChannelMap].channels.values() if c.is_configured
-    ]
+    body["replica_status"] = [_replica_status_row(c) for c in instance[ChannelMap].configured]
     _then(fleet, instance, _read_log_status, body)
 
 
 def _then(fleet: World, instance: Instance, step: Any, body: dict[str, Any]) -> None:
-    fleet.clock.schedule(
-        fleet.now + fleet.rng.randrange(*_STATEMENT_US),
-        instance,
-        _go_on,
-        fleet,
-        instance,
-        step,
-        body,
+    fleet.schedule(
+        fleet.now + fleet.rng.randrange(*_STATEMENT_US), instance, _go_on, instance, step, body
     )
 
 

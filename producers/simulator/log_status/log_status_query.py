@@ -163,10 +163,9 @@ class LogStatusQuery:
     def _wrap_all(self, factory: InstanceLogResourceFactory) -> Iterator[InstanceLogResource]:
         """Step-3 (d): the wrappers in the order in which they are locked."""
         instance = self._instance
-        for channel in instance[ChannelMap].channels.values():
-            if channel.is_configured:
-                self._allocate("instantiate", f"channel:{channel.name}", REPLICATION)
-                yield factory.wrap_channel(channel)
+        for channel in instance[ChannelMap].configured:
+            self._allocate("instantiate", f"channel:{channel.name}", REPLICATION)
+            yield factory.wrap_channel(channel)
         self._allocate("instantiate", "binlog", LOCAL)
         yield factory.wrap_binary_log()
         self._allocate("instantiate", "gtid_state", LOCAL)

@@ -22,12 +22,7 @@ SECOND_US: Final = 1_000_000
 
 def channels(fleet: World) -> list[Channel]:
     """All channels that have a source."""
-    return [
-        channel
-        for instance in fleet.instances.values()
-        for channel in instance[ChannelMap].channels.values()
-        if channel.is_configured
-    ]
+    return [c for instance in fleet.instances.values() for c in instance[ChannelMap].configured]
 
 
 def sources(fleet: World) -> list[Instance]:

@@ -193,7 +193,7 @@ def _administer_channels(fleet: World, instance: Instance, body: dict[str, Any])
         administration.add_channel(fleet, at, "a", source)
 
     def names(at: Instance) -> str:
-        configured = [c.name for c in at[ChannelMap].channels.values() if c.is_configured]
+        configured = [channel.name for channel in at[ChannelMap].configured]
         return f"channels {', '.join(configured) or 'none'}"
 
     _issue(fleet, instance, "F-2.3", "RESET REPLICA ALL FOR CHANNEL 'a'", act=remove, look=names)
@@ -286,9 +286,7 @@ def _watch(fleet: World, instance: Instance) -> None:
 
 def _state(instance: Instance) -> list[str]:
     """Where each of the logs stands that the state blocks."""
-    channels = [
-        channel for channel in instance[ChannelMap].channels.values() if channel.is_configured
-    ]
+    channels = instance[ChannelMap].configured
     return [
         _position(instance),
         _executed(instance),

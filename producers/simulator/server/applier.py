@@ -363,6 +363,4 @@ def _move_low_water_mark(fleet: World, channel: Channel) -> None:
 
 def _schedule(fleet: World, channel: Channel, delay: int) -> None:
     channel[Applier].is_scheduled = True
-    fleet.clock.schedule(
-        fleet.now + delay, channel.replica, _apply, fleet, channel, channel.generation
-    )
+    fleet.schedule(fleet.now + delay, channel.replica, _apply, channel, channel.generation)

@@ -198,3 +198,8 @@ class ChannelMap:
     channels: dict[str, Channel] = field(default_factory=dict)
     subscribers: list[Channel] = field(default_factory=list)
     awaits_clone: bool = False
+
+    @property
+    def configured(self) -> list[Channel]:
+        """Its own channels that are there, and whose repositories could be initialised."""
+        return [channel for channel in self.channels.values() if channel.is_configured]

@@ -98,9 +98,7 @@ def _work_in_background(fleet: World, instance: Instance) -> None:
 def _administer(fleet: World, instance: Instance) -> None:
     if fleet.now > fleet.load_ends_at:
         return
-    channels = [
-        channel for channel in instance[ChannelMap].channels.values() if channel.is_configured
-    ]
+    channels = instance[ChannelMap].configured
     choice = fleet.rng.randrange(6)
     if not instance.is_running:
         pass

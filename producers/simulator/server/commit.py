@@ -168,11 +168,10 @@ def _run(
 def _schedule_commit_stage(fleet: World, instance: Instance, pending: Pending) -> None:
     waits = pending.channel is None and _is_semi_sync(instance)
     least, most = _SEMI_SYNC_US if waits else fleet.pace.commit_stage_us
-    fleet.clock.schedule(
+    fleet.schedule(
         fleet.now + fleet.rng.randrange(least, most),
         instance,
         _commit_stage,
-        fleet,
         instance,
         pending,
         instance[CommitQueue].generation,

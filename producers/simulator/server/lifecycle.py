@@ -178,9 +178,7 @@ def join(bus: Bus) -> None:
 
 def start_later(fleet: World, instance: Instance, *, crashed: bool) -> None:
     """The service manager starts a server that is down."""
-    fleet.clock.schedule(
-        fleet.now + fleet.rng.randrange(*DOWN_US), instance, start, fleet, instance, crashed
-    )
+    fleet.schedule(fleet.now + fleet.rng.randrange(*DOWN_US), instance, start, instance, crashed)
 
 
 def start(fleet: World, instance: Instance, crashed: bool) -> None:

@@ -113,18 +113,14 @@ def reconnect(fleet: World, channel: Channel, delay: int) -> None:
         return  # what has arrived of a group will move the position
     disconnect(fleet, channel)
     applier.wake(fleet, channel)
-    fleet.clock.schedule(
-        fleet.now + delay, channel.replica, _connect_anew, fleet, channel, channel.generation
-    )
+    fleet.schedule(fleet.now + delay, channel.replica, _connect_anew, channel, channel.generation)
 
 
 def _connect_anew(fleet: World, channel: Channel, generation: int) -> None:
     if generation != channel.generation or not channel.replica.is_running:
         return
     if not channel.source.is_running or not channel.source[BinaryLog].is_open:
-        fleet.clock.schedule(
-            fleet.now + _RETRY_US, channel.replica, _connect_anew, fleet, channel, generation
-        )
+        fleet.schedule(fleet.now + _RETRY_US, channel.replica, _connect_anew, channel, generation)
         return
     channel.record("reconnect")
     connect(fleet, channel, generation)
@@ -139,9 +135,7 @@ def connect(fleet: World, channel: Channel, generation: int) -> None:
         return
     source = channel.source
     if not source.is_running or not source[BinaryLog].is_open:
-        fleet.clock.schedule(
-            fleet.now + _RETRY_US, channel.replica, connect, fleet, channel, generation
-        )
+        fleet.schedule(fleet.now + _RETRY_US, channel.replica, connect, channel, generation)
         return
     file = _file_by_gtids(channel) if channel.auto_position else _file_by_position(channel)
     has_equal_ids = source.server_id == channel.replica.server_id
@@ -178,11 +172,10 @@ def wake(fleet: World, channel: Channel) -> None:
     if not channel[Receiver].is_connected or channel[Receiver].is_scheduled:
         return
     channel[Receiver].is_scheduled = True
-    fleet.clock.schedule(
+    fleet.schedule(
         fleet.now + fleet.rng.randrange(*_NETWORK_US),
         channel.replica,
         _receive,
-        fleet,
         channel,
         channel.generation,
     )
