@@ -6,89 +6,20 @@ itself and commits nothing. What it missed while it was down it answers only if 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
-from tallystick.coordinates.values.errors import AuditError
+from tallystick.coordinates.events.collect_request import (
+    CollectRequest,
+    CollectRequestError,
+    parse_request,
+    shorten,
+)
 from tallystick.coordinates.values.topics import COLLECT_TOPIC
 from tallystick.producers.kafka_clients.choice import kafka_client
 
 if TYPE_CHECKING:
     from tallystick.producers.kafka_clients.protocol import Message
-
-REQUEST_BYTES_MAX = 2**20
-_NOTICE_LENGTH_MAX = 120
-
-
-class CollectRequestError(AuditError, ValueError):
-    """A message of the collect topic that is no request."""
-
-
-@dataclass(frozen=True, slots=True)
-class CollectRequest:
-    """Ask for one log_status row of each instance.
-
-    Attributes:
-        collection_id: Goes back with each row.
-        requested_at: Microseconds since 1970 of the asking side's clock.
-        instances: Who is asked; None: everybody.
-    """
-
-    collection_id: str
-    requested_at: int
-    instances: frozenset[str] | None = None
-
-    def concerns(self, instance_id: str) -> bool:
-        """Whether the instance is asked."""
-        return self.instances is None or instance_id in self.instances
-
-
-def parse_request(value: bytes | None) -> CollectRequest:
-    """Read the value of a message; keys that are not known are left for later versions.
-
-    Raises:
-        CollectRequestError: It is no request.
-    """
-    if value is None or len(value) > REQUEST_BYTES_MAX:
-        size = "no value" if value is None else f"{len(value)} bytes"
-        raise CollectRequestError(
-            f"expected a request of at most {REQUEST_BYTES_MAX} bytes: {size}"
-        )
-    try:
-        request = json.loads(value.decode())
-    except (ValueError, RecursionError) as error:
-        raise CollectRequestError(
-            f"expected a JSON object ({_short(str(error))}), got {_short(value)}"
-        ) from None
-    if not isinstance(request, dict):
-        raise CollectRequestError(f"expected a JSON object, got {_short(value)}")
-    collection_id = request.get("collection_id")
-    if not isinstance(collection_id, str) or not collection_id:
-        raise CollectRequestError(f"expected collection_id as text, got {_short(collection_id)}")
-    requested_at = request.get("requested_at")
-    if type(requested_at) is not int or not 0 <= requested_at < 2**63:
-        raise CollectRequestError(
-            f"expected requested_at as microseconds, got {_short(requested_at)}"
-        )
-    instances = request.get("instances")
-    if instances is None:
-        return CollectRequest(collection_id, requested_at)
-    if not isinstance(instances, list) or not all(isinstance(name, str) for name in instances):
-        raise CollectRequestError(f"expected instances as a list of text, got {_short(instances)}")
-    return CollectRequest(collection_id, requested_at, frozenset(instances))
-
-
-def encode_request(request: CollectRequest) -> bytes:
-    """The value of a request's message."""
-    body: dict[str, Any] = {
-        "collection_id": request.collection_id,
-        "requested_at": request.requested_at,
-    }
-    if request.instances is not None:
-        body["instances"] = sorted(request.instances)
-    return json.dumps(body, separators=(",", ":")).encode()
 
 
 @final
@@ -152,7 +83,7 @@ class CollectRequests:
             if request.requested_at < self._oldest_us:
                 self.stale += 1
                 self._notice(
-                    f"{where}: skipped, collection {_short(request.collection_id)} was requested"
+                    f"{where}: skipped, collection {shorten(request.collection_id)} was requested"
                     f" {(self._oldest_us - request.requested_at) / 1e6:.1f} s too long ago"
                 )
                 continue
@@ -161,8 +92,3 @@ class CollectRequests:
     def close(self) -> None:
         """Let go of the connections."""
         self._reader.close()
-
-
-def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= _NOTICE_LENGTH_MAX else f"{shown[:_NOTICE_LENGTH_MAX]}…"

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 from tallystick.coordinates.events.block_codec import decode_block
+from tallystick.coordinates.events.collect_request import CollectRequest, encode_request
 from tallystick.coordinates.events.journal import Block
 from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.topics import COLLECT_TOPIC, JOURNAL_TOPIC
-from tallystick.producers.collect_requests import CollectRequest, encode_request
 from tallystick.producers.kafka_clients.choice import kafka_client
 
 if TYPE_CHECKING:

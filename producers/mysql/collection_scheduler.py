@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
-from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.server_watch import Collected, ServerWatch
 
 if TYPE_CHECKING:

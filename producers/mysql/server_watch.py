@@ -19,7 +19,7 @@ from tallystick.producers.mysql.errors import MysqlError
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-    from tallystick.producers.collect_requests import CollectRequest
+    from tallystick.coordinates.events.collect_request import CollectRequest
     from tallystick.producers.mysql.settings import ServerSettings
 
 

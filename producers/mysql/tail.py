@@ -35,7 +35,7 @@ from tallystick.producers.mysql.tail_options import TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState
 
 if TYPE_CHECKING:
-    from tallystick.producers.collect_requests import CollectRequest
+    from tallystick.coordinates.events.collect_request import CollectRequest
     from tallystick.producers.mysql.settings import ServerSettings
     from tallystick.producers.publisher import EventSink
 

@@ -140,7 +140,7 @@ def collect(
 
 
 def _collect(settings: Settings, json: bool) -> dict[str, dict[str, Any]]:
-    from tallystick.producers.collect_requests import CollectRequest
+    from tallystick.coordinates.events.collect_request import CollectRequest
     from tallystick.producers.journal_reader import JournalReader, send_request
 
     now_us = time.time_ns() // 1_000

@@ -22,7 +22,7 @@ NICENESS = 10
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tallystick.producers.collect_requests import CollectRequest
+    from tallystick.coordinates.events.collect_request import CollectRequest
     from tallystick.producers.mysql.settings import ServerSettings
     from tallystick.producers.mysql.tail import Tail
     from tallystick.producers.mysql.tail_state import TailState

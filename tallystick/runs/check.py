@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, final
 
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import Block, RecordType, Stream
-from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, final
 
-from tallystick.producers.collect_requests import CollectRequest
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.producers.publisher import EventSink
 from tallystick.producers.simulator.assemble import Fleet
 

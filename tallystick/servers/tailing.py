@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, final
 
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import Block
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.errors import MisuseError
-from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.errors import UnsupportedServerError
 from tallystick.producers.mysql.tail import Tail, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState

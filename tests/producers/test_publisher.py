@@ -8,6 +8,12 @@ import time
 import pytest
 
 from tallystick.coordinates.events.block_codec import decode_block
+from tallystick.coordinates.events.collect_request import (
+    CollectRequest,
+    CollectRequestError,
+    encode_request,
+    parse_request,
+)
 from tallystick.coordinates.events.journal import (
     Block,
     BlockBuilder,
@@ -18,13 +24,7 @@ from tallystick.coordinates.events.journal import (
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.errors import MissingExtraError
 from tallystick.producers import kafka_clients
-from tallystick.producers.collect_requests import (
-    CollectRequest,
-    CollectRequestError,
-    CollectRequests,
-    encode_request,
-    parse_request,
-)
+from tallystick.producers.collect_requests import CollectRequests
 from tallystick.producers.kafka_clients import confluent
 from tallystick.producers.kafka_clients.choice import default_client, kafka_client
 from tallystick.producers.kafka_clients.errors import BrokerUnreachableError

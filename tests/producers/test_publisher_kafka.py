@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
 from tallystick.coordinates.events.block_codec import decode_block
+from tallystick.coordinates.events.collect_request import CollectRequest, encode_request
 from tallystick.coordinates.events.journal import concatenate
-from tallystick.producers.collect_requests import CollectRequest, CollectRequests, encode_request
+from tallystick.producers.collect_requests import CollectRequests
 from tallystick.producers.kafka_clients.choice import CLIENTS, kafka_client
 from tallystick.producers.kafka_clients.errors import TopicError
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics

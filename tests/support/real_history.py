@@ -8,8 +8,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import Block, Stream
-from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.settings import load_servers
 from tallystick.producers.mysql.tail import Tail, steady_clock_us

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import concatenate
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
-from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.settings import ServerSettings, load_servers
 from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us

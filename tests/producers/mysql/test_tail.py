@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import Verdict
-from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.binlog_dump import HELD_UP_MAX_S, BinlogDump
 from tallystick.producers.mysql.connection import connect_for_stream
 from tallystick.producers.mysql.tail import TailOptions, steady_clock_us

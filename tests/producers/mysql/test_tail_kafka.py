@@ -11,9 +11,9 @@ import uuid
 import pytest
 
 from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import concatenate
 from tallystick.coordinates.results import Verdict
-from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.journal_reader import JournalReader, send_request
 from tallystick.producers.journal_resume import published_since
 from tallystick.producers.kafka_clients.choice import CLIENTS, kafka_client

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import BlockBuilder, Stream
 from tallystick.coordinates.values.binlog import EventType
-from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.mysql.binlog_dump import (
     COM_BINLOG_DUMP,
     COM_BINLOG_DUMP_GTID,

@@ -10,9 +10,9 @@ import pytest
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.results import Verdict
-from tallystick.producers.collect_requests import CollectRequest
 from tallystick.producers.publisher import MemorySink
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.runs.demo import demo_fleet, demo_scenario
