@@ -69,4 +69,4 @@ class MissingExtraError(AuditError):
 
 def install_extra(extra: str) -> str:
     """How to install an extra."""
-    return f"To fix: pip install 'tallystick[{extra}]'"
+    return f"To fix: pip install '.[{extra}]' in a clone of tallystick"

@@ -137,7 +137,7 @@ def test_the_client_is_the_faster_one_that_is_installed(monkeypatch):
     monkeypatch.delattr(kafka_clients, "confluent")
     assert "kafka-python" == default_client()
     assert kafka_client().__name__.endswith(".kafka_python")
-    said = r"names confluent-kafka, .*To fix: pip install 'tallystick\[stream\]'"
+    said = r"names confluent-kafka, .*To fix: pip install '\.\[stream\]'"
     with pytest.raises(MissingExtraError, match=said):
         kafka_client("confluent-kafka")
 

@@ -175,7 +175,7 @@ def test_what_a_page_points_to_exists(page: Path) -> None:
     assert [one for one in paths if not (ROOT / one).exists()] == []
     tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)", text)
     assert [one for one in tests if one[1] not in (ROOT / one[0]).read_text("utf-8")] == []
-    extras = re.findall(r"tallystick\[([\w,]+)\]", text)
+    extras = re.findall(r"pip install .*\.\[([\w,]+)\]", text)
     assert [one for many in extras for one in many.split(",") if f"\n{one} = [" not in TOML] == []
 
 

@@ -52,7 +52,9 @@ def test_the_job_says_which_extra_is_missing(without, tmp_path, command, missing
     assert (2, "") == (done.returncode, done.stdout)
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith(f"tallystick: tallystick {command} needs ")
-    assert sentence.endswith("is not installed. To fix: pip install 'tallystick[stream]'")
+    assert sentence.endswith(
+        "is not installed. To fix: pip install '.[stream]' in a clone of tallystick"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -69,7 +71,9 @@ def test_what_must_be_fetched_first_says_what_fetches_it(without, arguments):
     assert 2 == done.returncode, done.stderr
     assert "Traceback" not in done.stderr
     assert sentence.startswith("tallystick: Jars are fetched with Ivy: neither pyspark, ")
-    assert sentence.endswith("To fix: pip install 'tallystick[stream]', or apt-get install ivy")
+    assert sentence.endswith(
+        "To fix: pip install '.[stream]' in a clone of tallystick, or apt-get install ivy"
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +101,7 @@ def test_a_client_that_is_named_and_missing_says_which_extra_has_it(without, arg
     assert (2, "") == (done.returncode, done.stdout)
     assert done.stderr == (
         "tallystick: the setting client names confluent-kafka, which is not installed. "
-        "To fix: pip install 'tallystick[stream]'\n"
+        "To fix: pip install '.[stream]' in a clone of tallystick\n"
     )
 
 
@@ -114,7 +118,7 @@ def test_a_password_that_needs_rsa_says_which_extra_has_it(without, command):
     assert (2, "") == (done.returncode, done.stdout)
     sentence = done.stderr.splitlines()[-1]  # after what is said of progress
     assert "the package cryptography is not installed" in sentence
-    assert sentence.endswith("To fix: pip install 'tallystick[mysql]'")
+    assert sentence.endswith("To fix: pip install '.[mysql]' in a clone of tallystick")
 
 
 @pytest.mark.parametrize(
