@@ -193,6 +193,7 @@ class ObservationCode(str, Enum):
     LOG_STATUS_EARLY = "LOG_STATUS_EARLY"
     COMPARISON_UNDECIDED = "COMPARISON_UNDECIDED"
     BACKUP_UNDECIDED = "BACKUP_UNDECIDED"
+    THREAD_STOPPED = "THREAD_STOPPED"
 
 
 @dataclass(frozen=True, slots=True)

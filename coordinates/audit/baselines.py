@@ -31,6 +31,8 @@ class ChannelBaselines:
     receiver_stopped_at: int | None = None
     """Moment of the last STOP; None: the receiver runs, or was not seen to stop."""
     has_reset: bool = False
+    stopped: list[str] = field(default_factory=list)
+    """Threads that the row before showed as stopped without an error."""
 
 
 @dataclass(eq=False)

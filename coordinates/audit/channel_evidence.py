@@ -32,6 +32,7 @@ from tallystick.coordinates.rules.channel import NO_RELAY, RELAY_MISSED, Channel
 from tallystick.coordinates.rules.columns import NOT_REMEMBERED, same_family
 from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.replication_info import StoredEvidence, StoredGroup
+from tallystick.coordinates.rules.replication_threads import ThreadEvidence
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -155,6 +156,19 @@ def _passed(
     return gtids - row.binlog.logged.freeze() - history.applied_lost
 
 
+def thread_evidence(row: Row, state: ChannelState) -> ThreadEvidence:
+    """Of a channel's threads."""
+    executed, retrieved = row.state.executed, state.retrieved
+    return ThreadEvidence(
+        channel=state.channel,
+        receiver=state.receiver,
+        applier=state.applier,
+        read=state.read,
+        applied=state.applied,
+        missing=None if executed is None or retrieved is None else retrieved - executed,
+    )
+
+
 # The replication info repositories
 
 
@@ -173,7 +187,7 @@ def stored_evidence(
         read=state.read,
         applied=state.applied,
         stopped_at=history.receiver_stopped_at,
-        receiver_runs=state.receiver_runs,
+        receiver_runs=None if state.receiver is None else not state.receiver.is_stopped,
         requested_at=requested_at if isinstance(requested_at, int) else None,
         **({} if relay is None else _stored_in(row, state, relay, history)),
     )

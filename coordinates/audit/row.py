@@ -32,6 +32,7 @@ from tallystick.coordinates.rules.readable import (
     snapshot_never_silently_empty,
 )
 from tallystick.coordinates.rules.registry import rules_on
+from tallystick.coordinates.rules.replication_threads import DISTURBED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -309,8 +310,10 @@ def _checked(checks: RowChecks, channel: str | None) -> dict[str, Any]:
     verdict = Verdict.CONSISTENT
     if any(check.outcome is Outcome.BROKEN for check in found):
         verdict = Verdict.INCONSISTENT
-    elif all(check.outcome is Outcome.UNDECIDED for check in found) or checks.is_undecided(
-        *REQUIRED_FOR_CONSISTENT, channel=channel
+    elif (
+        all(check.outcome is Outcome.UNDECIDED for check in found)
+        or checks.is_undecided(*REQUIRED_FOR_CONSISTENT, channel=channel)
+        or any(check.reason in DISTURBED for check in found)
     ):
         verdict = Verdict.UNDECIDED
     return {"verdict": verdict.value, "checks": found}

@@ -9,7 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.audit.baselines import UNSETTLED_MAX
-from tallystick.coordinates.audit.channel_evidence import channel_evidence, stored_evidence
+from tallystick.coordinates.audit.channel_evidence import (
+    channel_evidence,
+    stored_evidence,
+    thread_evidence,
+)
 from tallystick.coordinates.audit.row_evidence import (
     executed_evidence,
     lag_evidence,
@@ -69,6 +73,7 @@ from tallystick.coordinates.rules.relay_position import (
     relay_position_on_written_boundary,
 )
 from tallystick.coordinates.rules.replication_info import StoredEvidence
+from tallystick.coordinates.rules.replication_threads import THREAD_STOPPED, ThreadEvidence
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -80,11 +85,8 @@ if TYPE_CHECKING:
 
 _POSITION, _EXECUTED = rules_on(PositionEvidence), rules_on(ExecutedEvidence)
 _LAG, _PURGED = rules_on(LagEvidence), rules_on(PurgedEvidence)
-_REDO, _CHANNEL, _STORED = (
-    rules_on(RedoEvidence),
-    rules_on(ChannelEvidence),
-    rules_on(StoredEvidence),
-)
+_REDO, _CHANNEL = rules_on(RedoEvidence), rules_on(ChannelEvidence)
+_STORED, _THREADS = rules_on(StoredEvidence), rules_on(ThreadEvidence)
 
 _ON_EXECUTED = (
     executed_within_logged,
@@ -268,6 +270,9 @@ def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidenc
             relay = None
         history = row.baselines.channel(name)
         _follow_relay(row, state, relay, history)
+        threads = thread_evidence(row, state)
+        row.checks.ask(_THREADS, threads, name)
+        _note_stopped(row, threads, history)
         asked[name] = evidence = channel_evidence(row, state, relay, history)
         row.checks.ask(_CHANNEL, evidence, name)
         _remember_channel(evidence, relay, history)
@@ -282,6 +287,23 @@ def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidenc
         row.checks.take(APPLIED_EXACTLY_ONCE, answer, name)
         _accept_channel(row, state, history)
     return asked
+
+
+def _note_stopped(row: Row, threads: ThreadEvidence, history: ChannelBaselines) -> None:
+    """A thread that a command stopped is legal: it is reported when a row first shows it."""
+    stopped = threads.stopped()
+    for thread in stopped:
+        if thread not in history.stopped:
+            row.checks.reporter.note(
+                ObservationCode.THREAD_STOPPED,
+                THREAD_STOPPED,
+                at=f"{row.collection_id} {thread}",
+                channel=threads.channel,
+                collection_id=row.collection_id,
+                thread=thread,
+                missing="unknown" if threads.missing is None else str(threads.missing) or "nothing",
+            )
+    history.stopped = stopped
 
 
 def _follow_relay(

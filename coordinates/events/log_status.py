@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,26 @@ class Problem:
     channel: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """A replication thread as SHOW REPLICA STATUS has it.
+
+    Attributes:
+        is_stopped, is_connecting: Neither: it runs.
+        errno: Number of its last error, 0 where there is none since its start.
+        error: The server's text.
+        since: When, as the server gives it.
+        group: GTID of the group that failed, "" where that is not known.
+    """
+
+    is_stopped: bool = False
+    is_connecting: bool = False
+    errno: int = 0
+    error: str = ""
+    since: str = ""
+    group: str = ""
+
+
 @dataclass(slots=True)
 class ChannelState:
     """What the answer has of one channel. None: not reported, or not readable."""
@@ -82,7 +102,8 @@ class ChannelState:
     retrieved: GtidSet | None = None
     source_uuid: str | None = None
     auto_position: bool | None = None
-    receiver_runs: bool | None = None
+    receiver: ThreadState | None = None
+    applier: ThreadState | None = None
     stored_read: LogCoordinates | None = None
     """Source coordinates in the master info repository."""
     stored_applied: LogCoordinates | None = None
@@ -272,6 +293,8 @@ class _Reader:
             state.clone_status = {k.lower(): v for k, v in body["clone_status"].items()}
         for row in self._rows(body, "replica_status"):
             self._read_replica_status(row)
+        for row in self._rows(body, "replication_applier_status_by_worker", one_each=False):
+            self._read_worker_status(row)
         for row in self._rows(body, "slave_master_info"):
             channel = self._channel(str(row.get("channel_name", "")).lower())
             channel.is_gtid_only = _is_true(row.get("gtid_only"))
@@ -293,8 +316,10 @@ class _Reader:
                 if value is not None:
                     self.state.innodb[key] = value
 
-    def _rows(self, body: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-        """Rows of a table with lower-case keys under today's names."""
+    def _rows(
+        self, body: Mapping[str, Any], key: str, *, one_each: bool = True
+    ) -> list[dict[str, Any]]:
+        """Rows of a table with lower-case keys under today's names; one a channel, or several."""
         rows = body.get(key)
         if not isinstance(rows, list):
             return []
@@ -303,7 +328,8 @@ class _Reader:
             for row in rows
             if isinstance(row, dict)
         ]
-        self._find_doubled([row.get("channel_name", "") for row in renamed], key)
+        if one_each:
+            self._find_doubled([row.get("channel_name", "") for row in renamed], key)
         return renamed
 
     def _read_replica_status(self, row: Mapping[str, Any]) -> None:
@@ -321,8 +347,23 @@ class _Reader:
         channel.source_uuid = str(uuid).lower() if uuid else None
         if row.get("auto_position") is not None:
             channel.auto_position = _is_true(row["auto_position"])
-        runs = row.get("replica_io_running", row.get("slave_io_running"))
-        channel.receiver_runs = None if runs is None else str(runs).upper() == "YES"
+        channel.receiver = _thread(row, "io")
+        channel.applier = _thread(row, "sql")
+
+    def _read_worker_status(self, row: Mapping[str, Any]) -> None:
+        """A worker's own error says more than what its coordinator reports of it."""
+        channel = self.state.channels.get(str(row.get("channel_name", "")).lower())
+        applier = None if channel is None else channel.applier
+        if channel is None or applier is None or not applier.errno:
+            return
+        if row.get("last_error_number") != applier.errno:
+            return
+        error = row.get("last_error_message")
+        channel.applier = replace(
+            applier,
+            error=error if isinstance(error, str) and error else applier.error,
+            group=str(row.get("applying_transaction") or ""),
+        )
 
     def _stored(self, row: Mapping[str, Any], file: str, position: str) -> LogCoordinates | None:
         name, offset = row.get(file), row.get(position)
@@ -428,6 +469,22 @@ class _Reader:
         self.state.problems.append(
             Problem(ProblemKind.INCOMPLETE, datum, repr(observed), expected, channel=channel)
         )
+
+
+def _thread(row: Mapping[str, Any], name: str) -> ThreadState | None:
+    """A thread of a row of SHOW REPLICA STATUS: ``io`` or ``sql``."""
+    runs = row.get(f"replica_{name}_running", row.get(f"slave_{name}_running"))
+    if runs is None:
+        return None
+    errno, error = row.get(f"last_{name}_errno"), row.get(f"last_{name}_error")
+    since = row.get(f"last_{name}_error_timestamp")
+    return ThreadState(
+        is_stopped=str(runs).upper() == "NO",
+        is_connecting=str(runs).upper() == "CONNECTING",
+        errno=errno if isinstance(errno, int) and not isinstance(errno, bool) else 0,
+        error=error if isinstance(error, str) else "",
+        since=since if isinstance(since, str) else "",
+    )
 
 
 def _is_true(value: Any) -> bool:

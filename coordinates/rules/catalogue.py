@@ -33,6 +33,7 @@ from tallystick.coordinates.rules import (
     relay_position,
     replicated_gtids,
     replication_info,
+    replication_threads,
     restored_image,
     source_coordinates,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "relay_position",
     "replicated_gtids",
     "replication_info",
+    "replication_threads",
     "restored_image",
     "source_coordinates",
 ]

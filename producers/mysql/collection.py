@@ -38,6 +38,7 @@ _SWITCHES = (
 )
 _JSON_COLUMNS = ("LOCAL", "REPLICATION", "STORAGE_ENGINES")
 _column_in = re.compile(r"column '(\w{1,32})'").search
+_without_account = re.compile(r"'[^']*@(?=[^'@\s]*')").sub
 _integer = re.compile(r"[0-9]{1,19}").fullmatch
 _GROUP_REPLICATION = ("group_replication_applier", "group_replication_recovery")
 
@@ -226,7 +227,7 @@ class Collector:
         status = body.rows("replica_status", dialect.show_replica_status)
         if status is not None:
             body.answer["replica_status"] = [
-                _only(self._in_current_terms(row), dialect.status_columns) for row in status
+                _status(self._in_current_terms(row), dialect.status_columns) for row in status
             ]
 
     def _read_purged(self, body: _Body) -> None:
@@ -371,8 +372,12 @@ def _with_plain_values(row: Mapping[str, Any]) -> Row:
     return {name: _plain(value) for name, value in row.items() if value is not None}
 
 
-def _only(row: Row, columns: Iterable[str]) -> Row:
-    return {name: row[name] for name in columns if row.get(name) is not None}
+def _status(row: Row, columns: Iterable[str]) -> Row:
+    """A row of SHOW REPLICA STATUS; a receiver's error names its account, which stays out."""
+    status = {name: row[name] for name in columns if row.get(name) is not None}
+    if "Last_IO_Error" in status:
+        status["Last_IO_Error"] = _without_account("'", str(status["Last_IO_Error"]))
+    return status
 
 
 def _row(row: Row) -> Row:

@@ -67,7 +67,11 @@ _STATUS_COLUMNS = (
     "Source_Server_Id",
     "Source_UUID",
     "Last_IO_Errno",
+    "Last_IO_Error",
+    "Last_IO_Error_Timestamp",
     "Last_SQL_Errno",
+    "Last_SQL_Error",
+    "Last_SQL_Error_Timestamp",
     "Retrieved_Gtid_Set",
     "Auto_Position",
     "Replicate_Ignore_Server_Ids",
@@ -178,7 +182,7 @@ class Dialect:
 
     @cached_property
     def status_columns(self) -> tuple[str, ...]:
-        """Columns of SHOW REPLICA STATUS that go into the journal: no accounts, no error texts."""
+        """Columns of SHOW REPLICA STATUS that go into the journal: no accounts."""
         return _STATUS_COLUMNS
 
     @cached_property
@@ -226,7 +230,8 @@ class Dialect:
     def worker_status_columns(self) -> tuple[str, ...]:
         """Columns of performance_schema.replication_applier_status_by_worker that are read."""
         return ("CHANNEL_NAME", "WORKER_ID", "SERVICE_STATE", "LAST_ERROR_NUMBER",
-                "LAST_APPLIED_TRANSACTION", "APPLYING_TRANSACTION")  # fmt: skip
+                "LAST_ERROR_MESSAGE", "LAST_APPLIED_TRANSACTION",
+                "APPLYING_TRANSACTION")  # fmt: skip
 
     # Variables
 

@@ -208,6 +208,28 @@ def purge_under_lag(fleet: Fleet, name: str) -> Did:
     ]
 
 
+def applier_fails(fleet: Fleet, name: str) -> Did:
+    """A replica has a row that its source inserts: the applier stops with error 1062."""
+    channel, origin = channels_of(name)[0], origin_of(name)
+    with _session(fleet, name) as replica, _session(fleet, origin) as source:
+        source.run("CREATE DATABASE IF NOT EXISTS lab_duplicate")
+        source.run("CREATE TABLE IF NOT EXISTS lab_duplicate.t (a INT PRIMARY KEY)")
+        for part in (*channels_of(channel.source), channel):
+            with _session(fleet, part.source) as above, _session(fleet, part.replica) as below:
+                wait_until_applied(above, below, part)
+        number = int(str(source.value("SELECT COUNT(*) FROM lab_duplicate.t")))
+        statement = f"INSERT INTO lab_duplicate.t VALUES ({number})"  # noqa: S608
+        replica.run("SET SESSION sql_log_bin = 0")
+        replica.run(statement)
+        source.run(statement)
+        _until(lambda: _status_of(replica, channel).applier == "No", ERROR_DEADLINE_S)
+        error = _status_of(replica, channel).error or "no error"
+    return [
+        (f"without a log on {name}, then on {origin}", statement),
+        (f"applier of {name}", error),
+    ]
+
+
 def kill(fleet: Fleet, name: str) -> Did:
     """A server is killed under load and started again."""
     return _crash(fleet, name, {})
@@ -339,15 +361,15 @@ def _load_text(report: LoadReport) -> str:
 def _await_error(fleet: Fleet, channel: LabChannel) -> str:
     """A replica's report of a channel: the error that ends its receiver, if one does in time."""
     with _session(fleet, channel.replica) as replica:
-
-        def status() -> ChannelStatus:
-            return next(
-                one for one in channel_statuses(replica) if one.channel_name == channel.channel_name
-            )
-
         # While it reconnects it reports that as an error, too.
-        _until(lambda: status().receiver == "No", ERROR_DEADLINE_S)
-        return status().error or "no error"
+        _until(lambda: _status_of(replica, channel).receiver == "No", ERROR_DEADLINE_S)
+        return _status_of(replica, channel).error or "no error"
+
+
+def _status_of(replica: Session, channel: LabChannel) -> ChannelStatus:
+    return next(
+        one for one in channel_statuses(replica) if one.channel_name == channel.channel_name
+    )
 
 
 def _until(condition: Callable[[], bool], deadline_s: float) -> bool:

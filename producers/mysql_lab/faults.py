@@ -85,7 +85,11 @@ FAULTS: Mapping[str, Fault] = {
         Fault(
             "reset-source",
             "RESET MASTER on a source: its numbers begin again, its replicas keep the old ones",
-            ("received_within_source_logged", "gtid_origin_agreement"),
+            (
+                "received_within_source_logged",
+                "gtid_origin_agreement",
+                "receiver_not_failed",
+            ),
             SOURCES,
             acts.reset_source,
         ),
@@ -106,9 +110,16 @@ FAULTS: Mapping[str, Fault] = {
         Fault(
             "purge-under-lag",
             "a source purges its binary logs while a replica's receiver is stopped",
-            ("purged_not_needed",),
+            ("purged_not_needed", "receiver_not_failed"),
             (REPLICA_1, REPLICA_2),
             acts.purge_under_lag,
+        ),
+        Fault(
+            "applier-fails",
+            "a replica has a row that its source inserts: the applier stops with error 1062",
+            ("applier_not_failed",),
+            (REPLICA_2, REPLICA_1, HUB),
+            acts.applier_fails,
         ),
         Fault(
             "kill-source",

@@ -13,6 +13,7 @@ from tallystick.coordinates.events.log_status import (
     ChannelState,
     ProblemKind,
     ServerState,
+    ThreadState,
     read_log_status,
 )
 from tallystick.coordinates.values.binlog import LogCoordinates
@@ -296,7 +297,7 @@ def test_old_and_new_column_names_read_alike():
     assert (UUID_A, True, True) == (
         channel.source_uuid,
         channel.auto_position,
-        channel.receiver_runs,
+        channel.receiver == ThreadState(),
     )
 
 

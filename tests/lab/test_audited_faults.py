@@ -78,7 +78,9 @@ def test_a_fleet_under_load_with_crashes_is_accused_of_nothing(own_mysqld: Lab) 
     assert code in {ExitCode.CONSISTENT, ExitCode.UNDECIDED}
 
 
-@pytest.mark.parametrize("name", ["errant-transaction", "purge-under-lag", "copied-server-uuid"])
+@pytest.mark.parametrize(
+    "name", ["errant-transaction", "applier-fails", "purge-under-lag", "copied-server-uuid"]
+)
 def test_a_real_fault_is_named(own_mysqld: Lab, expected: set[str], name: str) -> None:
     """The audit finds what the catalogue says, and nothing that no fault so far accounts for."""
     expected |= set(FAULTS[name].expected)

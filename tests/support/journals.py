@@ -411,6 +411,7 @@ class Journal:
                     "Exec_Source_Log_Pos": position,
                     "Retrieved_Gtid_Set": str(relay.gtids),
                     "Replica_IO_Running": "Yes",
+                    "Replica_SQL_Running": "Yes",
                     "Auto_Position": 1,
                 }
                 | changes

@@ -309,3 +309,25 @@ def applied_exactly_once__twins(breaks: bool) -> Journal:
     _execute(journal, journal.relays[""], groups[2])
     journal.row(replica_status=journal.replica_status(), gtid_purged="")
     return journal
+
+
+# Tier 2: threads
+
+
+@case()
+def applier_not_failed(breaks: bool) -> Journal:
+    """A command stops it as well, but leaves no error."""
+    journal, _, _ = replica()
+    status = journal.replica_status(Replica_SQL_Running="No", Last_SQL_Errno=1062 if breaks else 0)
+    journal.row(replica_status=status)
+    return journal
+
+
+@case()
+def receiver_not_failed(breaks: bool) -> Journal:
+    """While it connects again it reports an error as well."""
+    journal, _, _ = replica()
+    state = "No" if breaks else "Connecting"
+    status = journal.replica_status(Replica_IO_Running=state, Last_IO_Errno=13114)
+    journal.row(replica_status=status)
+    return journal

@@ -325,7 +325,7 @@ class CloneOfPurgedDonor(_CloneFault):
     number = 90
     name = "clone_of_purged_donor"
     text = "the donor purges its binary log between a clone and the start of replication"
-    must_fire = frozenset({"purged_not_needed"})
+    must_fire = frozenset({"purged_not_needed", "receiver_not_failed"})
     heals = False
     bears_acts = False
 

@@ -63,7 +63,12 @@ class SourceLosesCommits(FleetFault):
     name = "source_loses_commits_at_crash"
     text = "a power cut takes three groups from a source's logs that its replica has received"
     must_fire = frozenset(
-        {"executed_monotone", "received_within_source_logged", "source_coordinate_valid"}
+        {
+            "executed_monotone",
+            "receiver_not_failed",
+            "received_within_source_logged",
+            "source_coordinate_valid",
+        }
     )
     heals = False
     is_core = True

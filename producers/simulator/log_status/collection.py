@@ -232,6 +232,10 @@ def _relay_log_info_rows(instance: Instance) -> list[dict[str, Any]]:
     return [dict(row) for row in (table.rows.values() if table is not None else ())]
 
 
+def _error_text(errno: int) -> str:
+    return f"error {errno}" if errno else ""
+
+
 def _replica_status_row(channel: Channel) -> dict[str, Any]:
     replica = channel.replica
     connection = channel[MasterInfo].connection
@@ -262,7 +266,9 @@ def _replica_status_row(channel: Channel) -> dict[str, Any]:
         "Source_SSL_Key": connection["Ssl_key"],
         "Source_SSL_Verify_Server_Cert": "Yes" if connection["Ssl_verify_server_cert"] else "No",
         "Last_IO_Errno": channel[Receiver].io_errno,
+        "Last_IO_Error": _error_text(channel[Receiver].io_errno),
         "Last_SQL_Errno": channel[Applier].sql_errno,
+        "Last_SQL_Error": _error_text(channel[Applier].sql_errno),
         "Source_Server_Id": channel.source.server_id,
         "Source_UUID": channel.source.server_uuid,
         "Retrieved_Gtid_Set": channel[Receiver].retrieved.server_text(),

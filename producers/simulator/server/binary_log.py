@@ -22,7 +22,7 @@ from tallystick.producers.simulator.backup import outer_locks
 from tallystick.producers.simulator.kernel.bus import Change, Notice, Permit
 from tallystick.producers.simulator.kernel.transactions import LoggedGroup
 from tallystick.producers.simulator.server import gtid_state
-from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
+from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
@@ -253,8 +253,9 @@ def purge_limit(instance: Instance) -> int:
     """The oldest file number that a connected replica still reads or will have to ask for."""
     limit = instance[BinaryLog].active.number
     for channel in instance[ChannelMap].subscribers:
-        if channel.replica[ChannelMap].awaits_clone:
-            # Nobody knows yet where the clone will begin to read: its operator keeps all files.
+        if channel.replica[ChannelMap].awaits_clone or not channel.replica.is_running:
+            # Nobody knows yet where the clone, or the next boot, will begin to read: its operator
+            # keeps all files.
             return instance[BinaryLog].files[0].number
         if (
             channel[Receiver].cursor_lineage != instance[BinaryLog].lineage
@@ -262,6 +263,9 @@ def purge_limit(instance: Instance) -> int:
         ):
             continue
         limit = min(limit, channel[Receiver].cursor_file)
+        # A crash may take the relay log: then it asks again from the end of the last group on.
+        applied = channel[Applier].group_end[2]
+        limit = min([limit, *(f.number for f in instance[BinaryLog].files if f.name == applied)])
     return limit
 
 

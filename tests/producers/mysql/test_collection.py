@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from tallystick.coordinates.events._record_fields import RECORD_SHAPES
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.coordinates.events.log_status import read_log_status
+from tallystick.coordinates.events.log_status import ThreadState, read_log_status
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.connection import connect
@@ -112,7 +112,7 @@ def test_a_collection_is_a_record_of_the_journal_that_can_be_read(mysqld, name):
             channel.stored_read,
             channel.stored_applied,
         )
-        assert (True, True) == (channel.auto_position, channel.receiver_runs)
+        assert (True, ThreadState()) == (channel.auto_position, channel.receiver)
 
 
 def test_the_statements_run_in_the_order_of_the_journal(mysqld):
