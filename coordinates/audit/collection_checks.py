@@ -26,6 +26,7 @@ from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.identity import instances_of
 from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
 from tallystick.coordinates.rules.observations import LOG_NOT_READ, RELAY_LOG_NOT_READ
+from tallystick.coordinates.rules.redo_log import REDO_LOG_NOT_READ, REDO_RULES
 from tallystick.coordinates.state_codec import COLLABORATOR, Bytes, encode, restore
 
 SUBJECT = "subject"
@@ -104,6 +105,8 @@ class CollectionChecks:
         else:
             is_read, why = cut.journal_gtid_set is not None, LOG_NOT_READ
         for name in self._event_rules(is_channel):
+            if RULES[name] in REDO_RULES:
+                is_read, why = cut.journal_written_lsn is not None, REDO_LOG_NOT_READ
             if cut.reason:
                 yield Check(name, Outcome.UNDECIDED, cut.reason)
             elif is_read:

@@ -69,6 +69,10 @@ class Cut:
     """Highest position of the source that an event of the relay log names."""
     journal_retrieved_gtid_set: str | None = None
     """GTIDs of the relay log, with the group that is arriving."""
+    journal_written_lsn: int | None = None
+    journal_flushed_lsn: int | None = None
+    journal_checkpoint_lsn: int | None = None
+    """What the redo log's events showed when the row came."""
     commit_lag: int | None = None
     """How many logged GTIDs the executed set does not hold yet."""
     commit_lag_max: int | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
-from tallystick.coordinates.audit.instance_state import WaitingRow
+from tallystick.coordinates.audit.instance_state import RedoSeen, WaitingRow
 from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.audit.row import judge_answer
 from tallystick.coordinates.audit.server import Server
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.results import Finding, Observation
 
 WAITING_MAX = 32
-_SERVER, _BINLOG = int(Stream.SERVER), int(Stream.BINLOG)
+_SERVER, _BINLOG, _RELAY, _REDO = map(int, Stream)
 
 
 @dataclass(slots=True)
@@ -227,6 +227,7 @@ class InstanceAudit(ServerRecordReader):
         self.repositories.forget()
         self.reporter.fleet_event(FleetEventKind.GAP, {})
         self.binlog.mark_gap()
+        self.redo.mark_gap()
         for relay in self.relays.values():
             relay.mark_gap()
         # A RESET may have gone unseen: no earlier baseline is comparable any more.
@@ -257,6 +258,9 @@ class InstanceAudit(ServerRecordReader):
 
     def _read_events(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         before = len(self.reporter.findings)
+        is_redo = block.columns["stream"][first:last] == _REDO
+        if is_redo.any():
+            self.redo.read(block, np.flatnonzero(is_redo) + first)
         if self.backup_lock_freeze.is_held:
             self._read_under_locks(block, first, last)
         # A waiting row is judged right after the event that reaches it, so one by one.
@@ -280,7 +284,8 @@ class InstanceAudit(ServerRecordReader):
         is_first = True
         for index, stream, channel in zip(range(first, last), streams, channels, strict=True):
             if stream != _BINLOG:
-                self.relay(_channel_name(block, channel)).read_event(block, index, events)
+                if stream == _RELAY:
+                    self.relay(_channel_name(block, channel)).read_event(block, index, events)
                 continue
             if is_first:
                 self._binlog_grows(block, index)
@@ -291,7 +296,8 @@ class InstanceAudit(ServerRecordReader):
 
     def _read_many(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         """Read the events between two server records log by log, regular ones in one step."""
-        is_binlog = block.columns["stream"][first:last] == _BINLOG
+        streams = block.columns["stream"][first:last]
+        is_binlog, is_relay = streams == _BINLOG, streams == _RELAY
         if is_binlog.any():
             indices = np.flatnonzero(is_binlog) + first
             if self.clones.blocks_xa:
@@ -299,10 +305,10 @@ class InstanceAudit(ServerRecordReader):
                     self.clones.logged(block, index)
             self._binlog_grows(block, int(indices[0]))
             self.binlog.read(block, indices, events)
-        if not is_binlog.all():
+        if is_relay.any():
             channels = block.columns["channel"][first:last]
-            for number in np.unique(channels[~is_binlog]).tolist():
-                indices = np.flatnonzero(~is_binlog & (channels == number)) + first
+            for number in np.unique(channels[is_relay]).tolist():
+                indices = np.flatnonzero(is_relay & (channels == number)) + first
                 self.relay(_channel_name(block, number)).read(block, indices, events)
 
     def _binlog_grows(self, block: Block, index: int) -> None:
@@ -326,7 +332,7 @@ class InstanceAudit(ServerRecordReader):
         for index, stream, channel in zip(range(first, last), streams, channels, strict=True):
             if stream == _BINLOG:
                 self.backup_lock_freeze.logged(block, index)
-            else:
+            elif stream == _RELAY:
                 self.backup_lock_freeze.received(block, index, _channel_name(block, channel))
 
     def _read_server_record(self, block: Block, index: int, record_type: int, ts: int) -> None:
@@ -366,7 +372,12 @@ class InstanceAudit(ServerRecordReader):
     def _answered(self, body: dict[str, Any], ts: int) -> None:
         self.waiting.append(
             WaitingRow(
-                body, self.reporter.epoch, self.reporter.sequence, ts, self.server.knows_tags
+                body,
+                self.reporter.epoch,
+                self.reporter.sequence,
+                ts,
+                self.server.knows_tags,
+                RedoSeen.of(self.redo),
             )
         )
         self.clone_tables.row(body, ts)

@@ -14,6 +14,7 @@ from tallystick.coordinates.audit.reporter import Reporter
 from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.events.log_status import ServerState, read_log_status
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
+from tallystick.coordinates.logs.redo_log import UNKNOWN, RedoLogReader
 from tallystick.coordinates.logs.relay_reader import RelayReader
 from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.backup_images import BackupImages
@@ -33,6 +34,21 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
 
 
+@dataclass(slots=True)
+class RedoSeen:
+    """What the redo log's events showed when a row came; None: nothing."""
+
+    written: int | None
+    flushed: int | None
+    checkpoint: int | None
+
+    @classmethod
+    def of(cls, redo: RedoLogReader) -> RedoSeen:
+        """The present state of the log."""
+        numbers = redo.written, redo.flushed, redo.checkpoint
+        return cls(*(None if number == UNKNOWN else number for number in numbers))
+
+
 @dataclass(slots=True, eq=False)
 class WaitingRow:
     """One ``log_status`` record at its journal place, read once; it may wait for the journal."""
@@ -42,6 +58,7 @@ class WaitingRow:
     sequence: int
     ts: int
     tags: bool
+    redo: RedoSeen
     state: ServerState | None = field(init=False, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
@@ -59,6 +76,7 @@ class InstanceState:
         history: The baselines of accepted rows.
         binlog: The binary log.
         relays: The relay log of each channel.
+        redo: InnoDB's redo log.
         collections: Collections of log_status that are open.
         zones: The critical zone of online backups.
         engine_locks: The locks of engines at a validity point.
@@ -86,6 +104,7 @@ class InstanceState:
     baselines: Baselines = field(default_factory=Baselines)
     binlog: BinlogReader = field(init=False)
     relays: dict[str, RelayReader] = field(default_factory=dict)
+    redo: RedoLogReader = field(init=False)
     collections: CollectionProtocol = field(init=False)
     zones: CriticalZoneProtocol = field(init=False)
     engine_locks: EngineLockProtocol = field(init=False)
@@ -111,6 +130,7 @@ class InstanceState:
     def __post_init__(self) -> None:
         reporter = self.reporter
         self.binlog = BinlogReader(reporter, self.server)
+        self.redo = RedoLogReader(reporter, self.server)
         self.collections = CollectionProtocol(reporter)
         self.zones = CriticalZoneProtocol(reporter)
         self.engine_locks = EngineLockProtocol(reporter)

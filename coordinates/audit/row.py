@@ -113,6 +113,11 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     audit.baselines.has_row = True
     _tell_status(waiting, audit, collection_id)
     instance = base | _journal_side(evidence, audit.server) | _previous_side(evidence)
+    instance |= {
+        "journal_written_lsn": waiting.redo.written,
+        "journal_flushed_lsn": waiting.redo.flushed,
+        "journal_checkpoint_lsn": waiting.redo.checkpoint,
+    }
     instance |= {"scope": "instance", "event_findings": audit.event_findings}
     cuts = [Cut(**instance, **_checked(checks, None))]
     cuts += [

@@ -143,6 +143,11 @@ class Server:
         return str(name).lower() if name else None
 
     @property
+    def redo_is_disabled(self) -> bool:
+        """ALTER INSTANCE DISABLE INNODB REDO_LOG: changes write no redo, nothing is durable."""
+        return not self._flag("innodb_redo_log_enabled", default=True)
+
+    @property
     def is_backup_safe(self) -> bool:
         """have_backup_safe_binlog_info."""
         return self._flag("have_backup_safe_binlog_info", default=False)

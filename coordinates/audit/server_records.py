@@ -108,6 +108,7 @@ class ServerRecordReader(InstanceState):
             self._judge_found(body, position, ts, gone, crashed=crashed)
         if crashed:
             self.baselines.lose_redo()
+        self.redo.server_started(crashed=crashed)
         self.has_stopped = False
         self.collections.interrupted()
         self.lose_backups(records_lost=False)
@@ -171,6 +172,7 @@ class ServerRecordReader(InstanceState):
         self.data_lineage += 1
         self.baselines.begin_data_lineage()
         self.binlog.begin_lineage(reason)
+        self.redo.mark_gap()
         self.persistence.begin_data_lineage()
         self.relays.clear()
         self.learn()
@@ -185,6 +187,7 @@ class ServerRecordReader(InstanceState):
     def _variables_changed(self, body: dict[str, Any], ts: int) -> None:
         variables = body.get("variables")
         self.server.changed(variables if isinstance(variables, dict) else {})
+        self.redo.settings_changed()
 
     def _purged(self, body: dict[str, Any], ts: int) -> None:
         self.binlog.purge(str(body.get("to_file", "")))

@@ -15,6 +15,7 @@ from tallystick.coordinates.events.journal import (
     INDEX_COLUMNS,
     QueryVerb,
     RecordType,
+    RedoType,
     Stream,
 )
 from tallystick.coordinates.values.binlog import EventType
@@ -60,6 +61,7 @@ def _needs_by_type() -> npt.NDArray[np.uint8]:
 
 _NEEDS = _needs_by_type().tobytes()
 _RECORD_TYPE_MAX = max(RecordType)
+_REDO_TYPE_MAX = max(RedoType)
 _POSITION_MAX = 2**63 - 1
 
 _min, _max = np.minimum.reduce, np.maximum.reduce
@@ -86,6 +88,8 @@ def check_records(block: Block, where: str) -> None:
     needs = np.frombuffer(columns["type"].tobytes().translate(_NEEDS), dtype=np.uint8)
     if not _min(columns["stream"]):
         needs = _check_server_records(block, where, needs)
+    if _max(columns["stream"]) == Stream.REDO:
+        needs = _check_redo_events(block, where, needs)
     _check_positions(block, where, needs)
     _check_fields_of_types(block, where, needs)
 
@@ -99,6 +103,23 @@ def _check_server_records(
     if unknown.any():
         _refuse(block, where, unknown, "type", "a known kind of record")
     return np.where(is_server, np.uint8(0), needs)
+
+
+def _check_redo_events(
+    block: Block, where: str, needs: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
+    columns = block.columns
+    redo_type, lsn, start = columns["type"], columns["value"], columns["start"]
+    is_redo = columns["stream"] == Stream.REDO
+    unknown = is_redo & ((redo_type < 1) | (redo_type > _REDO_TYPE_MAX))
+    if unknown.any():
+        _refuse(block, where, unknown, "type", "a known event of the redo log")
+    if (without := is_redo & (lsn < 0)).any():
+        _refuse(block, where, without, "value", "an LSN")
+    is_write = is_redo & (redo_type == RedoType.WRITE)
+    if (wrong := is_write & ((start < 0) | (start >= lsn))).any():
+        _refuse(block, where, wrong, "start", "an LSN below the write's own")
+    return np.where(is_redo, np.uint8(0), needs)
 
 
 def _check_positions(block: Block, where: str, needs: npt.NDArray[np.uint8]) -> None:

@@ -56,6 +56,8 @@ _VARIABLES = Shape(
         "sync_source_info": _COUNT,
         "relay_log_info_transactional": switch,
         "innodb_redo_log_capacity": _PORTION,
+        "innodb_redo_log_enabled": switch,
+        "innodb_flush_log_at_trx_commit": integer(0, 2),
         "group_replication_group_name": text,
         "have_backup_safe_binlog_info": switch,
         "server_uuid": name,

@@ -1,9 +1,9 @@
 """The journal: the ordered records of one instance, and the blocks that carry them.
 
-A record is one event of a binary log or relay log, or one record about the server itself (a start,
-a log_status row, a lock step). A block is a run of consecutive records of one instance in columns;
-``block_codec`` writes blocks as Arrow, ``json_lines`` as text. ``docs/journal.md`` describes every
-field. Nothing here knows Kafka, Spark or a clock.
+A record is one event of a binary log, relay log or redo log, or one record about the server itself
+(a start, a log_status row, a lock step). A block is a run of consecutive records of one instance in
+columns; ``block_codec`` writes blocks as Arrow, ``json_lines`` as text. ``docs/journal.md``
+describes every field. Nothing here knows Kafka, Spark or a clock.
 """
 
 from __future__ import annotations
@@ -36,6 +36,20 @@ class Stream(IntEnum):
     SERVER = 0
     BINLOG = 1
     RELAY = 2
+    REDO = 3
+
+
+class RedoType(IntEnum):
+    """Column ``type`` of a REDO record: what InnoDB did; column ``value`` is up to which LSN."""
+
+    WRITE = 1
+    """Redo went from the log buffer to the files, from column ``start`` on."""
+    FLUSH = 2
+    """The files were synced."""
+    CHECKPOINT = 3
+    """Recovery would begin here."""
+    COMMIT = 4
+    """Commits returned to their sessions; what must be on disk by then ends here."""
 
 
 class RecordType(IntEnum):
@@ -105,7 +119,9 @@ COLUMNS: dict[str, np.dtype[Any]] = {
 }
 """Numeric columns in order. ``channel``, ``file`` and ``sid`` are indices into the block's own
 dictionaries (ABSENT: none); ``ts`` and ``original_commit_timestamp`` are microseconds; ``start``,
-``length``, ``log_pos``, ``transaction_length`` bytes; ``value`` is a ROTATE's next position."""
+``length``, ``log_pos``, ``transaction_length`` bytes; ``value`` is a ROTATE's next position.
+A REDO record has its LSN in ``value``; a WRITE also where it starts in ``start``, and of the header
+of its last block the number in ``sequence_number``, the length in ``last_committed``."""
 
 INDEX_COLUMNS = ("channel", "file", "sid")
 
@@ -282,6 +298,29 @@ class BlockBuilder:
                 original_commit_timestamp,
                 value,
             )
+        )
+
+    def redo_event(
+        self,
+        redo_type: RedoType,
+        lsn: int,
+        *,
+        ts: int,
+        start_lsn: int = ABSENT,
+        block_number: int = ABSENT,
+        data_length: int = ABSENT,
+    ) -> None:
+        """Add one event of InnoDB's redo log (docs/journal.md)."""
+        self.log_event(
+            Stream.REDO,
+            redo_type,
+            file=None,
+            start=start_lsn,
+            length=ABSENT,
+            ts=ts,
+            last_committed=data_length,
+            sequence_number=block_number,
+            value=lsn,
         )
 
     def log_events(

@@ -30,6 +30,7 @@ from tallystick.coordinates.events.journal import (
     BlockBuilder,
     QueryVerb,
     RecordType,
+    RedoType,
     Stream,
 )
 from tallystick.coordinates.values.binlog import EventType
@@ -148,7 +149,9 @@ class _Reader:
                 "ts",
             )
         builder = journal.builder
-        if stream is not None:
+        if stream is Stream.REDO:
+            builder.redo_event(*_read_redo_event(record), ts=ts, **record)
+        elif stream is not None:
             event_type, fields = _read_event(stream, record)
             builder.log_event(stream, event_type, ts=ts, **fields)
         elif record_type is not None:
@@ -247,7 +250,7 @@ def _shown(value: Any) -> str:
 
 # Events of logs
 
-_STREAMS = {"binlog": Stream.BINLOG, "relay": Stream.RELAY}
+_STREAMS = {"binlog": Stream.BINLOG, "relay": Stream.RELAY, "redo": Stream.REDO}
 _RECORD_TYPES = {record_type.name.lower(): record_type for record_type in RecordType}
 _VERBS = {verb.name.replace("_", " "): verb for verb in QueryVerb if verb}
 _TYPE_CODES = {event_type.name: int(event_type) for event_type in EventType}
@@ -389,3 +392,31 @@ def _read_event(stream: Stream, record: dict[str, Any]) -> tuple[int, dict[str, 
     if fields["start"] + fields["length"] > INT64_MAX:
         raise FieldError(f"an event that ends at most at {INT64_MAX}", fields["start"], "start")
     return event_type, fields
+
+
+# Events of the redo log
+
+_REDO_TYPES = {redo_type.name: redo_type for redo_type in RedoType}
+_REDO_FIELDS = ("lsn", "start_lsn", "block_number", "data_length")
+
+
+def _read_redo_event(record: dict[str, Any]) -> tuple[RedoType, int]:
+    """Type and LSN; what the record still holds are the fields of a WRITE."""
+    name = record.pop("type", None)
+    redo_type = _REDO_TYPES.get(name) if type(name) is str else None
+    if redo_type is None:
+        raise FieldError(f"one of {', '.join(_REDO_TYPES)}", name, "type")
+    is_write = redo_type is RedoType.WRITE
+    required = _REDO_FIELDS[:2] if is_write else _REDO_FIELDS[:1]
+    for key in required:
+        if key not in record:
+            raise FieldError("this key", path=key, shown=False)
+    for key, value in record.items():
+        if key not in (_REDO_FIELDS if is_write else required):
+            raise unknown_key(key, (*_REDO_FIELDS, "type", *_ENVELOPE))
+        if type(value) is not int or not 0 <= value <= INT64_MAX:
+            raise FieldError(f"an integer from 0 to {INT64_MAX}", value, key)
+    lsn: int = record.pop("lsn")
+    if is_write and record["start_lsn"] >= lsn:
+        raise FieldError(f"an LSN below {lsn}", record["start_lsn"], "start_lsn")
+    return redo_type, lsn

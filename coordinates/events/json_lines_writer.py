@@ -13,7 +13,13 @@ import numpy.typing as npt
 
 from tallystick.coordinates.events._record_checks import GROUP_TYPES
 from tallystick.coordinates.events._record_fields import KINDS_WITH_CHANNEL
-from tallystick.coordinates.events.journal import ABSENT, QueryVerb, RecordType, Stream
+from tallystick.coordinates.events.journal import (
+    ABSENT,
+    QueryVerb,
+    RecordType,
+    RedoType,
+    Stream,
+)
 from tallystick.coordinates.values.binlog import EventType
 
 if TYPE_CHECKING:
@@ -27,7 +33,13 @@ _TYPES = [_print(code) for code in range(256)]
 for _event_type in EventType:
     _TYPES[_event_type] = _print(_event_type.name)
 _VERBS = {int(verb): _print(verb.name.replace("_", " ")) for verb in QueryVerb if verb}
-_LOGS = {Stream.BINLOG: "binlog", Stream.RELAY: "relay"}
+_LOGS = {Stream.BINLOG: "binlog", Stream.RELAY: "relay", Stream.REDO: "redo"}
+_REDO_KEYS = (
+    ("start", "start_lsn"),
+    ("value", "lsn"),
+    ("sequence_number", "block_number"),
+    ("last_committed", "data_length"),
+)
 _OF_GROUP = ("last_committed", "sequence_number", "transaction_length", "original_commit_timestamp")
 _SAME_IN_SHAPE = ("stream", "type", "flags", "query", "channel", "file", "sid", "has_text")
 _MAY_BE_ABSENT = ("start", "length", "log_pos", "server_id", "checksum", "value", *_OF_GROUP)
@@ -87,8 +99,11 @@ class _Shape:
         self._rows = rows
         self._template = ""
         self._values: list[Iterable[Any]] = []
-        self._add_position()
-        self._add_rest()
+        if self._first("stream") == Stream.REDO:
+            self._add_redo_event()
+        else:
+            self._add_position()
+            self._add_rest()
 
     def lines(self) -> Iterable[str]:
         """The lines, in the order of the rows."""
@@ -97,12 +112,22 @@ class _Shape:
         values = zip(*self._values, strict=True) if self._values else [()] * len(self._rows)
         return map(template.__mod__, values)
 
+    def _add_envelope(self) -> None:
+        self._add("instance", _print(self._block.instance_id))
+        self._add_number("ts")
+        self._add("epoch", str(self._block.epoch))
+        self._add_number("sequence")
+
+    def _add_redo_event(self) -> None:
+        self._add_envelope()
+        self._add("type", _print(RedoType(self._first("type")).name))
+        for name, key in _REDO_KEYS:
+            if self._first(name) != ABSENT:
+                self._add_number(name, key)
+
     def _add_position(self) -> None:
         block = self._block
-        self._add("instance", _print(block.instance_id))
-        self._add_number("ts")
-        self._add("epoch", str(block.epoch))
-        self._add_number("sequence")
+        self._add_envelope()
         for key, names in (("channel", block.channels), ("file", block.files)):
             if self._first(key) != ABSENT:
                 self._add(key, _print(names[self._first(key)]))

@@ -44,6 +44,17 @@ class AnomalyKind(str, Enum):
     FILE_NUMBER_SKIPPED = "file_number_skipped"
     OLD_FILE_CONTINUED = "old_file_continued"
     ACTIVE_FILE_PURGED = "active_file_purged"
+    REDO_HOLE = "redo_hole"
+    REDO_WRITE_FELL = "redo_write_fell"
+    REDO_FLUSH_FELL = "redo_flush_fell"
+    REDO_CHECKPOINT_FELL = "redo_checkpoint_fell"
+    REDO_FLUSHED_UNWRITTEN = "redo_flushed_unwritten"
+    REDO_CHECKPOINT_UNFLUSHED = "redo_checkpoint_unflushed"
+    REDO_LSN_IN_FRAME = "redo_lsn_in_frame"
+    REDO_BLOCK_HEADER_DIFFERS = "redo_block_header_differs"
+    REDO_OVERWRITTEN = "redo_overwritten"
+    REDO_LOST_AT_START = "redo_lost_at_start"
+    COMMIT_NOT_DURABLE = "commit_not_durable"
 
 
 class DroppedEvents(str, Enum):

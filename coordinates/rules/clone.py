@@ -346,6 +346,9 @@ class CloneProtocol:
             block.epoch, block.first_sequence + index, int(columns["ts"][index])
         )
         broken = Broken("xa_logged", witness=f"{what} at {at}", at=at, statement=what)
+        self._reporter.set_position(
+            block.epoch, block.first_sequence + index, int(columns["ts"][index])
+        )
         self._reporter.broken(CLONE_BLOCKS_XA, broken)
 
     # The recipient

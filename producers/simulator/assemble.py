@@ -291,6 +291,7 @@ class Fleet:
             "master_info_repository": "TABLE",
             "relay_log_info_repository": "TABLE",
             "innodb_redo_log_capacity": 104_857_600,
+            "innodb_flush_log_at_trx_commit": 1,
         }
         # By position a crashed replica needs it: its relay log and master info may disagree.
         is_recovered = self.rng.random() < 0.5

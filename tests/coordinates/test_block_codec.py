@@ -152,7 +152,7 @@ def test_numbers_are_not_copied():
 
 
 IMPOSSIBLE_RECORDS = [
-    ("stream", 0, 3, "stream 3: expected at most 2"),
+    ("stream", 0, 4, "stream 4: expected at most 3"),
     ("type", 0, 0, "type 0: expected a known kind"),
     ("type", 0, max(RecordType) + 1, "expected a known kind"),
     ("query", 2, 9, "query 9"),

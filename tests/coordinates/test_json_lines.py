@@ -208,7 +208,7 @@ REFUSED = [
     ('{"kind":"stop","instance":"a","instance":"b"}', None, "'instance' occurs twice"),
     ("[" * 100_000, None, "expected a JSON object"),
     ("9" * 5000, None, "expected a JSON object"),
-    ({"instance": "a"}, "kind", "one of binlog, relay, start"),
+    ({"instance": "a"}, "kind", "one of binlog, relay, redo, start"),
     ({"kind": "Stop", "instance": "a"}, "kind", "found 'Stop'"),
     ({"kind": [], "instance": "a"}, "kind", "found []"),
     ({"kind": "stop"}, "instance", "expected text, found None"),

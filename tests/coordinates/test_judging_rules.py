@@ -22,6 +22,7 @@ CASE_MODULES = (
     "of_backup_locks",
     "of_images",
     "of_gtid_persistence",
+    "of_redo_log",
 )
 for part in CASE_MODULES:
     importlib.import_module(f"tests.support.rule_cases_{part}")

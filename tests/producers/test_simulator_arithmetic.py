@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator.innodb import redo_log
+from tallystick.coordinates.values.innodb import advance_lsn
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 
 SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -25,7 +25,7 @@ OTHER = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 )
 def test_lsn_counts_block_framing(lsn: int, length: int, expected: int) -> None:
     """496 bytes of redo fill a block of 512; the LSN stays inside data bytes."""
-    assert redo_log.advanced(lsn, length) == expected
+    assert advance_lsn(lsn, length) == expected
 
 
 @pytest.mark.parametrize("seed", range(20))

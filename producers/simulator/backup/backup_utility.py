@@ -16,7 +16,7 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup import backup_locks, galera_node
 from tallystick.producers.simulator.backup.galera_node import GaleraNode
 from tallystick.producers.simulator.backup.lock_state import BINLOG, TABLES, BackupLocks
-from tallystick.producers.simulator.innodb import header
+from tallystick.producers.simulator.innodb import header, redo_log
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server.binary_log import BinaryLog
@@ -210,6 +210,7 @@ class BackupUtility:
     def finish_redo(self) -> None:
         """The copy of the redo ends here: what has been committed up to now is in the backup."""
         instance, backup = self._instance, self.backup
+        redo_log.flush_redo(instance)
         backup.lsn = instance[Innodb].flushed
         backup.redo_ended_at = instance[BinaryLog].position
         backup.gtids = self._copied_gtids()

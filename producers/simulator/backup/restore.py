@@ -88,7 +88,7 @@ class LogCopy:
         instance[BinaryLog].lineage += 1
         instance[GtidState].begin_with(self.executed)
         instance[Innodb] = replace(self.redo)
-        redo_log.restart(instance[Innodb], fleet.rng, crashed=True)
+        redo_log.recover(instance, fleet.rng)
         for name, rows in self.info_tables.items():
             instance[InfoRepositories].tables[name].rows = _rows(rows)
         for copied in self.channels:
@@ -102,6 +102,7 @@ class LogCopy:
         instance.is_running = True
         instance[BinaryLog].rotation_is_due = False
         instance.journal.record(RecordType.START, body)
+        redo_log.started(instance)
         binary_log.open_file(fleet, instance, 1, GtidIntervals())
         for copied in self.channels:
             recovery.recover(fleet, copied.channel)

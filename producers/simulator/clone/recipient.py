@@ -321,7 +321,7 @@ class Clone:
         recipient[GtidState].begin_with(executed)
         recipient[GtidState].table = data.table.copy()
         recipient[Innodb] = data.innodb
-        redo_log.restart(recipient[Innodb], fleet.rng, crashed=crashed)
+        redo_log.recover(recipient, fleet.rng)
         gtid_persistence.forget_memory(recipient)
         found = gtid_persistence.recover(fleet, recipient)
         assert found is not None
@@ -331,6 +331,7 @@ class Clone:
         body["undo_gtids"] = found.text()
         recipient.is_running = True
         recipient.journal.record(RecordType.START, body)
+        redo_log.started(recipient)
         gtid_persistence.record_recovery(recipient, found)
         if recipient[BinaryLog].is_open:
             binary_log.open_file(fleet, recipient, 1, GtidIntervals())

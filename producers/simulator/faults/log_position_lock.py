@@ -9,7 +9,6 @@ from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, Faul
 from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.faults.logs import is_pure_source
 from tallystick.producers.simulator.innodb import redo_log
-from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.log_status.log_status_query import LogStatus, OutOfMemory
 from tallystick.producers.simulator.server import administration, clients, receiver
@@ -215,7 +214,7 @@ class EngineLogMoves(_UnderTheLocks):
 
     def act(self, fleet: World, instance: Instance) -> None:
         """A mini-transaction reserves room in the log buffer."""
-        redo_log.write_redo(instance[Innodb], _REDO_LENGTH)
+        redo_log.add_redo(instance, _REDO_LENGTH)
 
 
 class ReceiverFlushes(_UnderTheLocks):

@@ -88,6 +88,6 @@ def flush_coordinates(instance: Instance) -> None:
 
 
 def _write(instance: Instance, coordinates: tuple[str, int]) -> None:
-    redo_log.write_redo(instance[Innodb], _REDO_LENGTH + len(coordinates[0]))
-    redo_log.flush_redo(instance[Innodb])
+    redo_log.add_redo(instance, _REDO_LENGTH + len(coordinates[0]))
+    redo_log.flush_redo(instance)
     instance[Innodb].trx_sys = coordinates

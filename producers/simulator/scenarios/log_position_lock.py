@@ -176,7 +176,7 @@ def _write_and_administer_logs(fleet: World, instance: Instance, body: dict[str,
         instance,
         "F-2.4",
         "a mini-transaction of InnoDB",
-        act=lambda at: redo_log.write_redo(at[Innodb], 500),
+        act=lambda at: redo_log.add_redo(at, 500),
         look=_lsn,
     )
 

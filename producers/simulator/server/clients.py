@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tallystick.producers.simulator.innodb import redo_log
-from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server import administration, commit, workload
 from tallystick.producers.simulator.server.channels import ChannelMap
@@ -88,10 +87,11 @@ def _write_later(fleet: World, instance: Instance, kind: GroupKind, **options: A
 
 def _work_in_background(fleet: World, instance: Instance) -> None:
     if fleet.now > fleet.load_ends_at:
-        redo_log.write_checkpoint(instance[Innodb])
+        if instance.is_running:
+            redo_log.write_checkpoint(instance)
         return
     if instance.is_running:
-        redo_log.work_in_background(instance[Innodb], fleet.rng)
+        redo_log.work_in_background(instance, fleet.rng)
     fleet.schedule(_after(fleet, _BACKGROUND_US), instance, _work_in_background, instance)
 
 

@@ -13,7 +13,6 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup import backup_synchronization
 from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
 from tallystick.producers.simulator.innodb import gtid_persistence, redo_log
-from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.bus import Change, Notice, Permit
 from tallystick.producers.simulator.kernel.transactions import GroupKind, LoggedGroup
 from tallystick.producers.simulator.replication_info import crash_points
@@ -52,6 +51,7 @@ LOST: Notice[[World, Channel, QueuedGroup]] = Notice(
 )
 MAY_APPLY: Notice[[World, Channel]] = Notice("what an applier waited for has ended")
 
+_COMMIT_REDO_LENGTH = 60
 _HELD_BACK_US = 1_000
 """After this time a statement that was held back is tried again."""
 _SEMI_SYNC_US = (1_500, 6_000)
@@ -142,18 +142,19 @@ def _run(
     crash_points.reach(channel, CrashPoint.BETWEEN_EXECUTION_AND_BINARY_LOG, group)
     if group.sid is not None:
         instance[GtidState].logged.add(group.sid, group.gno)
-    if group.redo_length:
-        redo_log.write_redo(instance[Innodb], group.redo_length)
+    redo_lsn = redo_log.add_redo(instance, group.redo_length) if group.redo_length else 0
     log = instance[BinaryLog]
     logs = log.is_open and (channel is None or instance.variables.get("log_replica_updates", True))
     if not logs:
-        _commit_without_log(fleet, instance, group, channel, queued)
+        _commit_without_log(fleet, instance, group, channel, queued, redo_lsn=redo_lsn)
         return None
+    if redo_lsn:
+        redo_log.wait_for_redo(instance)
     if thread is not None:
         backup_synchronization.write_binlog(instance, thread)
     logged = binary_log.write_group(fleet, instance, group)
     fleet.bus.emit(GREW, fleet, instance)
-    pending = Pending(logged, log.active, channel, queued, thread)
+    pending = Pending(logged, log.active, channel, queued, thread, redo_lsn)
     instance[CommitQueue].in_commit.append(pending)
     if thread is not None:
         thread.stay_inside()
@@ -212,6 +213,7 @@ def finish_all(fleet: World, instance: Instance) -> None:
     if instance[BinaryLog].rotation_is_due:
         binary_log.rotate(fleet, instance)
         binary_log.expire(fleet, instance)
+    redo_log.return_commits(instance)
     fleet.bus.emit(COMMITS_ENDED, fleet, instance)
 
 
@@ -238,14 +240,16 @@ def _commit_stage(fleet: World, instance: Instance, pending: Pending, generation
     if log.rotation_is_due:
         # A rotation waits until no group is between its stages.
         finish_all(fleet, instance)
+    redo_log.return_commits(instance)
     fleet.bus.emit(COMMITS_ENDED, fleet, instance)
 
 
 def _finish(fleet: World, instance: Instance, pending: Pending) -> None:
     group = pending.logged.group
     if group.redo_length:
-        redo_log.write_redo(instance[Innodb], 60)
-        redo_log.flush_redo(instance[Innodb])
+        # Nobody waits for this: prepared redo and binary log are enough to recover the commit.
+        redo_log.add_redo(instance, _COMMIT_REDO_LENGTH)
+        redo_log.committed(instance, pending.redo_lsn)
     fleet.bus.emit(ENGINE_COMMIT, instance, pending)
     thread = pending.thread
     unlocking_shows = thread is not None and group.kind is GroupKind.NON_TRANSACTIONAL
@@ -276,9 +280,12 @@ def _commit_without_log(
     group: Group,
     channel: Channel | None,
     queued: QueuedGroup | None,
+    *,
+    redo_lsn: int,
 ) -> None:
-    if group.redo_length:
-        redo_log.flush_redo(instance[Innodb])
+    if redo_lsn:
+        redo_log.wait_for_redo(instance)
+        redo_log.committed(instance, redo_lsn)
     if gtid_persistence.crashes_before_add(fleet, instance, group):
         if channel is not None and queued is not None:
             fleet.bus.emit(LOST, fleet, channel, queued)
@@ -294,6 +301,7 @@ def _commit_without_log(
             gtids.table.add(group.sid, group.gno)
     if channel is not None and queued is not None:
         fleet.bus.emit(APPLIED, fleet, channel, queued)
+    redo_log.return_commits(instance)
 
 
 def _make_visible(fleet: World, instance: Instance, group: Group) -> None:

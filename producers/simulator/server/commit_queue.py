@@ -36,6 +36,8 @@ class Pending:
     queued: QueuedGroup | None
     thread: Thread | None = None
     """Who executes the critical sequence, where the server has a critical zone."""
+    redo_lsn: int = 0
+    """Where the redo of its prepare ends; 0: it has none."""
 
 
 @dataclass(slots=True, eq=False)

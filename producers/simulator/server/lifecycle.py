@@ -10,7 +10,6 @@ from tallystick.producers.simulator.backup.lock_state import BackupLocks
 from tallystick.producers.simulator.backup.outer_locks import OuterLocks
 from tallystick.producers.simulator.innodb import gtid_persistence, redo_log
 from tallystick.producers.simulator.innodb.gtid_persistence import CRASH
-from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.bus import Notice
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.kernel.transactions import GroupKind
@@ -76,6 +75,7 @@ def shut_down(fleet: World, instance: Instance) -> None:
     gtid_persistence.wait_flush(instance)
     if instance[BinaryLog].is_open:
         binary_log.close_with_stop(fleet, instance)
+    redo_log.write_checkpoint(instance)
     fleet.bus.emit(STOPPED, fleet, instance, False)  # noqa: FBT003 - did not crash
     instance.journal.record(RecordType.STOP, {"clean": True})
     _go_down(fleet, instance, crashed=False)
@@ -104,6 +104,7 @@ def crash(fleet: World, instance: Instance, *, torn: bool = True, power_cut: boo
         if pending.channel is not None and pending.queued is not None:
             applier.recover_position(fleet, pending.channel, pending.queued)
     fleet.bus.emit(STOPPED, fleet, instance, True)  # noqa: FBT003 - crashed
+    redo_log.crash(instance, power_cut=power_cut)
     for channel in instance[ChannelMap].channels.values():
         channel.starts_at_boot |= channel[Receiver].is_running or channel[Applier].is_running
         recovery.lose_connection(channel)
@@ -185,7 +186,7 @@ def start(fleet: World, instance: Instance, crashed: bool) -> None:
     """A boot after a stop or crash: recovery, the next binary log file, replication."""
     if not fleet.bus.emit(BOOT, fleet, instance, crashed):
         return
-    redo_log.restart(instance[Innodb], fleet.rng, crashed=crashed)
+    redo_log.recover(instance, fleet.rng)
     # None: without a binary log, or with none yet.
     last = (
         instance[BinaryLog].files[-1]
@@ -214,6 +215,7 @@ def start(fleet: World, instance: Instance, crashed: bool) -> None:
     instance.is_running = True
     instance[BinaryLog].rotation_is_due = False
     instance.journal.record(RecordType.START, body)
+    redo_log.started(instance)
     gtid_persistence.record_recovery(instance, undo_gtids)
     if last is not None:
         last.is_closed = True

@@ -1,0 +1,284 @@
+"""InnoDB's redo log as the journal shows it: writes, flushes, checkpoints, commits that returned.
+
+Numbers are log sequence numbers. Long runs are judged in whole columns; any doubt sends a run
+through the event-by-event path, which alone decides what is wrong. Both leave equal state behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tallystick.coordinates.events.journal import ABSENT, RedoType
+from tallystick.coordinates.logs.anomaly import Anomaly, AnomalyKind
+from tallystick.coordinates.state_codec import COLLABORATOR
+from tallystick.coordinates.values.innodb import (
+    BLOCK_HEADER_LENGTH,
+    BLOCK_LENGTH,
+    BLOCK_NUMBER_END,
+    BLOCK_TRAILER_LENGTH,
+    last_block,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.audit.server import Server
+    from tallystick.coordinates.events.journal import Block
+
+    Array = npt.NDArray[Any]
+
+FAST_MIN = 24
+"""Below this many events the event-by-event path is as quick as the vectorised one."""
+UNKNOWN = -1
+_DATA_END = BLOCK_LENGTH - BLOCK_TRAILER_LENGTH
+_WRITE, _FLUSH, _CHECKPOINT, _COMMIT = (int(redo_type) for redo_type in RedoType)
+_MAY_END_AT_BORDER = (_WRITE, _FLUSH)
+_NAMES = {
+    _WRITE: "written LSN",
+    _FLUSH: "flushed LSN",
+    _CHECKPOINT: "checkpoint",
+    _COMMIT: "LSN of a commit",
+}
+
+
+class _Event(NamedTuple):
+    """One event on the event-by-event path; ``number`` and ``length`` of its last block."""
+
+    type: int
+    lsn: int
+    start: int
+    number: int
+    length: int
+    ts: int
+
+
+@dataclass(eq=False)
+class RedoLogReader:
+    """The redo log of one instance, as far as its journal has it. ``UNKNOWN``: not seen.
+
+    Attributes:
+        written: Up to where redo is in the files.
+        flushed: Up to where they are synced.
+        checkpoint: Where recovery would begin.
+        floor: After a start, until the first write: the redo that must have survived.
+        capacity: What the files hold; while they shrink, the larger number.
+        overwritten_at: The checkpoint before which redo was reported as overwritten.
+        ts: Time of the last event.
+    """
+
+    reporter: Reporter = field(metadata=COLLABORATOR)
+    server: Server = field(metadata=COLLABORATOR)
+    written: int = UNKNOWN
+    flushed: int = UNKNOWN
+    checkpoint: int = UNKNOWN
+    floor: int = UNKNOWN
+    capacity: int = UNKNOWN
+    shrinks_to: int = UNKNOWN
+    overwritten_at: int = UNKNOWN
+    ts: int = 0
+
+    # What else happens to the server
+
+    def mark_gap(self) -> None:
+        """Records are missing: nothing of before bounds what follows."""
+        self.written = self.flushed = self.checkpoint = self.floor = UNKNOWN
+        self.overwritten_at = UNKNOWN
+
+    def server_started(self, *, crashed: bool) -> None:
+        """A boot: after a crash what was flushed is there, after a clean stop everything."""
+        self.floor = max(self.floor, self.flushed if crashed else self.written)
+        self.written = self.flushed = UNKNOWN
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """Take over the capacity; files that are to shrink hold what they held until then."""
+        capacity = self.server.number("innodb_redo_log_capacity")
+        if capacity is None:
+            self.capacity = self.shrinks_to = UNKNOWN
+        elif capacity >= self.capacity:
+            self.capacity, self.shrinks_to = capacity, UNKNOWN
+        else:
+            self.shrinks_to = capacity
+
+    # Reading
+
+    def read(self, block: Block, indices: Array) -> None:
+        """Read the events of ``block`` at ``indices``, which are REDO records, in order."""
+        columns = block.columns
+        if len(indices) < FAST_MIN or not self._read_run(columns, indices):
+            named = ("type", "value", "start", "sequence_number", "last_committed", "ts")
+            rows = zip(*(columns[name][indices].tolist() for name in named), strict=True)
+            for index, row in zip(indices.tolist(), rows, strict=True):
+                event = _Event(*row)
+                self.reporter.set_position(block.epoch, block.first_sequence + index, event.ts)
+                self._read_event(event)
+        self.ts = int(columns["ts"][indices[-1]])
+
+    def _read_run(self, columns: dict[str, Array], indices: Array) -> bool:
+        """Take events that are regular in every respect; False: they may not be."""
+        if UNKNOWN in (self.written, self.flushed, self.checkpoint) or self.shrinks_to != UNKNOWN:
+            return False
+        types, lsns = columns["type"][indices], columns["value"][indices]
+        is_write = types == _WRITE
+        is_checkpoint = types == _CHECKPOINT
+        written = _so_far(is_write, lsns, self.written)
+        flushed = _so_far(types == _FLUSH, lsns, self.flushed)
+        checkpoint = _so_far(is_checkpoint, lsns, self.checkpoint)
+        starts = columns["start"][indices][is_write]
+        ends = lsns[is_write]
+        offsets = lsns % BLOCK_LENGTH
+        at_border = (offsets == 0) & (types <= _FLUSH)
+        is_in_data = (offsets >= BLOCK_HEADER_LENGTH) & (offsets < _DATA_END)
+        commits = lsns[types == _COMMIT]
+        limit = self._commit_limit(written, flushed)
+        # A number that fell is below the highest so far.
+        least = np.where(types == _FLUSH, flushed, np.where(is_checkpoint, checkpoint, 0))
+        is_regular = bool(
+            (starts == np.concatenate(([self.written], ends))[:-1]).all()
+            and (lsns >= least).all()
+            and (flushed <= written).all()
+            and (checkpoint <= flushed).all()
+            and (is_in_data | at_border).all()
+            and _headers_agree(columns, indices[is_write], ends)
+            and (self.capacity == UNKNOWN or (written - checkpoint <= self.capacity).all())
+            and (limit is None or (commits <= limit[types == _COMMIT]).all())
+        )
+        if is_regular:
+            self.written = int(written[-1])
+            self.flushed = int(flushed[-1])
+            if int(checkpoint[-1]) != self.checkpoint:
+                self.checkpoint = int(checkpoint[-1])
+                self.overwritten_at = UNKNOWN
+        return is_regular
+
+    def _read_event(self, event: _Event) -> None:
+        redo_type, lsn = event.type, event.lsn
+        offset = lsn % BLOCK_LENGTH
+        is_in_data = BLOCK_HEADER_LENGTH <= offset < _DATA_END
+        if not is_in_data and (offset or redo_type not in _MAY_END_AT_BORDER):
+            self._report(
+                AnomalyKind.REDO_LSN_IN_FRAME, lsn, lsn, name=_NAMES[redo_type], offset=offset
+            )
+        if redo_type == _WRITE:
+            self._check_header(event)
+            self._write(event.start, lsn)
+        elif redo_type == _FLUSH:
+            self._flush(lsn)
+        elif redo_type == _CHECKPOINT:
+            self._write_checkpoint(lsn)
+        else:
+            self._commit(lsn)
+
+    def _check_header(self, event: _Event) -> None:
+        number, length = last_block(event.lsn)
+        if event.number not in (ABSENT, number) or event.length not in (ABSENT, length):
+            self._report(
+                AnomalyKind.REDO_BLOCK_HEADER_DIFFERS,
+                event.lsn,
+                f"{event.number}, {event.length}",
+                lsn=event.lsn,
+                number=event.number,
+                length=event.length,
+                expected_number=number,
+                expected_length=length,
+            )
+
+    def _write(self, start: int, lsn: int) -> None:
+        if self.written != UNKNOWN and start > self.written:
+            self._report(AnomalyKind.REDO_HOLE, start, f"{self.written}-{start}", end=self.written)
+        elif self.written != UNKNOWN and start < self.written:
+            self._report(AnomalyKind.REDO_WRITE_FELL, start, start, end=self.written)
+            # Which of the two goes on is not known: flushes and checkpoints begin anew.
+            self.flushed = self.checkpoint = UNKNOWN
+        elif start < self.floor:
+            self._report(AnomalyKind.REDO_LOST_AT_START, start, start, floor=self.floor)
+            self.checkpoint = UNKNOWN
+        self.floor = UNKNOWN
+        self.written = lsn
+        self._check_capacity()
+
+    def _check_capacity(self) -> None:
+        if UNKNOWN in (self.capacity, self.checkpoint) or self.checkpoint == self.overwritten_at:
+            return
+        age = self.written - self.checkpoint
+        if age > self.capacity:
+            self.overwritten_at = self.checkpoint
+            self._report(
+                AnomalyKind.REDO_OVERWRITTEN,
+                self.written,
+                f"{self.written} - {self.checkpoint} = {age}",
+                checkpoint=self.checkpoint,
+                written=self.written,
+                age=age,
+                capacity=self.capacity,
+            )
+
+    def _flush(self, lsn: int) -> None:
+        if self.flushed != UNKNOWN and lsn < self.flushed:
+            self._report(AnomalyKind.REDO_FLUSH_FELL, lsn, lsn, previous=self.flushed)
+        elif self.written != UNKNOWN and lsn > self.written:
+            self._report(AnomalyKind.REDO_FLUSHED_UNWRITTEN, lsn, lsn, written=self.written)
+            lsn = self.written
+        self.flushed = max(self.flushed, lsn)
+
+    def _write_checkpoint(self, lsn: int) -> None:
+        if self.checkpoint != UNKNOWN and lsn < self.checkpoint:
+            self._report(AnomalyKind.REDO_CHECKPOINT_FELL, lsn, lsn, previous=self.checkpoint)
+            return
+        if self.flushed != UNKNOWN and lsn > self.flushed:
+            self._report(AnomalyKind.REDO_CHECKPOINT_UNFLUSHED, lsn, lsn, flushed=self.flushed)
+            return
+        if lsn != self.checkpoint:
+            self.checkpoint = lsn
+            self.overwritten_at = UNKNOWN
+        if self.shrinks_to != UNKNOWN and self.written - lsn <= self.shrinks_to:
+            self.capacity, self.shrinks_to = self.shrinks_to, UNKNOWN
+
+    # Commits
+
+    def _commit_policy(self) -> str | None:
+        """innodb_flush_log_at_trx_commit where commits are judged by it."""
+        if self.server.redo_is_disabled:
+            return None
+        policy = self.server.variables.get("innodb_flush_log_at_trx_commit")
+        return str(policy) if str(policy) in ("1", "2") else None
+
+    def _commit_limit(self, written: Array, flushed: Array) -> Array | None:
+        policy = self._commit_policy()
+        return None if policy is None else flushed if policy == "1" else written
+
+    def _commit(self, lsn: int) -> None:
+        policy = self._commit_policy()
+        limit, done = (
+            (self.flushed, "flushed") if policy == "1" else (self.written, "written to the files")
+        )
+        if policy is not None and limit != UNKNOWN and lsn > limit:
+            self._report(
+                AnomalyKind.COMMIT_NOT_DURABLE,
+                lsn,
+                lsn,
+                limit=limit,
+                done=done,
+                policy=policy,
+            )
+
+    def _report(self, kind: AnomalyKind, lsn: int, witness: object, /, **data: Any) -> None:
+        self.reporter.anomaly(Anomaly(kind, f"LSN {lsn}", str(witness), None, data))
+
+
+def _so_far(is_one: Array, lsns: Array, before: int) -> Array:
+    """The highest number of one kind up to each event."""
+    return np.maximum.accumulate(np.maximum(np.where(is_one, lsns, before), before))
+
+
+def _headers_agree(columns: dict[str, Array], writes: Array, ends: Array) -> bool:
+    numbers, lengths = columns["sequence_number"][writes], columns["last_committed"][writes]
+    blocks = (ends - 1) // BLOCK_LENGTH
+    expected = blocks % BLOCK_NUMBER_END + 1
+    agrees = (numbers == ABSENT) | (numbers == expected)
+    agrees &= (lengths == ABSENT) | (lengths == ends - blocks * BLOCK_LENGTH)
+    return bool(agrees.all())

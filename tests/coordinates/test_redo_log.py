@@ -1,0 +1,187 @@
+"""Events of InnoDB's redo log: their forms, the two paths that read them, what is not judged."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from tallystick.coordinates.events.block_codec import decode_block, encode_block
+from tallystick.coordinates.events.journal import (
+    Block,
+    BlockBuilder,
+    RecordType,
+    RedoType,
+    cut_into_blocks,
+)
+from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
+from tallystick.coordinates.logs import redo_log
+from tallystick.coordinates.values.errors import BlockError
+from tallystick.coordinates.values.innodb import advance_lsn, last_block
+from tests.support.journals import Journal, audit
+from tests.support.rule_cases_of_redo_log import LSN, redo, writing
+
+CAPACITY = 2**20
+
+
+def written(seed: int, events: int = 400, *, wrong_at: int | None = None) -> Block:
+    """Redo events of a server in random healthy order; one number may be another."""
+    rng = random.Random(seed)
+    builder = BlockBuilder("a")
+    variables = {"innodb_redo_log_capacity": CAPACITY, "innodb_flush_log_at_trx_commit": 1}
+    start = {"server_uuid": "aaaaaaaa-0000-0000-0000-000000000001", "variables": variables}
+    builder.server_record(RecordType.START, start, ts=0)
+    end = flushed = checkpoint = LSN
+    for number in range(events):
+        chosen = rng.choice((*RedoType, RedoType.WRITE)) if number > 2 else list(RedoType)[number]
+        off = rng.choice((-512, 512, -1, 700)) if number == wrong_at else 0
+        if chosen is RedoType.WRITE:
+            lsn = advance_lsn(end, rng.randrange(1, 2_000))
+            if lsn - checkpoint > CAPACITY:
+                continue
+            block_number, data_length = last_block(lsn)
+            builder.redo_event(
+                chosen,
+                lsn,
+                ts=number,
+                start_lsn=min(end + off, lsn - 1),
+                block_number=block_number,
+                data_length=data_length,
+            )
+            end = lsn
+            continue
+        if chosen is RedoType.FLUSH:
+            flushed = lsn = end
+        elif chosen is RedoType.CHECKPOINT:
+            checkpoint = lsn = flushed
+        else:
+            lsn = flushed
+        builder.redo_event(chosen, lsn + off, ts=number)
+    return builder.build()
+
+
+def lines_of(block: Block) -> list[str]:
+    return list(block_to_lines(block))
+
+
+def test_they_come_back_from_lines_and_from_bytes():
+    """Both forms of the journal keep every field."""
+    block = written(1)
+    assert lines_of(block) == lines_of(decode_block(encode_block(block)))
+    (again,) = blocks_from_lines(lines_of(block))
+    assert lines_of(block) == lines_of(again)
+    record = json.loads(lines_of(block)[1])
+    assert set(record) == {
+        *("kind", "instance", "ts", "epoch", "sequence", "type"),
+        *("start_lsn", "lsn", "block_number", "data_length"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"type": "FLUSH"}, "key 'lsn': expected this key"),
+        ({"type": "WRITE", "lsn": 9000}, "key 'start_lsn': expected this key"),
+        ({"type": "WRITE", "lsn": 9000, "start_lsn": 9000}, "expected an LSN below 9000"),
+        ({"type": "FLUSH", "lsn": 9000, "start_lsn": 8000}, "start_lsn"),
+        ({"type": "FLUSH", "lsn": -1}, "expected an integer from 0"),
+        ({"type": "XID", "lsn": 9000}, "expected one of WRITE, FLUSH, CHECKPOINT, COMMIT"),
+    ],
+)
+def test_a_line_that_is_none_is_refused(fields, message):
+    """The message names key and value."""
+    with pytest.raises(JsonLinesError, match=message):
+        list(blocks_from_lines([json.dumps({"kind": "redo", "instance": "a", **fields})]))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("type", 9, "type 9: expected a known event of the redo log"),
+        ("value", -1, "value -1: expected an LSN"),
+        ("start", 2**40, "expected an LSN below the write's own"),
+    ],
+)
+def test_a_block_with_an_impossible_event_is_refused(column, value, message):
+    """Whoever wrote it."""
+    block = written(1)
+    block.columns[column][1] = value
+    with pytest.raises(BlockError, match=message):
+        decode_block(encode_block(block))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whole_columns_and_single_events_leave_equal_state(monkeypatch, seed):
+    """And find the same, wherever one number is wrong and however the journal is cut."""
+    block = written(seed, wrong_at=seed * 5 + 3 if seed % 3 else None)
+    lines = [json.loads(line) for line in lines_of(block)]
+    results = [audit(lines)]
+    monkeypatch.setattr(redo_log, "FAST_MIN", 10**9)
+    results += [audit(lines), audit(lines, block_size=7)]
+    found = [[finding.to_dict() for finding in result.findings] for result in results]
+    assert found[0] == found[1] == found[2]
+    assert seed % 3 or found[0] == []
+    states = {result.audit.to_bytes() for result in results if result.audit is not None}
+    assert len(states) == 1
+
+
+def test_long_runs_are_read_in_whole_columns(monkeypatch):
+    """No regular event is looked at by itself."""
+    block = written(2)
+
+    def read_event(reader, event):
+        pytest.fail(f"{event} was read by itself")
+
+    head, *rest = cut_into_blocks(block, 40)
+    result = audit([json.loads(line) for line in lines_of(head)])
+    assert result.audit is not None
+    monkeypatch.setattr(redo_log.RedoLogReader, "_read_event", read_event)
+    for part in rest[:-1]:
+        assert not result.audit.absorb(part).findings
+
+
+def test_nothing_of_before_a_gap_bounds_what_follows():
+    """A lost record may have been a restore."""
+    journal = writing()
+    journal.record("gap")
+    redo(journal, "FLUSH", LSN - 5120)
+    redo(journal, "WRITE", LSN - 4096, start_lsn=LSN - 5120)
+    redo(journal, "CHECKPOINT", LSN - 6144)
+    assert [] == audit(journal).findings
+
+
+@pytest.mark.parametrize("lineage", ["cloned", "restored"])
+def test_another_data_directory_has_another_redo_log(lineage):
+    """Its LSN begins anywhere."""
+    journal = writing()
+    journal.start(data_lineage=lineage, crashed=False)
+    redo(journal, "WRITE", LSN - 4096, start_lsn=LSN - 5120)
+    redo(journal, "CHECKPOINT", LSN - 6144)
+    assert [] == audit(journal).findings
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"innodb_flush_log_at_trx_commit": 0},
+        {"innodb_redo_log_enabled": "OFF"},
+    ],
+)
+def test_a_commit_that_need_not_be_durable_is_not_judged(variables):
+    """Nobody promised it."""
+    journal = writing()
+    journal.record("variables", variables=variables)
+    redo(journal, "COMMIT", LSN + 512)
+    assert [] == audit(journal).findings
+
+
+def test_without_settings_neither_commits_nor_capacity_are_judged():
+    """Their defaults may not be this server's."""
+    journal = Journal().begin()
+    redo(journal, "WRITE", LSN, start_lsn=LSN - 1024)
+    redo(journal, "CHECKPOINT", LSN)
+    redo(journal, "COMMIT", LSN + 512)
+    redo(journal, "WRITE", LSN + 2**40, start_lsn=LSN)
+    assert [] == audit(journal).findings

@@ -1,0 +1,166 @@
+"""Cases of the invariants of InnoDB's redo log."""
+
+from __future__ import annotations
+
+from tests.support.journals import Journal, Record
+from tests.support.rule_cases import case
+
+LSN = 19_000_012
+"""Byte 204 of its block."""
+CAPACITY = 8 * 2**20
+
+
+def redo(journal: Journal, redo_type: str, lsn: int, **fields: int) -> Record:
+    """One event of the redo log."""
+    return journal.record("redo", type=redo_type, lsn=lsn, **fields)
+
+
+def writing() -> Journal:
+    """A server that has written, flushed, and written a checkpoint."""
+    journal = Journal(innodb_redo_log_capacity=CAPACITY, innodb_flush_log_at_trx_commit=1).begin()
+    redo(journal, "WRITE", LSN, start_lsn=LSN - 1024)
+    redo(journal, "FLUSH", LSN)
+    redo(journal, "CHECKPOINT", LSN)
+    return journal
+
+
+@case()
+def redo_writes_contiguous(breaks: bool) -> Journal:
+    journal = writing()
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN + breaks)
+    return journal
+
+
+@case()
+def redo_lsn_never_falls(breaks: bool) -> Journal:
+    journal = writing()
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN - breaks)
+    return journal
+
+
+@case()
+def redo_lsn_never_falls__flush(breaks: bool) -> Journal:
+    journal = writing()
+    redo(journal, "FLUSH", LSN - breaks)
+    return journal
+
+
+@case()
+def redo_lsn_never_falls__checkpoint(breaks: bool) -> Journal:
+    journal = writing()
+    journal.start(crashed=True)
+    redo(journal, "CHECKPOINT", LSN - breaks)
+    return journal
+
+
+@case()
+def redo_flush_within_written(breaks: bool) -> Journal:
+    journal = writing()
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    redo(journal, "FLUSH", LSN + 512 + breaks)
+    return journal
+
+
+@case()
+def redo_checkpoint_within_flushed(breaks: bool) -> Journal:
+    journal = writing()
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    redo(journal, "FLUSH", LSN + 256)
+    redo(journal, "CHECKPOINT", LSN + 256 + breaks)
+    return journal
+
+
+@case()
+def redo_lsn_in_block_data(breaks: bool) -> Journal:
+    """A checkpoint is behind the header; a write may end at the border."""
+    journal = writing()
+    border = LSN + 512 - LSN % 512
+    redo(journal, "WRITE", border, start_lsn=LSN)
+    redo(journal, "WRITE", border + 13, start_lsn=border)
+    redo(journal, "FLUSH", border + 13)
+    redo(journal, "CHECKPOINT", border + (11 if breaks else 12))
+    return journal
+
+
+@case()
+def redo_lsn_in_block_data__trailer(breaks: bool) -> Journal:
+    journal = writing()
+    redo(journal, "WRITE", LSN - LSN % 512 + (508 if breaks else 507), start_lsn=LSN)
+    return journal
+
+
+@case()
+def redo_block_header_agrees(breaks: bool) -> Journal:
+    journal = writing()
+    header = {"block_number": 37_111 + breaks, "data_length": 204}
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN, **header)
+    return journal
+
+
+@case()
+def redo_block_header_agrees__full(breaks: bool) -> Journal:
+    """The last block of a write up to a border is full."""
+    journal = writing()
+    border = LSN + 512 - LSN % 512
+    header = {"block_number": 37_110, "data_length": 0 if breaks else 512}
+    redo(journal, "WRITE", border, start_lsn=LSN, **header)
+    return journal
+
+
+@case()
+def redo_kept_until_checkpoint(breaks: bool) -> Journal:
+    journal = writing()
+    redo(journal, "WRITE", LSN + CAPACITY + breaks, start_lsn=LSN)
+    return journal
+
+
+@case()
+def redo_kept_until_checkpoint__shrinking(breaks: bool) -> Journal:
+    """The larger capacity counts until what is needed fits the smaller one."""
+    journal = writing()
+    journal.record("variables", variables={"innodb_redo_log_capacity": CAPACITY // 2})
+    redo(journal, "WRITE", LSN + CAPACITY, start_lsn=LSN)
+    redo(journal, "FLUSH", LSN + CAPACITY)
+    redo(journal, "CHECKPOINT", LSN + CAPACITY // 2)
+    if breaks:
+        redo(journal, "WRITE", LSN + CAPACITY + 1, start_lsn=LSN + CAPACITY)
+    return journal
+
+
+@case()
+def flushed_redo_survives_start(breaks: bool) -> Journal:
+    """A crash takes what was written and not flushed."""
+    journal = writing()
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    journal.start(crashed=True)
+    redo(journal, "WRITE", LSN + 256, start_lsn=LSN - breaks)
+    return journal
+
+
+@case()
+def flushed_redo_survives_start__clean(breaks: bool) -> Journal:
+    """A clean stop takes nothing."""
+    journal = writing()
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    journal.record("stop")
+    journal.start()
+    redo(journal, "WRITE", LSN + 1024, start_lsn=LSN + 512 - breaks)
+    return journal
+
+
+@case()
+def commit_redo_durable(breaks: bool) -> Journal:
+    journal = writing()
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    redo(journal, "COMMIT", LSN + breaks)
+    return journal
+
+
+@case()
+def commit_redo_durable__written(breaks: bool) -> Journal:
+    """With 2 a commit waits for the write alone."""
+    journal = writing()
+    journal.record("variables", variables={"innodb_flush_log_at_trx_commit": 2})
+    redo(journal, "WRITE", LSN + 100, start_lsn=LSN)
+    redo(journal, "COMMIT", LSN + 100 + breaks)
+    return journal
