@@ -83,7 +83,7 @@ def records(block: Block) -> list[Record]:
                 ts=c["ts"][i],
                 body={},
                 channel=channel,
-                file=block.files[c["file"][i]],
+                file=block.files[c["file"][i]] if c["file"][i] >= 0 else "",
                 start=c["start"][i],
                 end=c["start"][i] + c["length"][i],
                 log_pos=c["log_pos"][i],
