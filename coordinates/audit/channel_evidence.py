@@ -33,7 +33,7 @@ from tallystick.coordinates.rules.columns import NOT_REMEMBERED, same_family
 from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.replication_info import StoredEvidence, StoredGroup
 from tallystick.coordinates.rules.replication_threads import ThreadEvidence
-from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, LogCoordinates
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, WRAP, EventType, LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _relay_doubt(
 
 def _read_end(relay: RelayReader) -> LogCoordinates | None:
     """The highest source coordinates that the relay log named; the start when none yet."""
-    if relay.source_base is None:
+    if relay.source_base is None or relay.has_unplaced:
         return None
     number, end = relay.source_high
     if number < 1:
@@ -224,6 +224,8 @@ def _stored_group(
     if found[0] < 1 or found[1] < 0:
         return StoredGroup(None, has_moved_on=False)
     end = LogCoordinates(source.base_name, *found)
+    if end.file_number == source.file_number and (end.position - source.position) % WRAP == 0:
+        end = source
     return StoredGroup(end, end != source and _has_moved_on(state, stored, relay, end))
 
 

@@ -123,7 +123,8 @@ class CloneResumed:
     place: Place
     clone: CloneMade
     first_queued: tuple[str, int, int, str]
-    """Source base name, file number, position after the group, GTID ("" anonymous)."""
+    """Source base name, file number, position after the group (-1 not known), GTID ("" anonymous).
+    """
 
 
 @dataclass(frozen=True, slots=True)

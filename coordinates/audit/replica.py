@@ -179,6 +179,7 @@ class Replica:
             logged nor received anything since, as far as the journal, which has no gap, shows.
         clone_peer, clone_ts: Donor and begin of the last clone that the journal has told of.
         clone_end_ts: When that clone was told to have completed, None before.
+        is_clone_status_read: Whether a row has shown how that clone ended.
         recovery: What has happened since its data were restored from an image.
         keeps_commit_order: replica_preserve_commit_order, as of its last start.
         place: Place of the last fact that does not depend on how the journal was cut.
@@ -195,6 +196,7 @@ class Replica:
     clone_peer: str | None = None
     clone_ts: int | None = None
     clone_end_ts: int | None = None
+    is_clone_status_read: bool = False
     judged_clones: set[str] = field(default_factory=set)
     recovery: RunningRecovery | None = None
     keeps_commit_order: bool = True
@@ -242,12 +244,11 @@ class Replica:
 
     def _first(
         self, body: Mapping[str, Any], arrays: Mapping[str, Any], sid: npt.NDArray[np.int32]
-    ) -> FirstQueued | None:
-        if body["source_base_name"] is None or arrays["group_source_end"][0] < 0:
-            return None
+    ) -> FirstQueued:
         gtid = f"{self.sids[sid[0]]}:{arrays['group_gno'][0]}" if sid[0] >= 0 else ""
-        end = int(arrays["group_source_end"][0])
-        return body["source_base_name"], body["source_file_number"], end, gtid
+        base_name = body["source_base_name"]
+        end = -1 if base_name is None else int(arrays["group_source_end"][0])
+        return base_name or "", body["source_file_number"], end, gtid
 
     def begin_data_lineage(self) -> None:
         """Another data directory: its channels are those of the copy, until told otherwise."""
@@ -285,6 +286,7 @@ class Replica:
         if body.get("step") == "begin" or self.clone_ts is None:
             self.clone_ts = ts
             self.clone_end_ts = None
+            self.is_clone_status_read = False
         step, is_refused = body.get("step"), body.get("error") is not None
         if step == "recovered" or (step == "end" and not is_refused):
             self.clone_end_ts = ts

@@ -90,7 +90,11 @@ class ReplicaComparisons:
             self._compare_executed(member, channels, (executed, received), place)
         if body["clone_status"]:
             self._compare_clone(member, body["clone_status"], place)
-        elif replica.clone_end_ts is not None and replica.clone_end_ts < place.ts:
+        elif (
+            replica.clone_end_ts is not None
+            and replica.clone_end_ts < place.ts
+            and not replica.is_clone_status_read
+        ):
             self._leave_clone_undecided(
                 member,
                 f"no status {replica.clone_ts}",
@@ -183,6 +187,7 @@ class ReplicaComparisons:
             name = f"failed {values.get('begin_time')} {replica.clone_ts}"
             why = Undecided(CLONE_FAILED, error=values.get("error_no"))
             self._leave_clone_undecided(member, name, place, why)
+        replica.is_clone_status_read |= state in ("completed", "failed")
         if state != "completed":
             return
         if replica.clone_ts is None:

@@ -17,6 +17,7 @@ from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.log_reader import LogReader
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import (
+    WRAP,
     EventType,
     format_log_file_name,
     parse_log_file_name,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 FIRST_POSITION = 4
 ABSENT = -1
-WRAP = 2**32
 WRAP_ZONE = 2**30
 """An event is at most 1 GiB, so a field can only have wrapped from within 1 GiB below 2^32."""
 
@@ -63,6 +63,8 @@ class RelayReader(LogReader):
         steps_back: How often a new connection began at an earlier place of the source's log; the
             applier then executes the source's ROTATE, and Ex steps back as well.
         place_end: Source position behind the very last event, even where it fell.
+        has_unplaced: Whether the last events of the source had no ``log_pos``: ``source_end`` and
+            ``source_high`` are then of an earlier one.
     """
 
     log_name = "relay log"
@@ -78,6 +80,7 @@ class RelayReader(LogReader):
     source_end: int = ABSENT
     source_high: tuple[int, int] = (ABSENT, ABSENT)
     has_fallen: bool = False
+    has_unplaced: bool = False
     may_step_back: bool = True
     steps_back: int = 0
     _queue: npt.NDArray[np.int64] = field(
@@ -163,13 +166,19 @@ class RelayReader(LogReader):
         self.source_base = base_name
         self.source_number = number
         self.source_end = self.place_end = position
+        self.has_unplaced = False
         self.source_high = max(self.source_high, (self.source_number, self.source_end))
         return Mark.FRAMING
 
     def _move_source(self, event: Event) -> None:
         """Follow the source position; it may fall only when the receiver has connected anew."""
-        if event.log_pos <= 0 or event.flags & FLAG_ARTIFICIAL:
+        if event.flags & FLAG_ARTIFICIAL:
             return
+        if event.log_pos <= 0:
+            self.place_end = ABSENT
+            self.has_unplaced = self.may_step_back = True
+            return
+        self.has_unplaced = False
         if self.source_base is None:
             self.source_end = ABSENT
             self.place_end = ABSENT
@@ -325,7 +334,7 @@ class RelayReader(LogReader):
         rows[:, Q_TYPE] = run["type"][scan.ends]
         self._enqueue(rows)
         self.source_end = self.place_end = int(fields[-1])
-        self.has_fallen = False
+        self.has_fallen = self.has_unplaced = False
         self.source_high = max(self.source_high, (self.source_number, self.source_end))
         self._remember_run(run, scan, mapping, fields)
         if len(scan.ends):

@@ -180,8 +180,10 @@ class BackupImages:
     _backup_id: str | None = None
     """Of the backup that has begun and has no image yet."""
     _closed_since_begin: bool = False
+    _is_reached: bool = False
+    """Whether there was a validity point since then."""
     _validity_point: LogCoordinates | None = None
-    """End of the binary log at the last validity point since then."""
+    """End of the binary log at it, None not known."""
     _opened_at: LogCoordinates | None = None
     """End of the binary log when the zone opened after it."""
 
@@ -192,9 +194,11 @@ class BackupImages:
         if step == "close":
             self._closed_since_begin = True
             self._validity_point = self._opened_at = None
+            self._is_reached = False
         elif step == "validity_point":
-            self._validity_point = self._end()
-        elif step == "open" and self._opened_at is None:
+            self._validity_point, self._opened_at = self._end(), None
+            self._is_reached = True
+        elif step == "open" and self._is_reached and self._opened_at is None:
             self._opened_at = self._end()
 
     def step(self, body: Mapping[str, Any]) -> None:
@@ -209,7 +213,7 @@ class BackupImages:
                 self._read_set(body[key], key)
         if step == "begin":
             self._backup_id = str(body["backup_id"])
-            self._closed_since_begin = False
+            self._closed_since_begin = self._is_reached = False
             self._validity_point = self._opened_at = None
         elif step == "image":
             text = body.get("gtid_executed")
@@ -307,11 +311,11 @@ class BackupImages:
 
     def _not_at_validity_point(self, position: LogCoordinates) -> Answer:
         """Whether the log ended elsewhere while the zone was closed and empty."""
+        if self._closed_since_begin and not self._is_reached:
+            return Broken("image_without_validity_point", witness=position)
         taken = self._validity_point
         if taken is None:
-            if not self._closed_since_begin:
-                return HOLDS
-            return Broken("image_without_validity_point", witness=position)
+            return Undecided(LOG_MISSING) if self._is_reached else HOLDS
         opened = self._opened_at
         if taken.base_name != position.base_name or (
             position >= taken and (opened is None or position <= opened)

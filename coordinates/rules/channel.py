@@ -16,7 +16,7 @@ from tallystick.coordinates.rules.outcomes import (
     Undecided,
 )
 from tallystick.coordinates.rules.registry import Case, reason, rule
-from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
 NO_RELAY = reason("no_relay", "no event of the channel's relay log was seen")
@@ -26,6 +26,10 @@ BY_GTID_SET = reason(
     "by_gtid_set",
     "by GTID set a new connection begins at an earlier position, and no event of the channel's"
     " relay log was seen",
+)
+POSITION_WRAPPED = reason(
+    "position_wrapped",
+    "the relay log names positions of the source modulo 2^32, and this one is beyond that",
 )
 EXECUTED_NOT_ACCEPTED = reason("executed_not_accepted", "gtid_executed is missing, or not accepted")
 HEAD_LACKS_EARLIER = reason(
@@ -179,6 +183,8 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
     if e.journal_read is not None and same_family(e.journal_read, e.executed):
         if e.executed <= e.journal_read:
             return HOLDS
+        if e.executed.position >= WRAP:
+            return Undecided(POSITION_WRAPPED)
     elif e.is_followed or e.journal_read is not None:
         return Undecided(NO_RELAY)
     elif e.auto_position is not False:

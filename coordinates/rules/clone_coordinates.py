@@ -18,7 +18,7 @@ from tallystick.coordinates.rules.between import (
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.source_coordinates import place_of
-from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.binlog import WRAP, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -46,6 +46,9 @@ DONOR_GROUPS_UNKNOWN = reason(
 DONOR_FIRST_GROUP_UNKNOWN = reason(
     "donor_first_group_unknown",
     "the donor's first group after the clone's position is not known",
+)
+RECEIVED_FIRST_UNKNOWN = reason(
+    "received_first_unknown", "the source position of the first group received is not known"
 )
 
 _OF = "The clone of instance {source} is said to be of {file}:{position}, but "
@@ -214,13 +217,16 @@ def clone_resume_exact(resumed: CloneResumed, against: Against) -> Compared:
         return found
     state, file = found
     _, number, end, gtid = resumed.first_queued
+    if end < 0 and not gtid:
+        return Undecided(RECEIVED_FIRST_UNKNOWN)
     name, position = clone.coordinates
     for where, expected in groups_after(donor, state, file.file_number, position):
         if expected is None:
             return Undecided(DONOR_GROUPS_UNKNOWN)
         if expected and expected in clone.executed:
             continue
-        if (where, expected) == ((number, end), gtid):
+        is_there = end < 0 or (where[0] == number and (where[1] - end) % WRAP == 0)
+        if is_there and expected == gtid:
             return HOLDS
         at = f"{name}:{position}"
         return Broken(

@@ -18,7 +18,7 @@ from tallystick.coordinates.rules.between import (
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
-from tallystick.coordinates.values.binlog import format_log_file_name
+from tallystick.coordinates.values.binlog import WRAP, format_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -245,6 +245,8 @@ class _Mirror:
     def _is_decidable(self, run: QueuedRun, file: BinlogFile, limit: int) -> Mask:
         """Where the source's file is known so well that a group not found there is not there."""
         known = (run.ends >= 0) & (file.knows_groups(run.ends) | (run.ends > limit))
+        # A relay log names positions modulo 2^32: elsewhere in the file the group may be there.
+        known &= file.end < WRAP
         if not self.state.is_complete:
             known &= run.ends <= limit
         began = self.state.lineage_ts

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.channel import GTID_ONLY, NO_RELAY
+from tallystick.coordinates.rules.channel import GTID_ONLY, NO_RELAY, POSITION_WRAPPED
 from tallystick.coordinates.rules.columns import NOT_READ, same_family
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
-from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
 
 MAY_HAVE_SKIPPED = reason(
     "may_have_skipped", "the receiver may have skipped groups beyond the relay log"
@@ -132,6 +132,8 @@ def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
         return Undecided(NOT_READ)
     if e.relay_read is None or not same_family(e.relay_read, e.stored_read):
         return Undecided(NO_RELAY)
+    if e.stored_read > e.relay_read and e.stored_read.position >= WRAP:
+        return Undecided(POSITION_WRAPPED)
     if e.stored_read <= e.relay_read:
         return HOLDS
     if e.read is None or not same_family(e.read, e.stored_read) or e.stored_read <= e.read:

@@ -27,6 +27,8 @@ PREVIOUS_GTIDS_LENGTH_MIN = EVENT_HEADER_LENGTH + 8 + CHECKSUM_LENGTH
 """The length of a PREVIOUS_GTIDS event of the empty set; each sid and interval adds to it."""
 PREVIOUS_GTIDS_LENGTH_PER_SID = 16 + 8
 PREVIOUS_GTIDS_LENGTH_PER_INTERVAL = 16
+WRAP = 2**32
+"""The header names an event's end modulo this: in a relay log, of the source's file."""
 FLAG_IN_USE = 0x1
 """Set in the FORMAT_DESCRIPTION event of an open file, and left there by a crash."""
 

@@ -13,6 +13,7 @@ from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import UUID_A, Audited, Gtids, Journal, Record, audit, read_gtids
+from tests.support.rule_cases_of_images import begin, image
 
 GAP = ObservationCode.JOURNAL_GAP
 EARLY = ObservationCode.LOG_STATUS_EARLY
@@ -324,6 +325,14 @@ def test_a_zone_that_was_seen_in_part_is_not_judged_by_the_rest(steps: list[str]
         word, _, ticket = step.partition(" ")
         journal.record("zone", step=word, **({"ticket": ticket} if ticket else {}))
     assert [] == audit(journal).broken
+
+
+def test_a_zone_that_opened_before_the_validity_point_does_not_bound_the_image():
+    """The steps are wrong; the image is of the position at which the point was taken."""
+    journal = begin(Journal().begin().groups(1), "close", "open", "group", "validity_point")
+    result = audit(image(journal))
+    assert "backup_image_names_one_state" not in result.broken
+    assert "vp_only_in_empty_closed_zone" in result.broken
 
 
 SEQUENCES = {

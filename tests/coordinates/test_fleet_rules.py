@@ -1231,6 +1231,19 @@ class TestRelayMirrorsSource:
         source.status(f"{A}:1:4")
         assert names(audit(source, replica)) == []
 
+    @pytest.mark.parametrize(("size", "is_broken"), [(2**31, True), (2**32, False)])
+    def test_a_file_of_more_than_four_gigabytes_may_have_the_group_elsewhere(self, size, is_broken):
+        """A relay log names positions modulo 2^32."""
+        source, replica = fleet_of_two(groups=1)
+        source.event(size)
+        source.log(f"{A}:2")
+        replica.receive(source, (1, f"{A}:1"), (source.position % 2**32 - 7000, f"{A}:2"))
+        replica.status(f"{A}:1", replica.says(source, f"{A}:1-2"))
+        source.status(f"{A}:1-2")
+        output = audit(source, replica)
+        assert names(output) == ["relay_mirrors_source"] * is_broken
+        assert any("relay_mirrors_source" in o.rules for o in output.observations) != is_broken
+
 
 class TestClones:
     """Invariants 60 and 61."""
@@ -1348,6 +1361,27 @@ class TestClones:
         told = self.undecided(None, None)
         assert len(told) == 1
         assert "clone_status was not read" in told[0]
+
+    def test_a_status_that_was_read_once_is_known(self):
+        """A later row without it asks nothing again."""
+        status = {
+            "STATE": "Completed",
+            "BINLOG_FILE": "s-bin.000001",
+            "BINLOG_POSITION": end_of(3),
+            "GTID_EXECUTED": f"{A}:1-3",
+        }
+        assert self.undecided(status, None) == []
+
+    @pytest.mark.parametrize(("first", "is_broken"), [(4, False), (5, True)])
+    def test_a_first_group_without_a_position_is_known_by_its_gtid(self, first, is_broken):
+        """It is the first one all the same."""
+        donor, recipient = self.clone(end_of(3), f"{A}:1-3")
+        recipient.receive(donor, (-1, f"{A}:{first}"), (5, f"{A}:5"))
+        rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
+        status = rows[-1].body["clone_status"]
+        recipient.status(f"{A}:1-3", recipient.says(donor), clone_status=status)
+        donor.time()
+        assert ("clone_resume_exact" in names(audit(donor, recipient))) is is_broken
 
     def test_a_status_of_a_clone_that_nobody_told_of_is_undecided(self):
         """And clone_status without a record."""
