@@ -2,7 +2,7 @@
 
 The summary has the binary log position of the validity point and, on a replica, how far it is on
 its sources: the positions read and executed and both info repositories. The data of each table are
-there whatever its engine, so a restored server differs from this one by nothing but what is behind
+there whatever its engine, so a restored server differs from this one by nothing but what is after
 the position.
 """
 
@@ -130,8 +130,8 @@ def check_sums(
         places.append(instance[BinaryLog].position)
         file, position = places[0]
         tables = instance[TableData].checksums()
-        place = {"binlog_file": file, "binlog_position": position}
-        _record(instance, step="checksum", **place, tables=tables)
+        coordinates = {"binlog_file": file, "binlog_position": position}
+        _record(instance, step="checksum", **coordinates, tables=tables)
 
     def end(has_validity_point: bool) -> None:
         if has_validity_point:

@@ -3,7 +3,7 @@
 The table lock stops changes of non-transactional tables and DDL; InnoDB goes on. The binlog lock
 stops all that moves the binary log's coordinates or, of a channel, the position read or executed.
 Whoever is stopped waits for the unlock, in the order of arrival. A session that asks for a lock
-waits itself until what runs already has ended, and who comes behind it waits too.
+waits itself until what runs already has ended, and who comes after it waits too.
 """
 
 from __future__ import annotations

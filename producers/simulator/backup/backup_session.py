@@ -62,7 +62,7 @@ def back_up(
         fleet: The fleet.
         instance: The server that is backed up.
         collected: Gets the row of log_status, while the session holds all its locks.
-        ended: Called behind UNLOCK INSTANCE.
+        ended: Called after UNLOCK INSTANCE.
     """
     if not instance.is_running or instance.get(OuterLocks) is not None:
         return

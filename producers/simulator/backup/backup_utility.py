@@ -3,7 +3,7 @@
 It copies InnoDB's files and redo while the server works, the other tables under LOCK TABLES FOR
 BACKUP, finishes the copy of the redo and unlocks. The coordinates of the backup are those that the
 InnoDB header of the copy holds, or what the server says under LOCK BINLOG FOR BACKUP; whether the
-header may be trusted tells ``have_backup_safe_binlog_info``.
+header may be trusted says ``have_backup_safe_binlog_info``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def needs_binlog_lock(instance: Instance, *, slave_info: bool) -> bool:
     """Whether LOCK BINLOG FOR BACKUP cannot be avoided.
 
     It can in case 1 on a server with the variable. Where commits are not ordered, the header's
-    place does not say that all groups before it are in the copy (WL#9211 has the same reason).
+    position does not say that all groups before it are in the copy (WL#9211 has the same reason).
     """
     is_case_2 = slave_info
     is_case_3 = sends_log_file(instance)
@@ -102,7 +102,7 @@ class Backup:
     Attributes:
         coordinates: Of the server's binary log.
         coordinates_from: Where they were read.
-        replica_positions: By channel, the place in the source's log up to which it has executed.
+        replica_positions: By channel, the position in the source's log up to which it has executed.
         binlog_copy: The last binary log file, of a node.
         lsn: Up to where redo was copied.
         gtids: Of the groups whose changes the copy holds.
@@ -248,32 +248,32 @@ class BackupUtility:
     def backup_info(self) -> dict[str, Any]:
         """What the backup says of itself, as the journal has it."""
         backup = self.backup
-        told: dict[str, Any] = {
+        body: dict[str, Any] = {
             "binlog_file": backup.coordinates[0],
             "binlog_position": backup.coordinates[1],
             "coordinates_from": backup.coordinates_from,
             "lsn": backup.lsn,
         }
         if self._options.slave_info:
-            told["channels"] = [
+            body["channels"] = [
                 {"channel": name, "exec_source_log_file": file, "exec_source_log_pos": position}
                 for name, (file, position) in backup.replica_positions.items()
             ]
         if backup.binlog_copy is not None:
-            told["binlog_copy"] = {
+            body["binlog_copy"] = {
                 "file": backup.binlog_copy.file.name,
                 "position": backup.binlog_copy.position,
             }
         if backup.gtids is not None:
-            told["gtid_executed"] = backup.gtids.text()
-        return told
+            body["gtid_executed"] = backup.gtids.text()
+        return body
 
     # What the copy holds
 
     def _copied_gtids(self) -> GtidIntervals | None:
         """The groups whose changes are in the copy; None where groups have no GTID.
 
-        A group without changes behind the last InnoDB commit left nothing in the copy.
+        A group without changes after the last InnoDB commit left nothing in the copy.
         """
         instance = self._instance
         if instance[GtidState].mode != "ON":

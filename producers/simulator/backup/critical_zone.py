@@ -1,6 +1,6 @@
 """A critical zone: threads are in it while they hold a ticket; it can be closed and run empty.
 
-The general mechanism of WL#3576, "Critical Zone API"; what a zone is for is told elsewhere, and a
+The general mechanism of WL#3576, "Critical Zone API"; other modules say what a zone is for; a
 server may have several. Nothing blocks here: who has to wait leaves a call, which is made when the
 wait is over. Misuse (opened twice, a ticket dropped twice) is a mistake of ours and asserted.
 """
@@ -21,7 +21,7 @@ class CriticalZone:
     closing is apart from waiting, so that what goes on inside meanwhile can be seen.
 
     Args:
-        tell: Called with the step (``close``, ``wait``, ``open``, ``enter``, ``drop``) and what
+        record: Called with the step (``close``, ``wait``, ``open``, ``enter``, ``drop``) and what
             there is to say about it.
 
     Attributes:
@@ -38,7 +38,7 @@ class CriticalZone:
         self.inside: dict[int, Ticket] = {}
 
     def close(self, **about: Any) -> None:
-        """Let nobody in any more; ``about`` is told with it."""
+        """Let nobody in any more; ``about`` is recorded with it."""
         assert self.is_open, "the zone is closed already"
         self.is_open = False
         self._record("close", **about)
@@ -105,7 +105,7 @@ class Ticket:
         zone.leave(self.number)
 
     def hand_on(self) -> Ticket:
-        """Give the place inside to a new ticket, as returning a ticket does; this one is empty."""
+        """Hand the entry on to a new ticket, as returning a ticket does; this one is empty."""
         zone = self._zone
         assert zone is not None, f"ticket {self.number} is not held any more"
         self._zone = None

@@ -59,7 +59,7 @@ ENGINES: Final = (
 
 
 def pause_us(round_number: int) -> int:
-    """How long a backup sleeps behind a round that failed: longer each time."""
+    """How long a backup sleeps after a round that failed: longer each time."""
     return _PAUSE_US << (round_number - 1)
 
 

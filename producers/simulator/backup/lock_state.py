@@ -31,7 +31,7 @@ class BackupLocks:
         waiting: What waits for the unlock of each.
         stops_changes: Whether non-transactional changes and DDL wait.
         stops_coordinates: Whether commits, receivers and appliers wait.
-        sessions: Who is told when the server ends a session.
+        sessions: Who is called when the server ends a session.
         backups_begun: How many backups have taken them.
     """
 

@@ -1,6 +1,6 @@
 """Point-in-time recovery: restore an image, then replay the binary log up to a stop point.
 
-The replay begins exactly where the image stands and executes the groups as an applier would: with
+The replay begins exactly where the image ends and executes the groups as an applier would: with
 their GTIDs, their server ids and their commit times. What the server has already is skipped.
 """
 
@@ -55,7 +55,7 @@ class StopPoint:
     """Where a replay ends: the first of these that is reached; without any, the end of the log.
 
     Attributes:
-        position: Binary log coordinate: nothing that ends behind it.
+        position: Binary log coordinate: nothing that ends after it.
         before_ts: Microseconds: nothing that was committed at that time or later.
         gtid: ``uuid:gno``: this group is the last one.
     """
@@ -198,7 +198,7 @@ def replay(
     *,
     source: Instance | None = None,
 ) -> None:
-    """Execute what the binary log holds behind the image, up to the stop point.
+    """Execute what the binary log holds after the image, up to the stop point.
 
     Args:
         fleet: The fleet.
@@ -237,7 +237,7 @@ def _allow_gtid_next(server: Instance, groups: list[Group]) -> None:
 
 
 def _start(image: Image, source: Instance) -> Coordinates:
-    """Where the image stands in the binary log of a server."""
+    """Where the image is in the binary log of a server."""
     if source is image.instance:
         assert image.position is not None
         return image.position

@@ -1,8 +1,8 @@
 """What a row of log_status is for: logs copied up to its places, and a server made of them.
 
-WL#9452, High Level Specification: the binary log tells which transactions there are up to P, the
+WL#9452, High Level Specification: the binary log names which transactions there are up to P, the
 redo log brings tables and repositories up to the LSN, the relay log of each channel is copied up to
-F_c, behind which the repository does not point. START REPLICA then goes on where the copy ends. The
+F_c, beyond which the repository does not point. START REPLICA then goes on where the copy ends. The
 binary log itself begins anew: its copy gives the GTIDs.
 """
 
@@ -77,8 +77,8 @@ class LogCopy:
     info_tables: dict[str, Rows]
     channels: tuple[CopiedChannel, ...]
 
-    def place_read(self, channel: Channel) -> tuple[str, int]:
-        """Where the copied repository says that the receiver stands in the source's log."""
+    def position_read(self, channel: Channel) -> tuple[str, int]:
+        """Where the copied repository says that the receiver is in the source's log."""
         row = self.info_tables["slave_master_info"][channel.name,]
         return row["Master_log_name"], row["Master_log_pos"]
 
@@ -149,13 +149,13 @@ def restore(fleet: World, instance: Instance, copy: LogCopy) -> None:
     instance[LogCopy] = copy
 
 
-def logged_since(source: Instance, place: tuple[str, int]) -> list[LoggedGroup]:
+def logged_since(source: Instance, position: tuple[str, int]) -> list[LoggedGroup]:
     """The groups of a source's binary log from a coordinate on."""
-    _, number = parse_log_file_name(place[0])
+    _, number = parse_log_file_name(position[0])
     found: list[LoggedGroup] = []
     for file in source[BinaryLog].files:
         if file.number >= number:
-            first = place[1] if file.number == number else 0
+            first = position[1] if file.number == number else 0
             found += [logged for logged in file.groups() if logged.start >= first]
     return found
 

@@ -1,7 +1,7 @@
 """Tables and their content: so that "the same data" is a fact and not a word (WL#3576).
 
 Every group changes one row of one table. A row remembers in which order its changes came, a table
-sums up its rows. So a group that is lost, repeated or put behind another change of the same row
+sums up its rows. So a group that is lost, repeated or put after another change of the same row
 leaves another digest, while groups of different rows may change places.
 """
 
@@ -72,7 +72,7 @@ def row_of(group: Group) -> int:
 
 
 def _fingerprint(group: Group) -> int:
-    """What tells a change from any other: an XA transaction's is that of its first group."""
+    """What identifies a change: an XA transaction's is that of its first group."""
     return (group if group.xa_of is None else group.xa_of).body[0][3]
 
 
@@ -93,8 +93,8 @@ class TableData:
             return
         rows = self.rows.setdefault(table.name, [0] * _ROWS)
         fingerprint = _fingerprint(group)
-        place = row_of(group)
-        rows[place] = ((rows[place] ^ fingerprint) * _PRIME + place + 1) & _MASK
+        row = row_of(group)
+        rows[row] = ((rows[row] ^ fingerprint) * _PRIME + row + 1) & _MASK
 
     def copy(self, names: Collection[str] | None = None) -> TableData:
         """The content of some tables, or of all, for another server or an image."""
@@ -142,14 +142,14 @@ def make_change(
 
 
 def install(instances: Iterable[Instance]) -> None:
-    """From now on these servers, which have written nothing yet, keep account of their content."""
+    """From now on these servers, which have written nothing yet, keep track of their content."""
     for instance in instances:
         if instance.get(TableData) is None:
             instance[TableData] = TableData()
 
 
 def join(bus: Bus) -> None:
-    """Somebody may look at the content of tables."""
+    """Somebody may read the content of tables."""
     bus.connect(VISIBLE, _change)
 
 

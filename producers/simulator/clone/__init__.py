@@ -1,1 +1,1 @@
-"""Clone replication coordinates (WL#9211): a copy knows where its donor's history stood."""
+"""Clone replication coordinates (WL#9211): a copy knows where its donor's history was."""

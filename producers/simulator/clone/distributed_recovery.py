@@ -44,7 +44,7 @@ def join(fleet: World, channel: Channel, donor: Instance) -> None:
 
 
 def recover_behind_clone(fleet: World, channel: Channel, cloned: Clone) -> None:
-    """US-1.1: the recovery channel receives what was committed behind the clone."""
+    """US-1.1: the recovery channel receives what was committed after the clone."""
     _recover(fleet, channel, cloned.donor)
 
 

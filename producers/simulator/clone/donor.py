@@ -85,7 +85,7 @@ class Donation:
         return self.donor.get(Donation) is self
 
     def begin(self) -> None:
-        """The recipient has connected: from now on commits write their place into TRX_SYS."""
+        """The recipient has connected: from now on commits write their coordinates into TRX_SYS."""
         self.donor[Donation] = self
         self.record("begin")
 

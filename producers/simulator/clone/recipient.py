@@ -80,7 +80,7 @@ class Clone:
         data: What the donor gave; None before.
         data_dropped: Whether the recipient's own data are gone.
         is_synced: Whether the copy is complete: the next start recovers it.
-        stage: The stage that it is in; empty before the first and behind the last.
+        stage: The stage that it is in; empty before the first and after the last.
     """
 
     fleet: World
@@ -251,19 +251,19 @@ class Clone:
                 CloneError(ER_CLONE_PROTOCOL, "Clone Protocol error: the recipient has gone.")
             )
         self._ends_with(
-            CloneError(ER_QUERY_INTERRUPTED, "Query execution was interrupted"), is_told=False
+            CloneError(ER_QUERY_INTERRUPTED, "Query execution was interrupted"), is_reported=False
         )
 
     def _fail(self, error: CloneError) -> None:
         if self.donation.is_current:
             self.donation.end(error)
-        self._ends_with(error, is_told=True)
+        self._ends_with(error, is_reported=True)
 
-    def _ends_with(self, error: CloneError, *, is_told: bool) -> None:
-        """End as Failed; a server that crashed tells nobody, clone_status does after its start."""
+    def _ends_with(self, error: CloneError, *, is_reported: bool) -> None:
+        """End as Failed; of a server that crashed clone_status says so after its start."""
         self.recipient.remove(Clone)
         self.status.fail(self.recipient.journal.moment(), error)
-        if is_told:
+        if is_reported:
             self.record("end", peer=self.donor.instance_id, **_as_fields(error))
         self.fleet.schedule(self.fleet.now + 1, None, self._ended)
 
@@ -273,7 +273,7 @@ class Clone:
     # Restart and recovery
 
     def boot(self, *, crashed: bool) -> None:
-        """The recipient starts over the cloned data: page, table and undo logs tell where it is.
+        """The recipient starts over the cloned data: page, table and undo logs say where it is.
 
         Recovery writes what it found in undo logs into the table; cut off and begun again, it
         finds the same in the two together.

@@ -310,7 +310,7 @@ class ReplicaPositionWithoutLock(Fault):
         BackupUtility(fleet, replica, options, partial(self._finished, fleet, replica)).begin()
 
     def _finished(self, fleet: World, replica: Instance, backup: Backup) -> None:
-        """Once more, if the applier stood still by chance."""
+        """Once more, if the applier did not move by chance."""
         if backup.applied_since:
             self.mark(fleet, replica)
             return

@@ -237,7 +237,7 @@ class NumberBeforeTable(_RecordedWrong):
     def __init__(self) -> None:
         super().__init__()
         self._held: Mapping[str, Any] | None = None
-        self._told: dict[str, int] = {}
+        self._recorded: dict[str, int] = {}
 
     def on_step(
         self, fleet: World, instance_id: str, body: Mapping[str, Any]
@@ -245,8 +245,8 @@ class NumberBeforeTable(_RecordedWrong):
         """Swap with the write before it."""
         step = body["step"]
         if step == "commit":
-            self._told[instance_id] = body["trx_no"]
-        is_mine = self._told.get(instance_id, 1 << 63) < body.get("oldest_trx_no", 0)
+            self._recorded[instance_id] = body["trx_no"]
+        is_mine = self._recorded.get(instance_id, 1 << 63) < body.get("oldest_trx_no", 0)
         if step == "write" and is_mine and self.is_due(fleet):
             self.mark(fleet, fleet.instances[instance_id])
             self._held = body

@@ -106,7 +106,7 @@ class FaultHooks:
         return group
 
     def on_logged(self, fleet: World, instance: Instance, logged: LoggedGroup) -> None:
-        """The group has its place and numbers, its events are not in the journal yet."""
+        """The group has its position and numbers, its events are not in the journal yet."""
 
     def on_committed(self, fleet: World, instance: Instance, logged: LoggedGroup) -> bool:
         """Commit stage: before the GTID enters gtid_executed; False: it never does."""
@@ -176,10 +176,10 @@ class FaultHooks:
         return True
 
     def on_image(self, fleet: World, image: Image) -> None:
-        """A backup image is complete; it may be changed before its summary is told."""
+        """A backup image is complete; it may be changed before its summary is recorded."""
 
     def on_restore(self, fleet: World, instance: Instance) -> None:
-        """An image was restored; the server has its sets and data, and tells of them next."""
+        """An image was restored; the server has its sets and data, and records them next."""
 
     def on_replay(self, fleet: World, instance: Instance, groups: list[Group]) -> list[Group]:
         """The groups that a point-in-time recovery is about to execute, in order."""

@@ -60,8 +60,8 @@ class GtidIntervals:
                 kept += (low, high)
             else:
                 start, end = min(start, low), max(end, high)
-        place = bisect_right(kept, start)
-        kept[place:place] = (start, end)
+        index = bisect_right(kept, start)
+        kept[index:index] = (start, end)
         self._bounds[sid] = kept
 
     def discard(self, sid: str, gno: int) -> None:
@@ -69,10 +69,10 @@ class GtidIntervals:
         if (sid, gno) not in self:
             return
         bounds = self._bounds[sid]
-        place = bisect_right(bounds, gno) - 1
-        low, high = bounds[place], bounds[place + 1]
+        index = bisect_right(bounds, gno) - 1
+        low, high = bounds[index], bounds[index + 1]
         pieces = [b for pair in ((low, gno), (gno + 1, high)) if pair[0] < pair[1] for b in pair]
-        bounds[place : place + 2] = pieces
+        bounds[index : index + 2] = pieces
         if not bounds:
             del self._bounds[sid]
 
@@ -84,8 +84,8 @@ class GtidIntervals:
     def next_free(self, sid: str, at_least: int = 1) -> int:
         """The smallest GNO of a sid, from a number on, that is not in the set."""
         bounds = self._bounds.get(sid, [])
-        place = bisect_right(bounds, at_least)
-        return bounds[place] if place & 1 else at_least
+        index = bisect_right(bounds, at_least)
+        return bounds[index] if index & 1 else at_least
 
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
         for sid in sorted(self._bounds):
@@ -111,8 +111,8 @@ class GtidIntervals:
             bounds = other._bounds.get(sid)
             if bounds is None:
                 return False
-            place = bisect_right(bounds, first)
-            if not place & 1 or bounds[place] <= last:
+            index = bisect_right(bounds, first)
+            if not index & 1 or bounds[index] <= last:
                 return False
         return True
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 BodyEvent = tuple[int, int, int, int]
 """An event inside a group: type code, ``QueryVerb``, length, checksum."""
 
-PlacedEvent = tuple[int, int, int, int, int]
+LoggedEvent = tuple[int, int, int, int, int]
 """An event of a group at its position in one log: type, ``QueryVerb``, start, length, checksum."""
 
 
@@ -77,7 +77,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class LoggedGroup:
-    """A group at its place in one binary log file."""
+    """A group at its position in one binary log file."""
 
     group: Group
     start: int
@@ -90,8 +90,8 @@ class LoggedGroup:
     transaction_length: int
     """What the GTID event claims; the bytes of the whole group."""
 
-    def events(self) -> Iterator[PlacedEvent]:
-        """The events after the GTID event, each with its place."""
+    def events(self) -> Iterator[LoggedEvent]:
+        """The events after the GTID event, each with its position."""
         start = self.start + self.gtid_length
         for event_type, query, length, checksum in self.group.body:
             yield event_type, query, start, length, checksum

@@ -53,7 +53,7 @@ class InstanceLogResource:
         raise NotImplementedError
 
     def lsn(self) -> int | None:
-        """Where the log of an engine stands; None for what has no LSN."""
+        """Where the log of an engine ends; None for what has no LSN."""
         return None
 
 
@@ -72,8 +72,8 @@ class _LatchedResource(InstanceLogResource):
 class MasterInfoWrapper(_LatchedResource):
     """Instance_log_resource_mi_wrapper: a replication channel.
 
-    It tells flushed_relay_log_info, not the end of the relay log: what the receiver has written
-    but not yet told the master info repository is left out (Step-1).
+    It shows flushed_relay_log_info, not the end of the relay log: what the receiver has written
+    but not yet put into the master info repository is left out (Step-1).
     """
 
     column = REPLICATION
@@ -148,17 +148,17 @@ class HandlertonWrapper(InstanceLogResource):
             self._hton.unlock_hton_log(self._instance, self._session)
 
     def collect_info(self) -> None:
-        """Add what the engine tells."""
+        """Add what the engine shows."""
         if self._hton.collect_hton_log_info is not None:
             self._hton.collect_hton_log_info(self._instance, self._json_object)
 
     def lsn(self) -> int | None:
-        """The LSN that the engine would tell now."""
+        """The LSN that the engine would show now."""
         json_engines: dict[str, Any] = {}
         if self._hton.collect_hton_log_info is not None:
             self._hton.collect_hton_log_info(self._instance, json_engines)
-        told = json_engines.get(self._hton.name, {}).get("LSN")
-        return told if isinstance(told, int) else None
+        lsn = json_engines.get(self._hton.name, {}).get("LSN")
+        return lsn if isinstance(lsn, int) else None
 
 
 class InstanceLogResourceFactory:

@@ -201,7 +201,7 @@ class LogStatusQuery:
             self._fleet.clock.schedule(at, instance, query.make_row)
 
     def _record_of(self, step: str, resource: InstanceLogResource) -> None:
-        """Write a step of a resource; of an engine with where its log stands."""
+        """Write a step of a resource; of an engine with where its log ends."""
         self._record(step, resource.name, resource.lsn)
 
     def _record(
@@ -221,7 +221,7 @@ class LogStatusQuery:
         }
         if resource is not None and step != "error":
             body["resource"] = resource
-        told = None if lsn is None else lsn()
-        if told is not None:
-            body["lsn"] = told
+        reached = None if lsn is None else lsn()
+        if reached is not None:
+            body["lsn"] = reached
         instance.journal.record(RecordType.COLLECTION, body)

@@ -1,7 +1,7 @@
 """Storage engine plugins and their handlerton: who takes part in a collection, and how.
 
-WL#9452, Steps 5 and 6: three functions of the handlerton lock the engine's log, tell where it
-stands, and unlock it. Only an engine that has all three is wrapped.
+WL#9452, Steps 5 and 6: three functions of the handlerton lock the engine's log, show where it
+is, and unlock it. Only an engine that has all three is wrapped.
 """
 
 from __future__ import annotations

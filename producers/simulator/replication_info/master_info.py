@@ -1,6 +1,6 @@
 """Master_info: what the receiver of a channel knows, and when it is stored (REQ-3).
 
-The place that is read, and how to reach the source: the 33 columns of slave_master_info.
+The position that is read, and how to reach the source: the 33 columns of slave_master_info.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ PASSWORD: Final = "User_password"  # noqa: S105 - the name of a column
 
 
 class MasterInfo:
-    """The receiver's account of a channel.
+    """What the receiver keeps of a channel.
 
     Attributes:
         handler: Where it is stored.
@@ -100,7 +100,7 @@ class MasterInfo:
         )
 
     def flush(self, channel: Channel, *, force: bool, count: int = 1) -> Written | None:
-        """flush_info(): store the place that is read, at once or every sync_source_info events."""
+        """flush_info(): store the position read, at once or every sync_source_info events."""
         period = int(channel.replica.variables.get("sync_source_info", 0))
         return self.handler.flush_info(
             self.fields(channel), force=force, sync_period=period, count=count
@@ -114,7 +114,7 @@ class MasterInfo:
         return fields.values["Master_log_name"], fields.values["Master_log_pos"]
 
     def read_back(self, channel: Channel) -> None:
-        """init_info(): the account begins with what is stored.
+        """init_info(): begin with what is stored.
 
         Raises:
             TornInfoError: A file cannot be read.

@@ -2,7 +2,7 @@
 
 Memory is lost at every end. A killed server leaves its files as the operating system has them; a
 power cut takes what was not synced. A start reads the repositories, then either throws the relay
-logs away and asks the source again behind what is applied (relay_log_recovery), or goes on in them.
+logs away and asks the source again after what is applied (relay_log_recovery), or goes on in them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tallystick.producers.simulator.server.channels import (
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
-    from tallystick.producers.simulator.replication_info.relay_log_info import Place
+    from tallystick.producers.simulator.replication_info.relay_log_info import Coordinates
     from tallystick.producers.simulator.server.channels import Channel, QueuedFraming, RelayFile
 
 
@@ -84,12 +84,12 @@ def lose_memory(channel: Channel) -> None:
 
 
 def read_back(instance: Instance) -> list[dict[str, Any]]:
-    """A start reads every repository; what the ``start`` record tells of them."""
-    told = []
+    """A start reads every repository; what the ``start`` record has of them."""
+    found = []
     for channel in instance[ChannelMap].channels.values():
         if channel.is_configured or channel.init_error:
-            told += rpl_info_factory.initialise(channel)
-    return told
+            found += rpl_info_factory.initialise(channel)
+    return found
 
 
 def recover(fleet: World, channel: Channel) -> None:
@@ -128,9 +128,9 @@ def _throw_relay_logs_away(fleet: World, channel: Channel, number: int) -> None:
     applier.persist_positions(fleet, channel, "relay_rotate")
 
 
-def _unread(channel: Channel, place: Place) -> list[QueuedGroup | QueuedFraming] | None:
-    """What the relay log holds behind a place; None when the place's file is gone."""
-    relay_name, relay_pos, source_name, _ = place
+def _unread(channel: Channel, coordinates: Coordinates) -> list[QueuedGroup | QueuedFraming] | None:
+    """What the relay log holds after coordinates; None when their file is gone."""
+    relay_name, relay_pos, source_name, _ = coordinates
     names = [file.name for file in channel[RelayLog].files]
     first = 0
     if relay_name in names:
@@ -139,9 +139,9 @@ def _unread(channel: Channel, place: Place) -> list[QueuedGroup | QueuedFraming]
         return None
     items: list[QueuedGroup | QueuedFraming] = []
     for file in channel[RelayLog].files[first:]:
-        behind = relay_pos if file.name == relay_name else 0
+        after = relay_pos if file.name == relay_name else 0
         found: list[QueuedGroup | QueuedFraming] = [*file.groups, *file.framings]
-        found = [item for item in found if item.end > behind]
+        found = [item for item in found if item.end > after]
         items += sorted(found, key=lambda item: item.end)
     for item in items:
         if isinstance(item, QueuedGroup):
@@ -157,7 +157,7 @@ def _mark_done(channel: Channel) -> None:
 
 
 def _retrieved(channel: Channel) -> GtidIntervals:
-    """Retrieved_Gtid_Set as the relay logs tell it."""
+    """Retrieved_Gtid_Set as the relay logs have it."""
     gtids = channel[RelayLog].files[0].previous_gtids.copy()
     for file in channel[RelayLog].files:
         for queued in file.groups:

@@ -1,7 +1,7 @@
 """Relay_log_info: what the applier of a channel knows, and how it is stored (REQ-5).
 
-Up to where the relay log is executed, and the same place in the source's binary log: the 15 columns
-of slave_relay_log_info.
+Up to where the relay log is executed, and the same position in the source's binary log: the 15
+columns of slave_relay_log_info.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _LINES_BEFORE_TEAR: Final = 3
 _LINES: Final = 14
 """What MySQL 8.0 writes as the first line: it does not count that line itself here."""
 
-Place = tuple[str, int, str, int]
+Coordinates = tuple[str, int, str, int]
 """Relay log file and position, source file and position."""
 
 
 class RelayLogInfo:
-    """The applier's account of a channel."""
+    """What the applier keeps of a channel."""
 
     def __init__(self, handler: RplInfoHandler) -> None:
         self.handler = handler
 
-    def fields(self, channel: Channel, place: Place) -> RplInfoFields:
-        """What a write stores of a place."""
-        relay_name, relay_pos, source_name, source_pos = place
+    def fields(self, channel: Channel, coordinates: Coordinates) -> RplInfoFields:
+        """What a write stores of coordinates."""
+        relay_name, relay_pos, source_name, source_pos = coordinates
         return RplInfoFields(
             COLUMNS,
             {
@@ -83,7 +83,7 @@ class RelayLogInfo:
         )
 
     def flush(self, channel: Channel, *, force: bool) -> Written | None:
-        """flush_info(): store the place behind the last group.
+        """flush_info(): store the coordinates after the last group.
 
         A transactional repository is written with every transaction, whatever
         sync_relay_log_info says.
@@ -102,33 +102,33 @@ class RelayLogInfo:
                 self.fields(channel, channel[Applier].group_end), _LINES_BEFORE_TEAR
             )
 
-    def store(self, channel: Channel, place: Place) -> None:
-        """Put a place into the repository as a transaction of the server does, durably."""
-        self.handler.flush_info(self.fields(channel, place), force=True, sync_period=0)
+    def store(self, channel: Channel, coordinates: Coordinates) -> None:
+        """Put coordinates into the repository as a transaction of the server does, durably."""
+        self.handler.flush_info(self.fields(channel, coordinates), force=True, sync_period=0)
 
-    def stored(self) -> Place | None:
-        """The place in the repository; None without data.
+    def stored(self) -> Coordinates | None:
+        """The coordinates in the repository; None without data.
 
         Raises:
             TornInfoError: A file cannot be read.
         """
         fields = self.handler.init_info()
-        return None if fields is None else place_of(fields)
+        return None if fields is None else coordinates_of(fields)
 
     def read_back(self, channel: Channel) -> None:
-        """init_info(): the account begins with what is stored.
+        """init_info(): begin with what is stored.
 
         Raises:
             TornInfoError: A file cannot be read.
         """
-        place = self.stored() or fresh_place(channel)
-        channel[Applier].group_end = place
-        channel[Applier].applied = place[:2]
-        channel[Applier].executed = place[2:]
+        coordinates = self.stored() or fresh_coordinates(channel)
+        channel[Applier].group_end = coordinates
+        channel[Applier].applied = coordinates[:2]
+        channel[Applier].executed = coordinates[2:]
 
 
-def place_of(fields: RplInfoFields) -> Place:
-    """The place that a row or file tells."""
+def coordinates_of(fields: RplInfoFields) -> Coordinates:
+    """The coordinates in a row or file."""
     values = fields.values
     return (
         values["Relay_log_name"].removeprefix("./"),
@@ -138,6 +138,6 @@ def place_of(fields: RplInfoFields) -> Place:
     )
 
 
-def fresh_place(channel: Channel) -> Place:
+def fresh_coordinates(channel: Channel) -> Coordinates:
     """Where an applier begins that has executed nothing."""
     return format_log_file_name(channel[RelayLog].base_name, 1), MAGIC_LENGTH, "", 0

@@ -100,14 +100,14 @@ def initialise(channel: Channel) -> list[dict[str, Any]]:
     """What a start does with the repositories of a channel: find, migrate or refuse, read.
 
     Returns:
-        What the ``start`` record tells of both.
+        What the ``start`` record has of both.
     """
     found = [_find(channel, kind) for kind in (MASTER, RELAY)]
     if any(one["file"] and one["table"] for one in found):
         return _refuse(channel, found)
     fresh: tuple[Callable[[], RplInfoFields], ...] = (
         lambda: channel[MasterInfo].fields(channel),
-        lambda: channel[RelayLogInfo].fields(channel, relay_log_info.fresh_place(channel)),
+        lambda: channel[RelayLogInfo].fields(channel, relay_log_info.fresh_coordinates(channel)),
     )
     try:
         handlers = [
@@ -121,7 +121,7 @@ def initialise(channel: Channel) -> list[dict[str, Any]]:
     channel.is_configured = True
     channel.init_error = 0
     worker_info.initialise(channel)
-    return [{**one, **_told(handler)} for one, handler in zip(found, handlers, strict=True)]
+    return [{**one, **_found_in(handler)} for one, handler in zip(found, handlers, strict=True)]
 
 
 def _refuse(channel: Channel, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -130,15 +130,15 @@ def _refuse(channel: Channel, found: list[dict[str, Any]]) -> list[dict[str, Any
     return [{**one, "started": False} for one in found]
 
 
-def _told(handler: RplInfoHandler) -> dict[str, Any]:
-    """What a start tells of a repository that it has read."""
+def _found_in(handler: RplInfoHandler) -> dict[str, Any]:
+    """What a start records of a repository that it has read."""
     fields = handler.init_info()
     values = {} if fields is None else fields.values
     row = {name: values[name] for name in _COORDINATES if name in values}
-    told: dict[str, Any] = {"started": True, "row": row}
+    found: dict[str, Any] = {"started": True, "row": row}
     if isinstance(handler, RplInfoTable):
-        told["engine"] = handler.access.table.engine
-    return told
+        found["engine"] = handler.access.table.engine
+    return found
 
 
 def _find(channel: Channel, kind: _Kind) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class InfoFile:
         self._on_disk: list[str] = []
 
     def write(self, lines: list[str]) -> None:
-        """Replace the first lines; what stood behind them stays."""
+        """Replace the first lines; what follows them stays."""
         self.lines = [*lines, *self.lines[len(lines) :]]
 
     def remove(self) -> None:

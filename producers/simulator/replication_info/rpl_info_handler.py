@@ -95,7 +95,7 @@ class RplInfoHandler(ABC):
 
     @abstractmethod
     def end_info(self) -> None:
-        """do_end_info(): a clean end; everything is on disk behind it."""
+        """do_end_info(): a clean end; everything is on disk after it."""
 
     def is_period_over(self, sync_period: int, count: int) -> bool:
         """Count a flush."""

@@ -1,8 +1,8 @@
 """slave_worker_info: what the workers of a multi-threaded applier add to relay log info.
 
 slave_relay_log_info is a low-water mark, moved at checkpoints. Each worker's row commits with its
-groups and says which groups behind the checkpoint it has done, as bits. After a crash the bits of
-all workers together tell the gaps; these are filled before the applier goes on.
+groups and says which groups after the checkpoint it has done, as bits. After a crash the bits of
+all workers together show the gaps; these are filled before the applier goes on.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _GROUP_SIZE: Final = 64
 
 @dataclass(slots=True)
 class Worker:
-    """One worker's account of the groups it has done; its row names the furthest of them.
+    """The groups that one worker has done; its row names the furthest of them.
 
     Attributes:
         number: From 1.
         handler: Where it is stored.
-        done: Groups behind the last checkpoint that it has done.
+        done: Groups after the last checkpoint that it has done.
     """
 
     number: int
@@ -87,7 +87,7 @@ def initialise(channel: Channel) -> None:
 
 
 def group_committed(channel: Channel, queued: QueuedGroup, reason: str) -> None:
-    """A worker has committed a group: its row goes with the transaction, and is told."""
+    """A worker has committed a group: its row goes with the transaction, and is recorded."""
     fields = store(channel, queued)
     if fields is None:
         return
@@ -137,7 +137,7 @@ def groups_done(channel: Channel, groups: list[QueuedGroup]) -> set[int]:
 
     Args:
         channel: The channel.
-        groups: The groups of its relay log behind the low-water mark.
+        groups: The groups of its relay log after the low-water mark.
     """
     places = {(group.source_file, group.logged.end): at for at, group in enumerate(groups)}
     done = set()

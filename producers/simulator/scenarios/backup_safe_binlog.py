@@ -19,7 +19,12 @@ from tallystick.producers.simulator.backup.galera_node import GaleraNode
 from tallystick.producers.simulator.backup.lock_state import BINLOG, TABLES, BackupLocks
 from tallystick.producers.simulator.innodb.header import VARIABLE, HeaderUpdates, InnodbHeader
 from tallystick.producers.simulator.kernel.transactions import GroupKind
-from tallystick.producers.simulator.scenarios.design_scenario import Claim, DesignScenario, Expected
+from tallystick.producers.simulator.scenarios.design_scenario import (
+    Claim,
+    DesignScenario,
+    Expected,
+    text_of,
+)
 from tallystick.producers.simulator.server import administration, clients, commit
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver
 from tallystick.producers.simulator.server.clients import Clients
@@ -64,9 +69,9 @@ def _run(
     fleet: World,
     instance: Instance,
     options: Options,
-    look: Callable[[World, Instance, Backup], None],
+    show: Callable[[World, Instance, Backup], None],
 ) -> None:
-    BackupUtility(fleet, instance, options, partial(look, fleet, instance)).begin()
+    BackupUtility(fleet, instance, options, partial(show, fleet, instance)).begin()
 
 
 # Case 1
@@ -79,22 +84,22 @@ def _trust_a_stale_header(fleet: World, source: Instance) -> None:
     clients.write(fleet, source, GroupKind.NON_TRANSACTIONAL)
     commit.finish_all(fleet, source)
     options = Options(lock_binlog=False, coordinates_from=HEADER)
-    _run(fleet, source, options, _look_at_the_stale_header)
+    _run(fleet, source, options, _show_stale_header)
 
 
-def _look_at_the_stale_header(fleet: World, source: Instance, backup: Backup) -> None:
+def _show_stale_header(fleet: World, source: Instance, backup: Backup) -> None:
     fleet.show(
         "stale after a non-transactional update",
         source,
-        f"the header says {_place(backup.coordinates)}, the log ended at "
-        f"{_place(backup.tables_locked_at)} when the table lock was taken",
+        f"the header says {text_of(backup.coordinates)}, the log ended at "
+        f"{text_of(backup.tables_locked_at)} when the table lock was taken",
     )
     source[Clients].writes = True
 
 
 def _back_up_with_both_locks(fleet: World, source: Instance) -> None:
     """Without the variable the utility takes the binlog lock; clients go on writing."""
-    _run(fleet, source, _SAFE, _look_at_both_locks)
+    _run(fleet, source, _SAFE, _show_both_locks)
     fleet.schedule(fleet.now + _UNDER_THE_TABLE_LOCK_US, source, _write_all_kinds, source)
 
 
@@ -103,8 +108,8 @@ def _write_all_kinds(fleet: World, source: Instance) -> None:
         clients.write(fleet, source, kind)
 
 
-def _look_at_both_locks(fleet: World, source: Instance, backup: Backup) -> None:
-    position = _place(backup.coordinates)
+def _show_both_locks(fleet: World, source: Instance, backup: Backup) -> None:
+    position = text_of(backup.coordinates)
     fleet.show(
         "LOCK TABLES FOR BACKUP",
         source,
@@ -120,7 +125,7 @@ def _look_at_both_locks(fleet: World, source: Instance, backup: Backup) -> None:
         fleet.show(
             "finishing the redo copy",
             source,
-            f"redo copied up to LSN {backup.lsn}, {_REDO_US // 1_000} ms behind SHOW MASTER "
+            f"redo copied up to LSN {backup.lsn}, {_REDO_US // 1_000} ms after SHOW MASTER "
             "STATUS, while nobody committed",
         )
         fleet.show(
@@ -132,11 +137,11 @@ def _back_up_without_binlog_lock(fleet: World, source: Instance) -> None:
     """From now on the server has the variable."""
     administration.set_variables(source, **{VARIABLE: True})
     clients.write(fleet, source, GroupKind.NON_TRANSACTIONAL)
-    _run(fleet, source, _SAFE, _look_at_the_fresh_header)
+    _run(fleet, source, _SAFE, _show_fresh_header)
 
 
-def _look_at_the_fresh_header(fleet: World, source: Instance, backup: Backup) -> None:
-    header, locked = _place(backup.coordinates), _place(backup.tables_locked_at)
+def _show_fresh_header(fleet: World, source: Instance, backup: Backup) -> None:
+    header, locked = text_of(backup.coordinates), text_of(backup.tables_locked_at)
     if backup.coordinates_from != HEADER:
         return
     fleet.show(
@@ -148,14 +153,14 @@ def _look_at_the_fresh_header(fleet: World, source: Instance, backup: Backup) ->
         fleet.show(
             "fix 2: with the table lock",
             source,
-            f"the table lock was taken at {locked}, behind a change of a MyISAM table, and the "
-            f"header never was behind that: in the end {header}",
+            f"the table lock was taken at {locked}, after a change of a MyISAM table, and the "
+            f"header was never older than that: in the end {header}",
         )
     if backup.redo_ended_at > backup.tables_locked_at:
         fleet.show(
             "LTFB lets InnoDB go on",
             source,
-            f"the log grew from {locked} to {_place(backup.redo_ended_at)} under the table lock",
+            f"the log grew from {locked} to {text_of(backup.redo_ended_at)} under the table lock",
         )
         fleet.show("goal", source, f"{header} from the header; nobody waited to commit")
 
@@ -166,18 +171,18 @@ def _look_at_the_fresh_header(fleet: World, source: Instance, backup: Backup) ->
 def _back_up_replica_without_binlog_lock(fleet: World, replica: Instance) -> None:
     """The variable does not help here."""
     administration.set_variables(replica, **{VARIABLE: True})
-    _run(fleet, replica, _SLAVE_INFO_LOCKLESS, _look_at_the_old_position)
+    _run(fleet, replica, _SLAVE_INFO_LOCKLESS, _show_old_position)
 
 
-def _look_at_the_old_position(fleet: World, replica: Instance, backup: Backup) -> None:
+def _show_old_position(fleet: World, replica: Instance, backup: Backup) -> None:
     (channel,) = replica[ChannelMap].channels.values()
     if backup.applied_since:
         fleet.show(
             "not a goal",
             replica,
-            f"SHOW SLAVE STATUS said {_place(backup.replica_positions[''])} without the binlog "
+            f"SHOW SLAVE STATUS said {text_of(backup.replica_positions[''])} without the binlog "
             f"lock; the applier executed on before the redo copy ended, now it is at "
-            f"{_place(channel[Applier].executed)}",
+            f"{text_of(channel[Applier].executed)}",
         )
 
 
@@ -189,22 +194,22 @@ def _back_up_replica(fleet: World, replica: Instance) -> None:
         if replica[BackupLocks].holders[BINLOG]:
             seen.append(channel[Receiver].read)
 
-    # The lock is taken at some moment of these: the first and the last look tell of it.
+    # The lock is taken at some moment of these: the first and the last reading show it.
     for step in range(60):
         fleet.clock.schedule(fleet.now + step * 10_000, replica, note_position)
-    _run(fleet, replica, _SLAVE_INFO, partial(_look_at_the_frozen_positions, seen))
+    _run(fleet, replica, _SLAVE_INFO, partial(_show_frozen_positions, seen))
 
 
-def _look_at_the_frozen_positions(
+def _show_frozen_positions(
     seen: list[tuple[str, int]], fleet: World, replica: Instance, backup: Backup
 ) -> None:
-    position = _place(backup.replica_positions[""])
+    position = text_of(backup.replica_positions[""])
     waited = f"threads of replication that waited: {backup.waiting[BINLOG]}"
     if len(set(seen)) == 1:
         fleet.show(
             "LBFB freezes the read position",
             replica,
-            f"read {_place(seen[0])} at {len(seen)} moments under the binlog lock; {waited}",
+            f"read {text_of(seen[0])} at {len(seen)} moments under the binlog lock; {waited}",
         )
     if not backup.applied_since:
         fleet.show(
@@ -223,14 +228,14 @@ def _send_snapshot_without_binlog_lock(fleet: World, source: Instance) -> None:
     source[GaleraNode] = GaleraNode()
     for after in _WRITES_US:
         fleet.schedule(fleet.now + after, source, _write_to_innodb, source)
-    _run(fleet, source, _LOCKLESS, _look_at_the_grown_file)
+    _run(fleet, source, _LOCKLESS, _show_grown_file)
 
 
 def _write_to_innodb(fleet: World, source: Instance) -> None:
     clients.write(fleet, source)
 
 
-def _look_at_the_grown_file(fleet: World, source: Instance, backup: Backup) -> None:
+def _show_grown_file(fleet: World, source: Instance, backup: Backup) -> None:
     copy = backup.binlog_copy
     assert copy is not None
     end = (copy.file.name, copy.position)
@@ -238,16 +243,16 @@ def _look_at_the_grown_file(fleet: World, source: Instance, backup: Backup) -> N
         fleet.show(
             "not a goal",
             source,
-            f"the copied data end at {_place(backup.coordinates)}, the copied log file at "
-            f"{_place(end)}: a joiner would believe that it has what lies between",
+            f"the copied data end at {text_of(backup.coordinates)}, the copied log file at "
+            f"{text_of(end)}: a joiner would believe that it has what lies between",
         )
 
 
 def _send_snapshot(fleet: World, source: Instance) -> None:
-    _run(fleet, source, _SAFE, _look_at_the_copied_file)
+    _run(fleet, source, _SAFE, _show_copied_file)
 
 
-def _look_at_the_copied_file(fleet: World, source: Instance, backup: Backup) -> None:
+def _show_copied_file(fleet: World, source: Instance, backup: Backup) -> None:
     copy = backup.binlog_copy
     assert copy is not None
     assert backup.gtids is not None
@@ -261,10 +266,6 @@ def _look_at_the_copied_file(fleet: World, source: Instance, backup: Backup) -> 
             f"{believed.text()}, which is what its data hold",
         )
     source.remove(GaleraNode)
-
-
-def _place(coordinates: tuple[str, int]) -> str:
-    return f"{coordinates[0]}:{coordinates[1]}"
 
 
 _FREEZE = "backup_locks_freeze_scope"
@@ -324,7 +325,7 @@ SCENARIO = DesignScenario(
         ),
         Claim(
             "stale after a non-transactional update",
-            "Without the variable the header is behind what other engines changed.",
+            "Without the variable the header is older than what other engines changed.",
             (_MATCH,),
         ),
         Claim("fix 2: with the table lock", "With it the table lock writes the header.", (_FRESH,)),
@@ -338,7 +339,7 @@ SCENARIO = DesignScenario(
         Expected(
             _SOURCE,
             _MATCH,
-            "a header that other engines do not update names an older place than the data",
+            "a header that other engines do not update names an older position than the data",
         ),
         Expected(
             _REPLICA,

@@ -41,7 +41,7 @@ _MS = 1_000
 _SOURCE = "source-a"
 _OTHER_RELEASE = "8.0.32"
 _AGAIN_US = 700_000
-"""Behind the start after a crash."""
+"""After the start that follows a crash."""
 _EQUAL, _RESUME = "clone_coordinates_equal_donor", "clone_resume_exact"
 
 
@@ -84,7 +84,7 @@ class _Watcher:
             group = workload.make_group(fleet.rng, GroupKind.XA_PREPARE, donor.server_id, fleet.now)
             commit.commit(fleet, donor, group)
             self.blocked_at = fleet.now
-            fleet.schedule(fleet.now + 40 * _MS, None, _look_at_xa, donor, group)
+            fleet.schedule(fleet.now + 40 * _MS, None, _show_xa, donor, group)
         elif step == "position_read":
             file, position = donor[Innodb].trx_sys
             fleet.show("PHY in TRX_SYS", donor, f"the page says {file}:{position}")
@@ -117,7 +117,7 @@ class _Watcher:
                     f"{grown} groups were logged while its data were copied",
                 )
         elif step == "recovered":
-            _look_at_recovery(fleet, recipient, clone)
+            _show_recovery(fleet, recipient, clone)
 
     def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
         """The first group that a clone receives."""
@@ -128,22 +128,22 @@ class _Watcher:
                 "F-2",
                 channel.replica,
                 f"cloned up to {status.binlog_file}:{status.binlog_position}; the first group "
-                f"received stands at {logged.start} and has GTID {logged.group.gno} of its server",
+                f"received is at {logged.start} and has GTID {logged.group.gno} of its server",
             )
         return True
 
 
-def _look_at_recovery(fleet: World, recipient: Instance, clone: Clone) -> None:
+def _show_recovery(fleet: World, recipient: Instance, clone: Clone) -> None:
     status, data = clone.status, clone.data
     assert data is not None
     executed = recipient[GtidState].executed
     fleet.show("F-1.1", recipient, f"gtid_executed is {_brief(executed.text())}, as in the copy")
-    place = f"{status.binlog_file}:{status.binlog_position}"
+    position = f"{status.binlog_file}:{status.binlog_position}"
     file = next(f for f in clone.donor[BinaryLog].files if f.name == status.binlog_file)
     is_end = any(logged.end == status.binlog_position for logged in file.groups())
     what = "the end of a group" if is_end else "the head of the file"
-    fleet.show("F-1.2", recipient, f"clone_status says {place}, {what} in the donor's log")
-    fleet.show("PHY at the recipient", recipient, f"recovery read {place} from the TRX_SYS page")
+    fleet.show("F-1.2", recipient, f"clone_status says {position}, {what} in the donor's log")
+    fleet.show("PHY at the recipient", recipient, f"recovery read {position} from the TRX_SYS page")
     fleet.show(
         "F-7",
         recipient,
@@ -152,15 +152,15 @@ def _look_at_recovery(fleet: World, recipient: Instance, clone: Clone) -> None:
     )
 
 
-def _look_at_xa(fleet: World, donor: Instance, group: Group) -> None:
+def _show_xa(fleet: World, donor: Instance, group: Group) -> None:
     if group.sid is None:
-        fleet.schedule(fleet.now + 10 * _MS, None, _look_at_xa, donor, group)
+        fleet.schedule(fleet.now + 10 * _MS, None, _show_xa, donor, group)
         return
     logged = next(g for f in donor[BinaryLog].files for g in f.groups() if g.group is group)
     fleet.show(
         "PHY XA blocked",
         donor,
-        f"an XA PREPARE issued while the block lasted was logged behind it, at {logged.start}, as "
+        f"an XA PREPARE issued while the block lasted was logged after it, at {logged.start}, as "
         f"GTID {group.gno} of its server",
     )
 
@@ -325,7 +325,7 @@ SCENARIO = DesignScenario(
         Claim("user story 2", "A member clones where the logs it lacks are purged.", (_RESUME,)),
         Claim("F-1.1", "The recipient's GTID_EXECUTED is that of the cloned data.",
               (_EQUAL, "recovered_gtids_complete")),
-        Claim("F-1.2", "clone_status names the place where the data stand.", (_EQUAL,)),
+        Claim("F-1.2", "clone_status names the position of the data.", (_EQUAL,)),
         Claim("F-2", "Replication goes on exactly there.", (_RESUME, "relay_mirrors_source")),
         Claim("F-3", "A recipient joins its donor's group.", (_RESUME,)),
         Claim("F-4", "A recipient becomes a semi-sync replica.", (_RESUME,)),
@@ -334,9 +334,9 @@ SCENARIO = DesignScenario(
               ("recovered_gtids_complete",)),
         Claim("NF-1", "The donor is blocked for much less than a second.", ("clone_protocol",)),
         Claim("US-1.1", "The recovery channel catches up by GTID.", (_RESUME,)),
-        Claim("US-1.2", "A channel with auto-position starts behind the clone.", (_RESUME,)),
+        Claim("US-1.2", "A channel with auto-position starts after the clone.", (_RESUME,)),
         Claim("US-1.3", "A channel without it starts at the cloned position.", (_RESUME,)),
-        Claim("column STATE", "clone_status tells how the clone ended.",
+        Claim("column STATE", "clone_status shows how the clone ended.",
               ("clone_status_agrees",)),
         Claim("column ERROR_NO", "And with which error.", ("clone_status_agrees",)),
         Claim("clone_progress stages", "The stages come in their order.",

@@ -1,6 +1,6 @@
 """The scenario of a document: acts that show its requirements one by one, as data.
 
-A scenario says what it shows when it happens, with the values that were seen; whether the accounts
+A scenario says what it shows when it happens, with the values that were seen; whether the records
 of the servers agree with that is for the audit, which reads the journal alone.
 """
 
@@ -83,3 +83,8 @@ class DesignScenario:
     arrange: Callable[[World], None]
     claims: tuple[Claim, ...]
     expected: tuple[Expected, ...] = ()
+
+
+def text_of(coordinates: tuple[str, int]) -> str:
+    """A log coordinate as it is shown: file and position."""
+    return f"{coordinates[0]}:{coordinates[1]}"

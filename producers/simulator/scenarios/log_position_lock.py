@@ -23,7 +23,11 @@ from tallystick.producers.simulator.log_status.log_status_query import (
     OutOfMemory,
 )
 from tallystick.producers.simulator.log_status.storage_engines import Handlerton, StorageEngines
-from tallystick.producers.simulator.scenarios.design_scenario import Claim, DesignScenario
+from tallystick.producers.simulator.scenarios.design_scenario import (
+    Claim,
+    DesignScenario,
+    text_of,
+)
 from tallystick.producers.simulator.server import administration, clients
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver, RelayLog
@@ -52,7 +56,7 @@ def _arrange(fleet: World) -> None:
     # Compiled in like MyISAM, and like it without the three functions.
     fleet.instances[_REPLICA][StorageEngines].installed["ARCHIVE"] = Handlerton("ARCHIVE")
     acts: dict[tuple[str, int], Callable[[World, Instance, dict[str, Any]], None]] = {
-        (_REPLICA, 1): _look_at_the_row,
+        (_REPLICA, 1): _show_row,
         (_REPLICA, 2): _administer_channels,
         (_SOURCE, 2): _write_and_administer_logs,
         (_REPLICA, 3): _receive_and_assign,
@@ -61,7 +65,7 @@ def _arrange(fleet: World) -> None:
         (_REPLICA, 4): _see_the_failure,
         (_SOURCE, 4): _collect_under_both_locks,
         (_REPLICA, 5): _see_the_refusal,
-        (_REPLICA, 9): _look_at_what_is_left,
+        (_REPLICA, 9): _show_what_is_left,
     }
     counts: dict[str, int] = {}
 
@@ -76,7 +80,7 @@ def _arrange(fleet: World) -> None:
 
     copied: list[int] = []
     replica = fleet.instances[_REPLICA]
-    # The document flushes positions with each event: the row of the table is never behind F_c.
+    # The document flushes positions with each event: the row of the table is never older than F_c.
     administration.set_variables(replica, sync_source_info=1)
     _go_by_position(fleet, replica[ChannelMap].channels["b"])
     fleet.bus.connect(ANSWERED, listen)
@@ -92,7 +96,7 @@ def _arrange(fleet: World) -> None:
 # Collection 1: what the row shows
 
 
-def _look_at_the_row(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
+def _show_row(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
     row = body["row"]
     local, engines = row["LOCAL"], row["STORAGE_ENGINES"]
     position = f"{local['binary_log_file']}:{local['binary_log_position']}"
@@ -112,13 +116,13 @@ def _look_at_the_row(fleet: World, instance: Instance, body: dict[str, Any]) -> 
             f"{position} is the end of the log, {_executed(instance)} are all that were logged up "
             "to there or assigned",
         )
-    for told in row["REPLICATION"]["channels"]:
-        written = instance[ChannelMap].channels[told["channel_name"]][RelayLog].files[-1]
+    for shown in row["REPLICATION"]["channels"]:
+        written = instance[ChannelMap].channels[shown["channel_name"]][RelayLog].files[-1]
         fleet.show(
             "F-1.2.3",
             instance,
-            f"channel {told['channel_name']!r}: positions flushed at {told['relay_log_file']}:"
-            f"{told['relay_log_position']}, relay log written up to {written.name}:{written.end}",
+            f"channel {shown['channel_name']!r}: positions flushed at {shown['relay_log_file']}:"
+            f"{shown['relay_log_position']}, relay log written up to {written.name}:{written.end}",
         )
     fleet.show(
         "F-1.2.4",
@@ -128,13 +132,13 @@ def _look_at_the_row(fleet: World, instance: Instance, body: dict[str, Any]) -> 
     )
     held = ", ".join(instance[Latches].held)
     fleet.show("F-1.3", instance, f"while the row is made the session holds {held}")
-    _then(fleet, instance, _look_at_what_is_held)
+    _then(fleet, instance, _show_what_is_held)
     _collect_again(fleet, instance, body["collection_id"])
 
 
-def _look_at_what_is_held(fleet: World, instance: Instance) -> None:
+def _show_what_is_held(fleet: World, instance: Instance) -> None:
     if not instance[Latches].held:
-        fleet.show("F-1.4", instance, "no lock is held behind the answer")
+        fleet.show("F-1.4", instance, "no lock is held after the answer")
 
 
 def _collect_again(fleet: World, instance: Instance, collection_id: str) -> None:
@@ -162,14 +166,14 @@ def _fail(error: dict[str, Any]) -> None:
 
 def _write_and_administer_logs(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
     _watch(fleet, instance)
-    _issue(fleet, instance, "F-2.1", "COMMIT", act=partial(clients.write, fleet), look=_position)
+    _issue(fleet, instance, "F-2.1", "COMMIT", act=partial(clients.write, fleet), read=_position)
     _issue(
         fleet,
         instance,
         "NF-1 binary log",
         "FLUSH BINARY LOGS",
         act=lambda at: administration.flush_binary_logs(fleet, at),
-        look=_position,
+        read=_position,
     )
     _issue(
         fleet,
@@ -177,7 +181,7 @@ def _write_and_administer_logs(fleet: World, instance: Instance, body: dict[str,
         "F-2.4",
         "a mini-transaction of InnoDB",
         act=lambda at: redo_log.add_redo(at, 500),
-        look=_lsn,
+        read=_lsn,
     )
 
 
@@ -196,14 +200,14 @@ def _administer_channels(fleet: World, instance: Instance, body: dict[str, Any])
         configured = [channel.name for channel in at[ChannelMap].configured]
         return f"channels {', '.join(configured) or 'none'}"
 
-    _issue(fleet, instance, "F-2.3", "RESET REPLICA ALL FOR CHANNEL 'a'", act=remove, look=names)
+    _issue(fleet, instance, "F-2.3", "RESET REPLICA ALL FOR CHANNEL 'a'", act=remove, read=names)
     _issue(
         fleet,
         instance,
         "F-2.3",
         "CHANGE REPLICATION SOURCE FOR CHANNEL 'a'",
         act=create,
-        look=names,
+        read=names,
     )
 
 
@@ -214,7 +218,7 @@ def _receive_and_assign(fleet: World, instance: Instance, body: dict[str, Any]) 
     fleet.schedule(
         fleet.now + _LATER_US,
         instance,
-        _look_at_the_receiver,
+        _show_receiver,
         channel,
         before,
         channel[Receiver].read,
@@ -222,15 +226,15 @@ def _receive_and_assign(fleet: World, instance: Instance, body: dict[str, Any]) 
     _assign_gtids(fleet, instance, body)
 
 
-def _look_at_the_receiver(
+def _show_receiver(
     fleet: World, channel: Channel, flushed: tuple[str, int], read: tuple[str, int]
 ) -> None:
     fleet.show(
         "F-2.5",
         channel.replica,
         f"channel {channel.name!r}: a group was logged at {channel.source.instance_id} while the "
-        f"row was made; flushed then {_place(flushed)} for the source's {_place(read)}, later "
-        f"{_place(channel[Receiver].flushed)} for {_place(channel[Receiver].read)}",
+        f"row was made; flushed then {text_of(flushed)} for the source's {text_of(read)}, later "
+        f"{text_of(channel[Receiver].flushed)} for {text_of(channel[Receiver].read)}",
     )
 
 
@@ -242,7 +246,7 @@ def _assign_gtids(fleet: World, instance: Instance, body: dict[str, Any]) -> Non
         "F-2.2",
         "SET gtid_purged = '+…:1-7'",
         act=lambda at: administration.set_gtid_purged(fleet, at, added),
-        look=_executed,
+        read=_executed,
     )
 
 
@@ -253,44 +257,44 @@ def _issue(
     statement: str,
     *,
     act: Callable[[Instance], object],
-    look: Callable[[Instance], str],
+    read: Callable[[Instance], str],
 ) -> None:
     """A session issues a statement while another holds all locks; it is done when they are free."""
     issued = instance.journal.last_ts
 
     def go_on(fleet: World) -> None:
-        waited, before = instance.journal.moment() - issued, look(instance)
+        waited, before = instance.journal.moment() - issued, read(instance)
         act(instance)
         fleet.show(
             requirement,
             instance,
             f"{statement}, issued under the locks, waited {waited} µs until they were free, then "
-            f"moved {before} to {look(instance)}",
+            f"moved {before} to {read(instance)}",
         )
 
     fleet.schedule(fleet.now, instance, go_on)
 
 
 def _watch(fleet: World, instance: Instance) -> None:
-    """Look again when the locks are free, before anything that waited goes on."""
+    """Compare when the locks are free, before anything that waited goes on."""
     before = _state(instance)
 
-    def look_again(fleet: World) -> None:
+    def compare(fleet: World) -> None:
         if _state(instance) == before:
             fleet.show(
                 "F-2", instance, f"{', '.join(before)}; all as before when the locks were free"
             )
 
-    fleet.schedule(fleet.now, instance, look_again)
+    fleet.schedule(fleet.now, instance, compare)
 
 
 def _state(instance: Instance) -> list[str]:
-    """Where each of the logs stands that the state blocks."""
+    """Where each of the logs is that the state blocks."""
     channels = instance[ChannelMap].configured
     return [
         _position(instance),
         _executed(instance),
-        *(f"channel {c.name!r} flushed at {_place(c[Receiver].flushed)}" for c in channels),
+        *(f"channel {c.name!r} flushed at {text_of(c[Receiver].flushed)}" for c in channels),
         _lsn(instance),
     ]
 
@@ -370,15 +374,15 @@ def _follow(
         fleet.schedule(fleet.now + _LOOK_US, channel.replica, _follow, copied, files, copy)
         return
     received = [group.logged for file in files for group in file.groups if group.is_complete]
-    place = copy.place_read(channel)
-    logged = restore.logged_since(channel.source, place)
+    position = copy.position_read(channel)
+    logged = restore.logged_since(channel.source, position)
     if received == logged:
         fleet.show(
             "restore from the row",
             channel.replica,
-            f"channel {channel.name!r}: relay log copied up to {_place(copied.flushed)}, "
+            f"channel {channel.name!r}: relay log copied up to {text_of(copied.flushed)}, "
             f"{copied.unapplied} of its groups not applied; the copied repository says "
-            f"{_place(place)}, behind which {channel.source.instance_id} logged {len(logged)} "
+            f"{text_of(position)}, after which {channel.source.instance_id} logged {len(logged)} "
             f"groups; the restored receiver got these {len(received)}, each once, in their order",
         )
 
@@ -405,7 +409,7 @@ def _see_the_refusal(fleet: World, instance: Instance, body: dict[str, Any]) -> 
     fleet.show("I-2", instance, f"error {error['code']}, {error['message']}; nothing was locked")
 
 
-def _look_at_what_is_left(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
+def _show_what_is_left(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
     local = body["row"]["LOCAL"]
     if all(
         c.source[GtidState].executed.is_subset(instance[GtidState].executed)
@@ -436,11 +440,7 @@ def _lsn(instance: Instance) -> str:
 
 
 def _position(instance: Instance) -> str:
-    return _place(instance[BinaryLog].position)
-
-
-def _place(coordinates: tuple[str, int]) -> str:
-    return f"{coordinates[0]}:{coordinates[1]}"
+    return text_of(instance[BinaryLog].position)
 
 
 SCENARIO = DesignScenario(
@@ -459,7 +459,7 @@ SCENARIO = DesignScenario(
     claims=(
         Claim(
             "F-1.2",
-            "One row tells who the server is and where all of its logs stand.",
+            "One row names the server and where all of its logs are.",
             ("log_status_row_complete", "server_uuid_unique"),
         ),
         Claim(
@@ -473,12 +473,12 @@ SCENARIO = DesignScenario(
         ),
         Claim(
             "F-1.2.3",
-            "Each channel tells where its positions were last flushed, not what was written since.",
+            "Each channel shows where its positions were last flushed, not what was written since.",
             ("relay_position_on_written_boundary", "channel_rows_unique"),
         ),
         Claim(
             "F-1.2.4",
-            "Engines that have the interface tell their log; the others are left out.",
+            "Engines that have the interface show their log; the others are left out.",
             ("lsn_order", "lsn_monotone", "lsn_grows_with_commits"),
         ),
         Claim(

@@ -13,7 +13,12 @@ from tallystick.producers.simulator.backup import point_in_time_recovery as reco
 from tallystick.producers.simulator.backup.point_in_time_recovery import StopPoint
 from tallystick.producers.simulator.backup.tables import TableData
 from tallystick.producers.simulator.kernel.transactions import GroupKind
-from tallystick.producers.simulator.scenarios.design_scenario import Claim, DesignScenario, Expected
+from tallystick.producers.simulator.scenarios.design_scenario import (
+    Claim,
+    DesignScenario,
+    Expected,
+    text_of,
+)
 from tallystick.producers.simulator.server import administration, clients, commit
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap
@@ -65,8 +70,8 @@ class _Acts:
         self.fleet.show(
             "1 binlog position",
             self.source,
-            f"image-of-source: validity point at {_position(image)}, behind {_count(image)} "
-            f"executed GTIDs; the log goes on at {_place(self.source[BinaryLog].position)}",
+            f"image-of-source: validity point at {_position(image)}, after {_count(image)} "
+            f"executed GTIDs; the log goes on at {text_of(self.source[BinaryLog].position)}",
         )
         self.fleet.show(
             "3 summary block",
@@ -81,13 +86,13 @@ class _Acts:
         """An image of a replica, and a DDL that meets the backup."""
         backup_image.back_up(fleet, self.replica, "image-of-replica", self.replica_backed_up)
         fleet.schedule(fleet.now + _DDL_US, self.source, self.change_metadata)
-        self.look_for_error(fleet, _LOOKS_MAX)
+        self.find_error(fleet, _LOOKS_MAX)
 
     def change_metadata(self, fleet: World) -> None:
         """A client of the source creates an index."""
         clients.write(fleet, self.source, GroupKind.DDL)
 
-    def look_for_error(self, fleet: World, looks: int) -> None:
+    def find_error(self, fleet: World, looks: int) -> None:
         """See the applier stop at the DDL."""
         channel = self.replica[ChannelMap].channels[""]
         if channel[Applier].sql_errno:
@@ -95,33 +100,33 @@ class _Acts:
                 "2 DDL error",
                 self.replica,
                 f"the applier met a DDL during the backup and stopped with error "
-                f"{channel[Applier].sql_errno} at {_place(channel[Applier].executed)}",
+                f"{channel[Applier].sql_errno} at {text_of(channel[Applier].executed)}",
             )
         elif looks:
-            fleet.schedule(fleet.now + _LOOK_US, None, self.look_for_error, looks - 1)
+            fleet.schedule(fleet.now + _LOOK_US, None, self.find_error, looks - 1)
 
     def replica_backed_up(self, image: Image) -> None:
-        """Its summary tells how far the replica is on its source, and both repositories."""
+        """Its summary has how far the replica is on its source, and both repositories."""
         self.replica_image = image
-        (told,) = image.channels
-        read = told["read_source_log_file"], told["read_source_log_pos"]
-        executed = told["exec_source_log_file"], told["exec_source_log_pos"]
+        (shown,) = image.channels
+        read = shown["read_source_log_file"], shown["read_source_log_pos"]
+        executed = shown["exec_source_log_file"], shown["exec_source_log_pos"]
         self.fleet.show(
             "2 replication state",
             self.replica,
-            f"image-of-replica: channel {told['channel']!r} of {told['source_instance']}, "
+            f"image-of-replica: channel {shown['channel']!r} of {shown['source_instance']}, "
             f"{_count(image)} executed GTIDs",
         )
         self.fleet.show(
             "2 slave position",
             self.replica,
-            f"read up to {_place(read)}, executed up to {_place(executed)}",
+            f"read up to {text_of(read)}, executed up to {text_of(executed)}",
         )
         for requirement, table in (
             ("2 master.info", "slave_master_info"),
             ("2 relay.info", "slave_relay_log_info"),
         ):
-            row = told[table]
+            row = shown[table]
             places = [row[name] for name in _COLUMNS if name in row]
             self.fleet.show(requirement, self.replica, f"{table}: {', '.join(map(str, places))}")
 
@@ -131,12 +136,12 @@ class _Acts:
         """What the source has at the stop point; then two recoveries up to there."""
         backup_image.check_sums(fleet, self.source, self.recover)
 
-    def recover(self, place: tuple[str, int]) -> None:
+    def recover(self, position: tuple[str, int]) -> None:
         """A new server from either image, with the log of the source."""
         self.expected = self.source[TableData].checksums()
         for image in (self.image, self.replica_image):
             server = recovery.add_server(self.fleet, self.source)
-            stop = StopPoint(place)
+            stop = StopPoint(position)
             recovery.recover(self.fleet, image, server, stop, self.recovered, source=self.source)
 
     def recovered(self, done: Recovery) -> None:
@@ -147,9 +152,10 @@ class _Acts:
                 "point-in-time recovery",
                 done.server,
                 f"restored {done.image.backup_id} of {done.image.instance.instance_id}, replayed "
-                f"{done.group_count} groups of {done.source.instance_id} from {_place(done.start)} "
-                f"to {_place(done.end)}: gtid_executed {done.server[GtidState].executed.text()}, "
-                f"{_tables(found)}; the source had the same there",
+                f"{done.group_count} groups of {done.source.instance_id} from "
+                f"{text_of(done.start)} to {text_of(done.end)}: "
+                f"gtid_executed {done.server[GtidState].executed.text()}, {_tables(found)}; "
+                "the source had the same there",
             )
         administration.add_channel(self.fleet, done.server, "", done.source, done.end)
 
@@ -169,8 +175,8 @@ class _Acts:
         backup_image.prepare(fleet, self.unsafe)
         server = recovery.add_server(fleet, self.unsafe)
 
-        def go_on(place: tuple[str, int]) -> None:
-            recovery.recover(fleet, self.unsafe_image, server, StopPoint(place))
+        def go_on(position: tuple[str, int]) -> None:
+            recovery.recover(fleet, self.unsafe_image, server, StopPoint(position))
 
         backup_image.check_sums(fleet, self.unsafe, go_on)
 
@@ -184,11 +190,7 @@ _COLUMNS = ("Relay_log_name", "Relay_log_pos", "Master_log_name", "Master_log_po
 
 def _position(image: Image) -> str:
     assert image.position is not None
-    return _place(image.position)
-
-
-def _place(coordinates: tuple[str, int]) -> str:
-    return f"{coordinates[0]}:{coordinates[1]}"
+    return text_of(image.position)
 
 
 def _count(image: Image) -> int:
@@ -229,12 +231,12 @@ SCENARIO = DesignScenario(
         ),
         Claim(
             "2 replication state",
-            "The image of a replica tells of each channel and what was executed.",
+            "The image of a replica names each channel and what was executed.",
             ("backup_image_names_one_state", "backup_replica_positions_agree"),
         ),
         Claim(
             "2 slave position",
-            "It tells how far the replica has read and executed its source's log.",
+            "It shows how far the replica has read and executed its source's log.",
             ("backup_replica_positions_agree", "replay_continues_image"),
         ),
         Claim(

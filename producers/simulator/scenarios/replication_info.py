@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.transactions import Group
     from tallystick.producers.simulator.kernel.world import World
-    from tallystick.producers.simulator.replication_info.relay_log_info import Place
+    from tallystick.producers.simulator.replication_info.relay_log_info import Coordinates
     from tallystick.producers.simulator.server.channels import Channel
 
 _INNODB, _MYISAM, _FILE = "replica-a1", "replica-a2", "replica-a3"
@@ -42,25 +42,25 @@ def _arrange(fleet: World) -> None:
     """Say when what happens; between the acts the source is written to."""
     innodb, myisam, file = (fleet.instances[name] for name in (_INNODB, _MYISAM, _FILE))
     plan: tuple[tuple[float, Callable[..., None], tuple[Any, ...]], ...] = (
-        (0.4, _look_at_rows, (innodb,)),
+        (0.4, _show_rows, (innodb,)),
         (0.5, _restart_with_myisam, (myisam,)),
         (0.5, _restart_with_file, (file,)),
-        (1.4, _look_at_engines, (innodb, myisam)),
-        (1.4, _look_at_file, (file,)),
+        (1.4, _show_engines, (innodb, myisam)),
+        (1.4, _show_file, (file,)),
         (2.0, _crash, (innodb, CrashPoint.BETWEEN_COMMIT_AND_POSITION, False)),
         (2.0, _crash, (myisam, CrashPoint.BETWEEN_COMMIT_AND_POSITION, False)),
         (2.0, _crash, (file, CrashPoint.BEHIND_POSITION, True)),
         (4.0, _stop_receiver, (innodb,)),
         (4.5, _leave_file_behind, (innodb,)),
-        (5.4, _look_at_refusal, (innodb,)),
-        (6.4, _look_at_return, (innodb,)),
+        (5.4, _show_refusal, (innodb,)),
+        (6.4, _show_return, (innodb,)),
         (8.5, _compare, (innodb, myisam, file)),
     )
     for at, act, args in plan:
         fleet.schedule(fleet.start_ts + int(at * _SECOND), None, act, *args)
 
 
-def _look_at_rows(fleet: World, instance: Instance) -> None:
+def _show_rows(fleet: World, instance: Instance) -> None:
     channel = _channel(instance)
     connection = channel[MasterInfo].connection
     fleet.show(
@@ -87,13 +87,13 @@ def _restart_with_file(fleet: World, instance: Instance) -> None:
     channel = _channel(instance)
     acts.restart_with(fleet, instance, Repository.FILE)
     row = channel[RelayLogInfo].stored()
-    fleet.schedule(fleet.now + _LOOK_US, None, _look_at_migration, channel, row)
+    fleet.schedule(fleet.now + _LOOK_US, None, _show_migration, channel, row)
 
 
-def _look_at_migration(fleet: World, channel: Channel, row: Place | None) -> None:
+def _show_migration(fleet: World, channel: Channel, row: Coordinates | None) -> None:
     """As soon as the server is back."""
     if not channel.replica.is_running:
-        fleet.schedule(fleet.now + _LOOK_US, None, _look_at_migration, channel, row)
+        fleet.schedule(fleet.now + _LOOK_US, None, _show_migration, channel, row)
         return
     file = channel.replica[InfoRepositories].files["relay-log.info"]
     rows = channel.replica[InfoRepositories].tables["slave_relay_log_info"].rows
@@ -105,7 +105,7 @@ def _look_at_migration(fleet: World, channel: Channel, row: Place | None) -> Non
     )
 
 
-def _look_at_engines(fleet: World, innodb: Instance, myisam: Instance) -> None:
+def _show_engines(fleet: World, innodb: Instance, myisam: Instance) -> None:
     for instance in (innodb, myisam):
         table = instance[InfoRepositories].tables["slave_relay_log_info"]
         fleet.show(
@@ -116,7 +116,7 @@ def _look_at_engines(fleet: World, innodb: Instance, myisam: Instance) -> None:
         )
 
 
-def _look_at_file(fleet: World, instance: Instance) -> None:
+def _show_file(fleet: World, instance: Instance) -> None:
     lines = instance[InfoRepositories].files["relay-log.info"].lines
     fleet.show(
         "option relay_log_info_repository",
@@ -128,52 +128,52 @@ def _look_at_file(fleet: World, instance: Instance) -> None:
 def _crash(fleet: World, instance: Instance, point: CrashPoint, power_cut: bool) -> None:
     plan = CrashPlan(point, passes=4, power_cut=power_cut, kinds=(GroupKind.INNODB,))
     acts.crash_at(fleet, instance, plan)
-    fleet.schedule(fleet.now + _LOOK_US, None, _look_at_what_is_left, instance, power_cut)
+    fleet.schedule(fleet.now + _LOOK_US, None, _show_what_is_left, instance, power_cut)
 
 
-def _look_at_what_is_left(fleet: World, instance: Instance, power_cut: bool) -> None:
+def _show_what_is_left(fleet: World, instance: Instance, power_cut: bool) -> None:
     """While the server is down: what is stored, against what is committed."""
     if instance.is_running:
-        fleet.schedule(fleet.now + _LOOK_US, None, _look_at_what_is_left, instance, power_cut)
+        fleet.schedule(fleet.now + _LOOK_US, None, _show_what_is_left, instance, power_cut)
         return
     channel = _channel(instance)
-    place = channel[RelayLogInfo].stored()
-    assert place is not None
+    coordinates = channel[RelayLogInfo].stored()
+    assert coordinates is not None
     last = instance[BinaryLog].active.groups()[-1].group
     committed = _end_of(channel, last)
     if channel[RelayLogInfo].handler.is_transactional:
         fleet.show(
             "REQ-5 transactional repository",
             instance,
-            f"died behind a commit: the source's transactions are committed up to {committed}, "
-            f"and the row says {_text(place)}",
+            f"died after a commit: the source's transactions are committed up to {committed}, "
+            f"and the row says {_text(coordinates)}",
         )
-        fleet.schedule(fleet.now + _LOOK_US, None, _look_at_recovery, channel, place)
+        fleet.schedule(fleet.now + _LOOK_US, None, _show_recovery, channel, coordinates)
     elif power_cut:
         fleet.show(
             "REQ-3 file against table",
             instance,
             f"the power failed: transactions are committed up to {committed}, the synced lines of "
-            f"relay-log.info say {_text(place)}",
+            f"relay-log.info say {_text(coordinates)}",
         )
     else:
         fleet.show(
             "REQ-5 other repository",
             instance,
             f"died between a commit and its position: committed up to {committed}, the row of "
-            f"MyISAM says {_text(place)}",
+            f"MyISAM says {_text(coordinates)}",
         )
 
 
-def _look_at_recovery(fleet: World, channel: Channel, place: Place) -> None:
+def _show_recovery(fleet: World, channel: Channel, coordinates: Coordinates) -> None:
     if not channel[Receiver].is_connected:
-        fleet.schedule(fleet.now + _LOOK_US, None, _look_at_recovery, channel, place)
+        fleet.schedule(fleet.now + _LOOK_US, None, _show_recovery, channel, coordinates)
         return
     fleet.show(
         "REQ-4",
         channel.replica,
         f"relay_log_recovery: the relay log begins anew with {channel[RelayLog].files[0].name}, "
-        f"the source is asked from {place[2]}:{place[3]} on",
+        f"the source is asked from {coordinates[2]}:{coordinates[3]} on",
     )
 
 
@@ -196,7 +196,7 @@ def _leave_file_behind(fleet: World, instance: Instance) -> None:
     lifecycle.shut_down(fleet, instance)
 
 
-def _look_at_refusal(fleet: World, instance: Instance) -> None:
+def _show_refusal(fleet: World, instance: Instance) -> None:
     channel = _channel(instance)
     fleet.show(
         "REQ-6 T,F TABLE",
@@ -208,7 +208,7 @@ def _look_at_refusal(fleet: World, instance: Instance) -> None:
     acts.remove_file(fleet, channel)
 
 
-def _look_at_return(fleet: World, instance: Instance) -> None:
+def _show_return(fleet: World, instance: Instance) -> None:
     channel = _channel(instance)
     fleet.show(
         "REQ-6 T,!F TABLE",
@@ -249,17 +249,17 @@ def _end_of(channel: Channel, group: Group) -> str:
         for logged in file.groups():
             if logged.group is group:
                 return f"{file.name}:{logged.end}"
-    return "a place that was purged"
+    return "coordinates that were purged"
 
 
 def _channel(instance: Instance) -> Channel:
     return instance[ChannelMap].channels[""]
 
 
-def _text(place: Place | None) -> str:
-    if place is None:
+def _text(coordinates: Coordinates | None) -> str:
+    if coordinates is None:
         return "nothing"
-    return f"{place[0]}:{place[1]} = {place[2]}:{place[3]}"
+    return f"{coordinates[0]}:{coordinates[1]} = {coordinates[2]}:{coordinates[3]}"
 
 
 SCENARIO = DesignScenario(
@@ -326,7 +326,7 @@ SCENARIO = DesignScenario(
         ),
         Claim(
             "REQ-5 other repository",
-            "Another repository is written behind the commit, so a crash in between repeats it.",
+            "Another repository is written after the commit, so a crash in between repeats it.",
             ("applied_exactly_once",),
         ),
         Claim(
@@ -349,7 +349,7 @@ SCENARIO = DesignScenario(
         Expected(
             _MYISAM,
             "applied_exactly_once",
-            "A MyISAM row is written behind the commit: the crash between them repeats it (REQ-5).",
+            "A MyISAM row is written after the commit: the crash between them repeats it (REQ-5).",
         ),
         Expected(
             _FILE,

@@ -125,12 +125,12 @@ def is_out_of_order(channel: Channel) -> bool:
 
 
 def group_committed(fleet: World, channel: Channel, queued: QueuedGroup) -> None:
-    """The commit stage of a replicated group: positions move with it, or behind it (REQ-5)."""
+    """The commit stage of a replicated group: positions move with it, or after it (REQ-5)."""
     queued.is_applied = True
     group = queued.logged.group
     reason = _REASONS.get(group.kind, "query")
     if channel.replica.variables["replica_parallel_workers"] > 1:
-        # The coordinator moves the positions at its checkpoints, a worker tells what it has done.
+        # The coordinator moves the positions at its checkpoints, a worker records what it has done.
         worker_info.group_committed(channel, queued, reason)
         return
     changes_file = channel[Applier].group_end[0] not in ("", queued.relay_file.name)

@@ -71,7 +71,7 @@ class FramingEvent:
 
     @property
     def end(self) -> int:
-        """Offset behind the event."""
+        """Offset of its end."""
         return self.start + self.length
 
 

@@ -23,14 +23,14 @@ class QueuedGroup:
     """A group in a relay log."""
 
     logged: LoggedGroup
-    """Where it stands in the source's binary log."""
+    """Where it is in the source's binary log."""
     source_file: str
     relay_file: RelayFile
     start: int
     events_received: int = 0
     """How many of its events are in the relay log; the GTID event is the first."""
     end: int = 0
-    """Relay offset behind the last event received."""
+    """Relay offset of the end of the last event received."""
     is_applied: bool = False
 
     @property
@@ -64,7 +64,7 @@ class QueuedFraming:
     relay_file: RelayFile
     end: int
     source: tuple[str, int] | None
-    """The source coordinate that a ROTATE tells."""
+    """The source coordinate that a ROTATE names."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +96,7 @@ class Receiver:
         read: (Master_Log_File, Read_Master_Log_Pos).
         flushed: The relay coordinate at the last flush of the master info object.
         retrieved: Retrieved_Gtid_Set.
-        excluded: What it told the source it has, at the last connect with auto-position.
+        excluded: What it sent to the source as received, at the last connect with auto-position.
         cursor_file: Number of the source's binary log file that the dump thread reads.
         cursor_entry: Index of the next entry of that file.
         cursor_lineage: Lineage of the source's binary log that the cursor belongs to.

@@ -95,7 +95,7 @@ def crash(fleet: World, instance: Instance, *, torn: bool = True, power_cut: boo
         return
     if torn and instance[BinaryLog].is_open and not instance[BackupLocks].stops_coordinates:
         _write_torn_group(fleet, instance)
-    # Groups behind the flush stage are prepared in the engine: recovery commits them.
+    # Groups past the flush stage are prepared in the engine: recovery commits them.
     while instance[CommitQueue].in_commit:
         pending = instance[CommitQueue].in_commit.pop(0)
         group = pending.logged.group

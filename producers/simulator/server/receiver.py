@@ -194,8 +194,8 @@ def _wake_subscribers(fleet: World, source: Instance) -> None:
 def flush_position(fleet: World, channel: Channel, events: int = 1) -> None:
     """flush_info: F_c becomes the end of the relay log; it is stored every sync_source_info events.
 
-    By position a stored place inside a group would be where a new connection begins, so the write
-    waits for the end of the group there.
+    By position a coordinate stored inside a group would be where a new connection begins, so the
+    write waits for the end of the group there.
     """
     channel[Receiver].flushed = relay_log.end(channel)
     if channel.partial_group is not None and not channel.auto_position:
