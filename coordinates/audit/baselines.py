@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
 UNSETTLED_MAX = 64
+
+
+class MasterInfoWrite(NamedTuple):
+    """The last write of a channel to slave_master_info, while the journal has all of them.
+
+    Attributes:
+        coordinates: Source coordinates that were stored.
+        steps_back: How often the receiver had begun at earlier coordinates by then.
+    """
+
+    coordinates: LogCoordinates
+    steps_back: int
 
 
 @dataclass(slots=True)
@@ -33,6 +46,7 @@ class ChannelBaselines:
     has_reset: bool = False
     stopped: list[str] = field(default_factory=list)
     """Threads that the row before showed as stopped without an error."""
+    master_info: MasterInfoWrite | None = None
 
 
 @dataclass(eq=False)
@@ -115,9 +129,15 @@ class Baselines:
         if on_disk:
             self.numbers["LSN"] = max(on_disk)
 
+    def forget_master_info(self) -> None:
+        """A start, or another period of writing: what is not written yet is not known."""
+        for channel in self.channels.values():
+            channel.master_info = None
+
     def begin_channel_lineage(self, name: str, lineage: int) -> None:
         """RESET REPLICA, CHANGE SOURCE, relay log recovery."""
         channel = self.channel(name)
+        channel.master_info = None
         channel.lineage = lineage
         channel.relay = None
         channel.executed = None

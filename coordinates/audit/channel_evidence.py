@@ -37,10 +37,15 @@ from tallystick.coordinates.values.binlog import MAGIC_LENGTH, WRAP, EventType, 
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tallystick.coordinates.audit.baselines import ChannelBaselines
     from tallystick.coordinates.audit.row_evidence import Row
     from tallystick.coordinates.events.log_status import ChannelState
     from tallystick.coordinates.logs.relay_reader import RelayReader
+
+_OF_SOURCE = (Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN)
+"""Marks of events that are copied from the source's groups."""
 
 
 def channel_evidence(
@@ -60,6 +65,8 @@ def channel_evidence(
         auto_position=history.auto_position,
         is_gtid_only=state.is_gtid_only,
         received_before=history.received,
+        stored=None if history.master_info is None else history.master_info.coordinates,
+        sync_source_info=row.server.number("sync_source_info"),
         previous={name: value for name, value in previous.items() if value is not None},
         fallen=dict(history.fallen),
         **({"doubt": Undecided(NO_RELAY)} if relay is None else _shown(row, state, relay, history)),
@@ -86,6 +93,7 @@ def _shown(
         "forgotten": relay.forgotten,
         "events_after": _events_between(state.relay, state.applied, relay),
         "passed": _passed(row, state.applied, relay, history),
+        **_beside_master_info(state.relay, relay, history),
     }
 
 
@@ -116,6 +124,47 @@ def _relay_doubt(
     return None if is_known else Undecided(NOT_REMEMBERED)
 
 
+def _beside_master_info(
+    flushed: LogCoordinates | None, relay: RelayReader, history: ChannelBaselines
+) -> dict[str, Any]:
+    """What the flushed coordinates stand for, and the events between that and what is stored."""
+    write = history.master_info
+    if flushed is None or flushed.base_name != relay.base_name or write is None:
+        return {}
+    stored, rows = write.coordinates, relay.window.rows()
+    is_later = _is_after(rows, flushed, FILE, END)
+    before, after = rows[~is_later], rows[is_later]
+    if relay.source_base != stored.base_name or not len(before) or before[-1, SOURCE_END] < 0:
+        return {}
+    values: dict[str, Any] = {"relay_read": _in_source(relay, before[-1])}
+    unstored = before[
+        np.flatnonzero(~_is_after(before, stored, SOURCE_FILE, SOURCE_END)).max(initial=-1) + 1 :
+    ]
+    if not history.auto_position:
+        unstored = unstored[: np.flatnonzero(unstored[:, MARK] == Mark.GROUP).max(initial=-1) + 1]
+    values["events_unstored"] = int(np.isin(unstored[:, MARK], _OF_SOURCE).sum())
+    following = after[np.isin(after[:, MARK], _OF_SOURCE)][:1]
+    is_new = len(following) > 0 and write.steps_back == relay.steps_back
+    if is_new and _in_source(relay, before[-1]) < _in_source(relay, following[0]) <= stored:
+        values["lost"] = _in_source(relay, following[0])
+    return values
+
+
+def _in_source(relay: RelayReader, event: npt.NDArray[np.int64]) -> LogCoordinates:
+    """Where an event of a relay log ends in the source's log."""
+    return LogCoordinates(str(relay.source_base), int(event[SOURCE_FILE]), int(event[SOURCE_END]))
+
+
+def _is_after(
+    rows: npt.NDArray[np.int64], coordinates: LogCoordinates, file: int, end: int
+) -> npt.NDArray[np.bool_]:
+    """Which events are after coordinates; ``file`` and ``end`` are columns of the window."""
+    is_after: npt.NDArray[np.bool_] = (rows[:, file] > coordinates.file_number) | (
+        (rows[:, file] == coordinates.file_number) & (rows[:, end] > coordinates.position)
+    )
+    return is_after
+
+
 def _read_end(relay: RelayReader) -> LogCoordinates | None:
     """The highest source coordinates that the relay log named; the start when none yet."""
     if relay.source_base is None or relay.has_unplaced:
@@ -141,7 +190,7 @@ def _events_between(
         (rows[:, FILE] < applied.file_number)
         | ((rows[:, FILE] == applied.file_number) & (rows[:, END] <= applied.position))
     ]
-    return int(np.isin(between[:, MARK], (Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN)).sum())
+    return int(np.isin(between[:, MARK], _OF_SOURCE).sum())
 
 
 def _passed(
@@ -261,7 +310,7 @@ def _has_moved_on(
     if is_same_file and end.position < queue[0, Q_SOURCE_END] <= source.position:
         return False
     rows = relay.window.after(*place)
-    rows = rows[np.isin(rows[:, MARK], (Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN))]
+    rows = rows[np.isin(rows[:, MARK], _OF_SOURCE)]
     if len(rows) and rows[0, SOURCE_FILE] == end.file_number and rows[0, SOURCE_END] > end.position:
         return source.position <= int(rows[0, SOURCE_END] - (rows[0, END] - rows[0, START]))
     # Nothing of that file comes after it, or a new connection began at an earlier position.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.audit.baselines import MasterInfoWrite
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance_state import InstanceState
 from tallystick.coordinates.audit.reporter import Reporter
@@ -15,6 +16,7 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.backup_coordinates import judge_backup
+from tallystick.coordinates.rules.info_repositories import stored_source
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError, JournalError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -109,6 +111,7 @@ class ServerRecordReader(InstanceState):
         if crashed:
             self.baselines.lose_redo()
         self.redo.server_started(crashed=crashed)
+        self.baselines.forget_master_info()
         self.has_stopped = False
         self.collections.interrupted()
         self.lose_backups(records_lost=False)
@@ -186,8 +189,11 @@ class ServerRecordReader(InstanceState):
 
     def _variables_changed(self, body: dict[str, Any], ts: int) -> None:
         variables = body.get("variables")
+        period = self.server.number("sync_source_info")
         self.server.changed(variables if isinstance(variables, dict) else {})
         self.redo.settings_changed()
+        if self.server.number("sync_source_info") != period:
+            self.baselines.forget_master_info()
 
     def _purged(self, body: dict[str, Any], ts: int) -> None:
         self.binlog.purge(str(body.get("to_file", "")))
@@ -260,7 +266,17 @@ class ServerRecordReader(InstanceState):
         self.repositories.written(body)
         if body.get("table") == "slave_master_info":
             self.collections.progress("positions_flushed")
+            self._master_info_written(body)
         self.backup_lock_freeze.info_written(body, ts)
+
+    def _master_info_written(self, body: dict[str, Any]) -> None:
+        """A row that waits was read before this write: nothing is known at its instant."""
+        name = str(body.get("channel", "")).lower()
+        stored, relay = stored_source(body.get("row")), self.relays.get(name)
+        write = None
+        if stored is not None and relay is not None and not self.waiting:
+            write = MasterInfoWrite(stored, relay.steps_back)
+        self.baselines.channel(name).master_info = write
 
     def _zone_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.zones.step(body, ts)

@@ -65,6 +65,11 @@ class ChannelEvidence:
             and were not reported.
         auto_position: Whether the channel asks by GTID set.
         is_gtid_only: Whether it persists no positions.
+        stored: Source coordinates last written to slave_master_info, None: no write was seen.
+        sync_source_info: After how many events it is written.
+        relay_read: The source coordinates that ``relay`` stands for.
+        events_unstored: How many events up to ``relay`` are after ``stored``.
+        lost: End, in the source's log, of the event after ``relay`` that ``stored`` has passed.
         forgotten: What the head of the relay file lacks, though nothing was reset.
         received_before: What the relay log had received at the previous row.
         previous: Of the last accepted row of the channel, ``relay`` and ``executed``.
@@ -89,6 +94,11 @@ class ChannelEvidence:
     passed: GtidSet | None = None
     auto_position: bool | None = None
     is_gtid_only: bool = False
+    stored: LogCoordinates | None = None
+    sync_source_info: int | None = None
+    relay_read: LogCoordinates | None = None
+    events_unstored: int | None = None
+    lost: LogCoordinates | None = None
     forgotten: GtidSet = GtidSet.EMPTY
     received_before: GtidSet | None = None
     previous: Mapping[str, LogCoordinates] = field(default_factory=dict)

@@ -187,6 +187,12 @@ class InfoRepositories:
         self._writes = {}
 
 
+def stored_source(row: Any) -> LogCoordinates | None:
+    """The source coordinates in a row of slave_master_info, None where it has none."""
+    values = _values("slave_master_info", row)
+    return None if values is None else _parsed(values)
+
+
 def _values(table: str, row: Any) -> Values | None:
     """The coordinates of a row; None where some are missing."""
     if not isinstance(row, dict) or table not in _COLUMNS:

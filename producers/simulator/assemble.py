@@ -66,6 +66,7 @@ SETTLE_MS = 11_000
 """From the end of the load to the last collections: longer than the auditor's settle time."""
 _BASE_NAMES = ("binlog", "mysql-bin", "{}-bin")
 _PERSISTER_RECORDED = 0.25
+_STORES_EACH_EVENT = 0.25
 """Share of the fleets whose journals have records of what GTID persisters and purge do."""
 _JOINING = (
     receiver,
@@ -294,6 +295,8 @@ class Fleet:
             "innodb_flush_log_at_trx_commit": 1,
         }
         # By position a crashed replica needs it: its relay log and master info may disagree.
+        if Random(f"sync source info {scenario.seed}").random() < _STORES_EACH_EVENT:
+            variables["sync_source_info"] = 1
         is_recovered = self.rng.random() < 0.5
         variables["relay_log_recovery"] = is_recovered or not scenario.auto_position
         return variables

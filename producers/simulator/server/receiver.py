@@ -96,9 +96,11 @@ def disconnect(fleet: World, channel: Channel) -> None:
     partial = channel.partial_group
     if partial is not None:
         if not channel.auto_position:
-            relay_log.write_group_events(channel, partial, len(partial.logged.group.body) + 1)
+            count = len(partial.logged.group.body) + 1
+            events = count - partial.events_received
+            relay_log.write_group_events(channel, partial, count)
             channel[Receiver].read = (partial.source_file, partial.logged.end)
-            flush_position(fleet, channel)
+            flush_position(fleet, channel, events)
             return
         channel.pending.pop()
         partial.relay_file.groups.remove(partial)
@@ -283,8 +285,10 @@ def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: Log
     crash_points.reach(channel, CrashPoint.BETWEEN_RELAY_LOG_AND_MASTER_INFO, group)
     receiver.read = (file.name, logged.start + queued.end - queued.start)
     if up_to < count:
-        if fleet.rng.random() < 0.5:  # else written and not yet flushed: the log is beyond F_c
+        if fleet.rng.random() < 0.5:
             flush_position(fleet, channel, events)
+        else:  # written and not yet flushed: the log is beyond F_c
+            channel[MasterInfo].handler.sync_counter += events
         return False
     flush_position(fleet, channel, events)
     if group.sid is not None:
