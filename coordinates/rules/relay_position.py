@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.channel import NO_RELAY, ChannelEvidence
-from tallystick.coordinates.rules.columns import NOT_READ, same_family
+from tallystick.coordinates.rules.channel import GTID_ONLY, NO_RELAY, ChannelEvidence
+from tallystick.coordinates.rules.columns import NOT_READ, has_fallen, same_family
 from tallystick.coordinates.rules.outcomes import (
     HOLDS,
     NOT_APPLICABLE,
@@ -12,12 +12,16 @@ from tallystick.coordinates.rules.outcomes import (
     RowAnswer,
     Undecided,
 )
-from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.registry import Case, Rule, reason, rule
 
 NO_RESET_SEEN = reason(
     "no_reset_seen", "the channel has no relay log, but no RESET REPLICA was seen"
 )
 FLUSHED_IS_WRONG = reason("flushed_is_wrong", "the flushed coordinate is wrong itself")
+MASTER_INFO_UNSEEN = reason(
+    "master_info_unseen", "no write to slave_master_info was seen since the channel or server began"
+)
+STORED_SELDOM = reason("stored_seldom", "sync_source_info does not bound what is not stored yet")
 
 
 @rule(
@@ -151,7 +155,7 @@ def applied_within_flushed(e: ChannelEvidence) -> RowAnswer:
         return HOLDS
     if e.events_after is None:
         return Undecided(NO_RELAY)
-    if isinstance(_answer_on_relay(e), Broken):
+    if _breaks(relay_position_on_written_boundary, e):
         return Undecided(FLUSHED_IS_WRONG)
     if e.events_after <= 1:
         return HOLDS
@@ -160,7 +164,97 @@ def applied_within_flushed(e: ChannelEvidence) -> RowAnswer:
     )
 
 
-def _answer_on_relay(e: ChannelEvidence) -> RowAnswer:
-    assert relay_position_on_written_boundary.judge is not None
-    answer: RowAnswer = relay_position_on_written_boundary.judge(e)
-    return answer
+def _breaks(other: Rule, e: ChannelEvidence) -> bool:
+    assert other.judge is not None
+    return isinstance(other.judge(e), Broken)
+
+
+@rule(
+    number=93,
+    tier=2,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=(
+        "The relay coordinate of a row stands for the source coordinate in slave_master_info at"
+        " that instant: not for an earlier one, nor, where sync_source_info is N, for one that is"
+        " N events later."
+    ),
+    why=(
+        "A flush stores the source coordinate that was read and then notes the end of the relay"
+        " log; each N-th flush writes the row. What the receiver has written but not flushed is"
+        " left out: a copy that ends there would get these events again, one that ends before"
+        " what is stored would never get the events between."
+    ),
+    undecided_when=(
+        "no write to the repository was observed since the start of the server or of the channel,"
+        " sync_source_info is 0 or not known and the coordinate is later than what is stored, the"
+        " relay log around it is not known, or the channel is gtid_only. By position a receiver"
+        " may store nothing inside a group, so only whole groups count there"
+    ),
+    sources=(
+        "WL#9452, Step-1: Master_info::flushed_relay_log_info",
+        "MySQL manual: sync_source_info",
+    ),
+    remedy=(
+        "Do not copy the relay log together with slave_master_info: restore with"
+        " relay_log_recovery=ON, which goes on from the executed position, or by auto-positioning."
+    ),
+    evidence=ChannelEvidence,
+    cases={
+        "not_flushed": Case(
+            "The relay coordinate {relay} stands for {read} of the source, {events:n event} after"
+            " {stored} in slave_master_info, though each {period:n event} it is stored.",
+            "{relay}, that is {read}",
+            "log_status, relay_log_file and relay_log_position",
+            "less than {period:n event} after {stored}",
+            "last write to slave_master_info",
+        ),
+        "before_stored": Case(
+            "The relay coordinate {relay} is before the event that ends at {lost} of the source,"
+            " but slave_master_info has {stored}: a copy would never get the events between.",
+            "{relay}",
+            "log_status, relay_log_file and relay_log_position",
+            "the relay log at {stored}",
+            "last write to slave_master_info",
+        ),
+    },
+)
+def relay_position_matches_master_info(e: ChannelEvidence) -> RowAnswer:
+    """Both change in one flush, under the lock that the collection holds."""
+    if e.is_gtid_only:
+        return Undecided(GTID_ONLY)
+    if e.relay is None:
+        return NOT_APPLICABLE if e.relay_is_empty else Undecided(NOT_READ)
+    if e.stored is None:
+        return Undecided(MASTER_INFO_UNSEEN)
+    if _is_wrong_itself(e):
+        return Undecided(FLUSHED_IS_WRONG)
+    if e.relay_read is None or e.events_unstored is None:
+        return Undecided(NO_RELAY)
+    if e.lost is not None:
+        return Broken("before_stored", witness=e.relay, relay=e.relay, stored=e.stored, lost=e.lost)
+    if not e.events_unstored:
+        return HOLDS
+    if not e.sync_source_info:
+        return Undecided(STORED_SELDOM)
+    if e.events_unstored < e.sync_source_info:
+        return HOLDS
+    return Broken(
+        "not_flushed",
+        witness=e.relay,
+        relay=e.relay,
+        read=e.relay_read,
+        stored=e.stored,
+        events=e.events_unstored,
+        period=e.sync_source_info,
+    )
+
+
+def _is_wrong_itself(e: ChannelEvidence) -> bool:
+    """Whether the coordinate is no end, has fallen, or is before what is applied."""
+    previous = e.previous.get("relay")
+    return (
+        (same_family(previous, e.relay) and has_fallen(e.relay, previous, e.fallen.get("relay")))
+        or _breaks(relay_position_on_written_boundary, e)
+        or _breaks(applied_within_flushed, e)
+    )

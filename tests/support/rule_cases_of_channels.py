@@ -26,6 +26,47 @@ def relay_position_on_written_boundary__inside(breaks: bool) -> Journal:
 
 
 @case()
+def relay_position_matches_master_info(breaks: bool) -> Journal:
+    """A group is written and, just inside, flushed."""
+    journal, relay, more = replica(sync_source_info=1)
+    store(journal, relay)
+    relay.copy(more[0])
+    if not breaks:
+        store(journal, relay)
+    journal.row()
+    return journal
+
+
+@case()
+def relay_position_matches_master_info__period(breaks: bool) -> Journal:
+    """As many events may be unstored as are not yet enough for a write."""
+    journal, relay, more = replica()
+    journal.record("variables", variables={"sync_source_info": len(more[0]) + 1 - breaks})
+    store(journal, relay)
+    relay.copy(more[0])
+    journal.row()
+    return journal
+
+
+@case()
+def relay_position_matches_master_info__before_stored(breaks: bool) -> Journal:
+    """What is stored is read, and what is read is flushed."""
+    journal, relay, more = replica(sync_source_info=1)
+    flushed = relay.place
+    relay.copy(more[0])
+    store(journal, relay)
+    relay.flushed = flushed if breaks else relay.flushed
+    journal.row()
+    return journal
+
+
+def store(journal: Journal, relay: RelayLog) -> None:
+    """A write to slave_master_info."""
+    (row,) = master_info(relay)
+    journal.record("info_write", table="slave_master_info", channel="", reason="sync", row=row)
+
+
+@case()
 def applied_within_flushed(breaks: bool) -> Journal:
     journal, relay, more = replica()
     flushed = relay.place

@@ -158,6 +158,67 @@ class RelayPositionBeyondFile(ChannelRowFault):
         return True
 
 
+class RelayLogEndReported(ChannelRowFault):
+    """The relay coordinate is the end of the relay log, not of what the receiver has flushed.
+
+    From when the fault is due each event is stored; during a collection, which keeps the receiver
+    from flushing, it writes a group.
+    """
+
+    number = 134
+    name = "relay_log_end_reported"
+    text = "a row has the relay log's end, where a group is written and not yet flushed"
+    must_fire = frozenset({"relay_position_matches_master_info"})
+    bears_acts = False
+
+    def on_fleet(self, fleet: World) -> None:
+        """Nothing arrives before the row that shows it."""
+        for channel in channels(fleet):
+            fleet.clock.schedule(fleet.fault_at, None, self._store_each_event, fleet, channel)
+        clog_receivers(self, fleet)
+
+    def _store_each_event(self, fleet: World, channel: Channel) -> None:
+        if not channel[Receiver].is_connected or channel.partial_group is not None:
+            later = fleet.now + _RETRY_US
+            fleet.clock.schedule(later, None, self._store_each_event, fleet, channel)
+            return
+        administration.set_variables(channel.replica, sync_source_info=1)
+        receiver.persist_position(fleet, channel, "sync")
+
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        return any(
+            self._report_end(fleet, row, channel)
+            for channel in row.instance[ChannelMap].channels.values()
+        )
+
+    def _report_end(self, fleet: World, row: Row, channel: Channel) -> bool:
+        shown, unread = row.channel(channel), next(unread_groups(channel), None)
+        is_stored = channel.replica.variables["sync_source_info"] == 1
+        if shown is None or unread is None or not is_stored or not channel[Receiver].is_connected:
+            return False
+        file, logged = unread
+        if (file.number, logged) != (
+            channel[Receiver].cursor_file,
+            next(iter(file.entries[channel[Receiver].cursor_entry :]), None),
+        ):
+            return False
+        relay_log_file = channel[RelayLog].files[-1]
+        queued = QueuedGroup(logged, file.name, relay_log_file, relay_log_file.end)
+        relay_log_file.groups.append(queued)
+        channel.pending.append(queued)
+        count = len(logged.group.body) + 1
+        relay_log.write_group_events(channel, queued, count)
+        channel[Receiver].read = (file.name, logged.end)
+        channel[Receiver].cursor_entry += 1
+        if logged.group.sid is not None:
+            channel[Receiver].retrieved.add(logged.group.sid, logged.group.gno)
+        shown["relay_log_file"], shown["relay_log_position"] = relay_log.end(channel)
+        fleet.clock.schedule(
+            fleet.now + 1, channel.replica, receiver.flush_position, fleet, channel, count
+        )
+        return True
+
+
 class RelayPositionRegressed(ChannelRowFault):
     """The flushed relay position falls while the applier is stopped."""
 
