@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules.catalogue import REASONS, RULES
-from tallystick.coordinates.rules.registry import PROSE, PROSE_CASE
 from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -96,8 +95,6 @@ def explain(finding: Finding) -> Explanation:
     """
     rule = RULES.get(finding.rule)
     texts = None if rule is None else rule.cases.get(finding.case)
-    if finding.case == PROSE_CASE:
-        texts = PROSE
     values = {
         **finding.data,
         "witness": finding.witness,
@@ -129,7 +126,7 @@ def check_text(check: Check) -> str:
     if check.outcome is not Outcome.BROKEN:
         return reason_text(check) if check.reason else ""
     rule = RULES.get(check.rule)
-    texts = PROSE if check.reason == PROSE_CASE else rule and rule.cases.get(check.reason)
+    texts = rule and rule.cases.get(check.reason)
     try:
         return fill(texts.sentence, check.data) if texts else f"broken: {check.reason}"
     except KeyError:

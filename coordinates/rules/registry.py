@@ -185,9 +185,3 @@ def reason(code: str, text: str) -> Reason:
         raise ValueError(f"expected a new code in snake_case, found {code!r}")
     REASONS[code] = Reason(code, text)
     return REASONS[code]
-
-
-# Until every rule is converted: texts that were made where they were judged.
-PROSE = Case("{sentence}", "{observed}", "{observed_in}", "{expected}", "{expected_in}")
-PROSE_CASE = "prose"
-UNDECIDED_PROSE = reason("prose", "{text}")

@@ -62,7 +62,10 @@ def test_rules_of_events_hold_where_the_log_was_read():
 def test_a_breach_is_shown_by_its_collection_and_all_later_ones():
     """With the text and the witness of its finding, in place of the row's own check."""
     made = CollectionChecks()
-    made.absorb([finding(rule="lsn_order", ts=5, sentence="{witness} is wrong", witness="w" * 999)])
+    data = {"low_name": "LSN_checkpoint", "low": 9, "high_name": "LSN", "high": 8}
+    data["statement"] = "log_status"
+    wrong = finding(rule="lsn_order", case="out_of_order", data=data, ts=5, witness="w" * 999)
+    made.absorb([wrong])
     (before,) = rows_of(made, [row(1, 4, checks=checks(held="lsn_order"))])
     assert outcome(before, "lsn_order") is Outcome.HOLDS
     assert made.waiting
@@ -70,7 +73,7 @@ def test_a_breach_is_shown_by_its_collection_and_all_later_ones():
         (cut,) = rows_of(made, [row(2, ts, checks=checks(broken="lsn_order"))])
         (check,) = [one for one in cut.checks if one.rule == "lsn_order"]
         assert check.data["witness"] == "w" * 999
-        assert "is wrong" in check_text(check)
+        assert "is beyond LSN 8" in check_text(check)
     assert not made.waiting
 
 

@@ -5,29 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick.coordinates.results import Check, Finding, Outcome, Severity
-from tallystick.coordinates.rules.registry import PROSE_CASE, UNDECIDED_PROSE
+from tallystick.coordinates.rules.registry import reason
 
-_TEXTS = {
-    "sentence": "s",
-    "observed": "o",
-    "observed_in": "oi",
-    "expected": "e",
-    "expected_in": "ei",
-}
+_GIVEN = reason("given_by_a_test", "{text}")
 
 
 def finding(**values: Any) -> Finding:
-    """A finding; the texts of its explanation may be given as they are shown."""
-    texts = {name: values.pop(name, text) for name, text in _TEXTS.items()}
+    """A finding; without a case of its rule it is shown by its data."""
     default: dict[str, Any] = {
         "rule": "executed_within_logged",
-        "case": PROSE_CASE,
+        "case": "given_by_a_test",
         "severity": Severity.CRITICAL,
         "instance_id": "a",
         "channel": None,
         "at": "c1",
         "witness": "w",
-        "data": texts,
+        "data": {},
         "collection_id": None,
         "epoch": 0,
         "sequence": 0,
@@ -42,5 +35,5 @@ def checks(held: str = "", broken: str = "", undecided: str = "") -> tuple[Check
     made += [Check(name, Outcome.BROKEN) for name in broken.split(",") if name]
     for part in filter(None, undecided.split("; ")):
         name, _, reason = part.partition(": ")
-        made.append(Check(name, Outcome.UNDECIDED, UNDECIDED_PROSE.code, {"text": reason}))
+        made.append(Check(name, Outcome.UNDECIDED, _GIVEN.code, {"text": reason}))
     return tuple(sorted(made, key=lambda check: check.rule))

@@ -16,9 +16,7 @@ from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.results import finding
 
-_LOUD = finding(
-    rule="invented_for_a_test", instance_id="source-a", sentence="Something is said to be wrong."
-)
+_LOUD = finding(rule="invented_for_a_test", instance_id="source-a")
 
 
 def _audit_that_says(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> None:
@@ -73,7 +71,7 @@ def test_an_audit_that_cries_wolf_is_told_so(monkeypatch: pytest.MonkeyPatch) ->
     assert [seed.scenario.seed for seed in result.false_alarms] == [0, 2]
     assert [seed.scenario.seed for seed in result.surplus] == [1, 3]
     assert result.surplus[0].sentences == (
-        "source-a: invented_for_a_test: Something is said to be wrong.",
+        "source-a: invented_for_a_test: invented_for_a_test is broken: given_by_a_test.",
     )
 
 

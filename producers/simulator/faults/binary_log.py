@@ -62,7 +62,6 @@ class RotateSkipsNumber(ServerLogFault):
     text = "a binary log file rotates to the number after the next, and that one follows"
     must_fire = frozenset({"binlog_files_form_range", "binlog_rotate_successor"})
     heals = False
-    is_core = True
 
     def on_fleet(self, fleet: World) -> None:
         """See to it that a file ends."""
@@ -85,7 +84,6 @@ class GroupSplit(ServerLogFault):
     must_fire = frozenset({"binlog_group_wellformed"})
     base = BaseHistory.REPLICA
     heals = False
-    is_core = True
 
     def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
         """Write half a group, rotate, and write the rest before the next group."""
@@ -146,7 +144,6 @@ class SequenceNumberJump(ServerLogFault):
     text = "a sequence number is left out, bytes are not"
     must_fire = frozenset({"sequence_numbers_valid"})
     heals = False
-    is_core = True
 
     def on_logged(self, fleet: World, instance: Instance, logged: LoggedGroup) -> None:
         """Leave out a number that is not the first of its file."""
@@ -165,7 +162,6 @@ class GtidLoggedTwice(ServerLogFault):
     text = "one GTID opens two groups of one binary log"
     must_fire = frozenset({"gtid_logged_once"})
     heals = False
-    is_core = True
 
     def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
         """Write the group before this one a second time."""
@@ -190,7 +186,6 @@ class PreviousGtidsStale(ServerLogFault):
     name = "previous_gtids_stale"
     text = "a new file's PREVIOUS_GTIDS lacks the last group of the file before"
     must_fire = frozenset({"previous_gtids_continuity"})
-    is_core = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -306,7 +301,6 @@ class RestartAppends(ServerLogFault):
     text = "after a start the server goes on in the file that it closed"
     must_fire = frozenset({"binlog_files_form_range"})
     heals = False
-    is_core = True
 
     def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
         """Announce the start before the next transaction of a source."""

@@ -76,7 +76,6 @@ class ClonePositionShifted(_CloneFault):
     text = "a clone reports a position one group before its GTID set"
     must_fire = frozenset({"clone_coordinates_equal_donor"})
     heals = False
-    is_core = True
 
     def on_clone_step(self, fleet: World, instance: Instance, step: str) -> bool:
         """Let recovery read the wrong position."""

@@ -64,7 +64,6 @@ class GroupLost(JournalFault):
     text = "the events of one group never reach the binary log's journal"
     must_fire = frozenset({"log_events_contiguous"})
     heals = False
-    is_core = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +102,6 @@ class RelayGroupLost(JournalFault):
     must_fire = frozenset({"log_events_contiguous"})
     base = BaseHistory.REPLICA
     heals = False
-    is_core = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +140,6 @@ class OffsetTruncated(JournalFault):
     name = "offset_truncated_to_32_bits"
     text = "after 4 GiB of one binary log file an event's start is reported modulo 2^32"
     must_fire = frozenset({"log_events_contiguous"})
-    is_core = True
     _ROWS_EVENTS: Final = 5
     _ROWS_LENGTH: Final = 900 << 20
 
@@ -188,7 +185,6 @@ class ConflictingRedelivery(JournalFault):
     name = "conflicting_redelivery"
     text = "one event of the binary log is delivered again with another content"
     must_fire = frozenset({"log_redelivery_identical"})
-    is_core = True
 
     def on_event(self, instance_id: str, event: Event) -> Iterable[Event]:
         """Repeat the last event of a group."""

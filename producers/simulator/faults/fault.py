@@ -56,7 +56,6 @@ class Fault(FaultHooks):
         heals: False when the damage stays: the fault is found once, at its first evidence.
         bears_acts: Whether everyday rotation, purge and reconnects may go on beside it; where they
             would carry the damage on, the fault has a quiet fleet to itself.
-        is_core: True for the faults that every campaign must be able to inject.
         injected: Whether the history shows the fault.
         injected_in: The instance that shows it, empty before.
         injected_at: When, microseconds of virtual time; -1 before.
@@ -71,7 +70,6 @@ class Fault(FaultHooks):
     base: ClassVar[BaseHistory] = BaseHistory.SERVER
     heals: ClassVar[bool] = True
     bears_acts: ClassVar[bool] = True
-    is_core: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if "number" in vars(cls):

@@ -71,7 +71,6 @@ class SourceLosesCommits(FleetFault):
         }
     )
     heals = False
-    is_core = True
     _GROUPS: Final = 3
 
     def __init__(self) -> None:
@@ -142,7 +141,6 @@ class GnoReusedAfterReset(FleetFault):
     must_fire = frozenset({"gtid_origin_agreement", "received_within_source_logged"})
     heals = False
     bears_acts = False
-    is_core = True
 
     def on_collect_step(
         self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None
@@ -194,7 +192,6 @@ class ErrantWrite(FleetFault, ActFault):
     text = "a client writes on a replica"
     must_fire = frozenset({"no_errant_gtids"})
     heals = False
-    is_core = True
     retry_us = _RETRY_US
 
     def act(self, fleet: World) -> bool:
@@ -214,7 +211,6 @@ class SourcePurgedTooEarly(FleetFault, ActFault):
     text = "a source purges a binary log file that its replica still needs"
     must_fire = frozenset({"purged_not_needed"})
     heals = False
-    is_core = True
     retry_us = _RETRY_US
 
     def act(self, fleet: World) -> bool:
@@ -258,7 +254,6 @@ class ServerUuidCopied(FleetFault):
     must_fire = frozenset({"server_uuid_unique"})
     base = BaseHistory.SERVER
     heals = False
-    is_core = True
     TWIN: Final = "twin"
 
     def on_fleet(self, fleet: World) -> None:

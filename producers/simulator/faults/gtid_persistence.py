@@ -77,7 +77,6 @@ class PurgeOvertakesPersister(_Watched):
     name = "purge_overtakes_persister"
     text = "undo is purged up to a transaction whose GTID is not stored yet"
     must_fire = frozenset({"purge_waits_for_gtid_persist"})
-    is_core = True
 
     def __init__(self) -> None:
         super().__init__()

@@ -90,7 +90,6 @@ class CommitDuringCollection(Fault):
     name = "commit_during_collection"
     text = "a group is logged while a collection holds every lock"
     must_fire = frozenset({"no_progress_while_locked"})
-    is_core = True
 
     def on_collect_step(
         self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None

@@ -72,7 +72,6 @@ class ValidityPointTooEarly(_Protocol):
     name = "vp_before_zone_empty"
     text = "the validity point is taken while a transaction is still inside the commit zone"
     must_fire = frozenset({"vp_only_in_empty_closed_zone"})
-    is_core = True
 
     def play(self, fleet: World, instance: Instance) -> None:
         """The ticket is dropped after the validity point."""
@@ -124,7 +123,6 @@ class HeaderStaleUnderLock(Fault):
     name = "innodb_header_stale_under_lock"
     text = "under LOCK TABLES FOR BACKUP the InnoDB header names an older group's coordinates"
     must_fire = frozenset({"trx_sys_coords_fresh_under_lock"})
-    is_core = True
 
     def __init__(self) -> None:
         super().__init__()

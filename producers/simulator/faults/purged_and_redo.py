@@ -33,7 +33,6 @@ class PurgedNotAdvanced(Fault):
     text = "binary log files are purged and gtid_purged stays as it was for one row"
     must_fire = frozenset({"purged_matches_oldest_file"})
     group = FaultGroup.SNAPSHOT
-    is_core = True
     _FILES: Final = 2
 
     def __init__(self) -> None:
@@ -90,7 +89,6 @@ class PurgedOutsideExecuted(RowFault):
     name = "purged_outside_executed"
     text = "gtid_purged holds a GTID that is not in gtid_executed"
     must_fire = frozenset({"purged_matches_oldest_file", "purged_within_executed"})
-    is_core = True
     _DISTANCE: Final = 1_000_000
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
@@ -152,7 +150,6 @@ class LsnRegressed(RowFault):
     name = "lsn_regressed"
     text = "the row's LSN is lower than the row before showed, above the checkpoint"
     must_fire = frozenset({"lsn_monotone"})
-    is_core = True
     holds_checkpoint = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
@@ -170,7 +167,6 @@ class LsnFrozen(RowFault):
     name = "lsn_frozen"
     text = "the row repeats the LSN of the row before although transactions were committed between"
     must_fire = frozenset({"lsn_grows_with_commits"})
-    is_core = True
     holds_checkpoint = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
@@ -205,7 +201,6 @@ class CheckpointBeyondLsn(RowFault):
     name = "checkpoint_beyond_lsn"
     text = "the row's checkpoint is beyond its LSN"
     must_fire = frozenset({"lsn_order"})
-    is_core = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         row.innodb["LSN_checkpoint"] = row.innodb["LSN"] + 4 * _BLOCK_SIZE

@@ -59,7 +59,6 @@ class ReceiverSkipsGroup(ChannelFault):
     must_fire = frozenset({"relay_mirrors_source"})
     heals = False
     bears_acts = False
-    is_core = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +146,6 @@ class RelayPositionBeyondFile(ChannelRowFault):
     name = "relay_position_beyond_file"
     text = "the flushed relay position is past the end of its file for one row"
     must_fire = frozenset({"relay_position_on_written_boundary"})
-    is_core = True
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         shown = row.channel(channel)
@@ -226,7 +224,6 @@ class RelayPositionRegressed(ChannelRowFault):
     name = "relay_position_regressed"
     text = "the flushed relay position falls to an older event's end for one row"
     must_fire = frozenset({"channel_positions_monotone"})
-    is_core = True
 
     def on_fleet(self, fleet: World) -> None:
         """Stop the appliers; each starts again at its own next row."""
@@ -269,7 +266,6 @@ class AppliedAheadOfFlushed(ChannelRowFault):
     name = "applied_ahead_of_flushed"
     text = "the applied relay position is three groups beyond the flushed one"
     must_fire = frozenset({"applied_within_flushed"})
-    is_core = True
     _GROUPS: Final = 3
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
@@ -295,7 +291,6 @@ class ExecBeyondRead(ChannelRowFault):
     name = "exec_beyond_read"
     text = "the applied source position is a group end beyond the read position"
     must_fire = frozenset({"exec_source_pos_within_read"})
-    is_core = True
 
     def on_fleet(self, fleet: World) -> None:
         """Let the network be slow."""
@@ -319,7 +314,6 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
     name = "relay_pos_saved_as_exec_pos"
     text = "the applied source position holds a relay log's offset"
     must_fire = frozenset({"source_coordinate_valid"})
-    is_core = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -381,7 +375,6 @@ class AppliedGtidMissing(ChannelRowFault):
     name = "applied_gtid_missing"
     text = "the applied relay position passes a group whose GTID was neither executed nor logged"
     must_fire = frozenset({"applied_relay_gtids_executed"})
-    is_core = True
 
     def on_fleet(self, fleet: World) -> None:
         """Let the appliers lag."""
@@ -414,7 +407,6 @@ class RetrievedInflated(ChannelRowFault):
     name = "retrieved_inflated"
     text = "Retrieved_Gtid_Set names a GTID of the source that was not received yet"
     must_fire = frozenset({"retrieved_matches_relay"})
-    is_core = True
 
     def on_fleet(self, fleet: World) -> None:
         """Let the network be slow."""
@@ -443,7 +435,6 @@ class ExecutedWithoutReceipt(ChannelFault):
     name = "executed_without_receipt"
     text = "a replica executes and logs a group of the source that no relay log held"
     must_fire = frozenset({"executed_growth_explained"})
-    is_core = True
 
     def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
         """Execute the group on the spot; the source need not send it any more."""

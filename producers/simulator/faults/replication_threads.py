@@ -74,7 +74,6 @@ class ApplierFails(ThreadFails):
     name = "applier_fails"
     text = "an applier stops with error 1062 and stays stopped until a row shows it"
     must_fire = frozenset({"applier_not_failed"})
-    is_core = True
     column = "Last_SQL_Errno"
 
     def fail(self, fleet: World, channel: Channel) -> None:
@@ -91,7 +90,6 @@ class ReceiverFails(ThreadFails):
     name = "receiver_fails"
     text = "a receiver stops with error 13114 and stays stopped until a row shows it"
     must_fire = frozenset({"receiver_not_failed"})
-    is_core = True
     column = "Last_IO_Errno"
 
     def fail(self, fleet: World, channel: Channel) -> None:

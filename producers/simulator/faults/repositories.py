@@ -42,7 +42,6 @@ class MasterInfoAhead(ChannelRowFault):
     name = "master_info_ahead"
     text = "the stored read position is one group after the last event of the relay log"
     must_fire = frozenset({"master_info_not_ahead_of_relay"})
-    is_core = True
 
     def on_fleet(self, fleet: World) -> None:
         """Let the network be slow."""
@@ -136,7 +135,6 @@ class RelayInfoTorn(_RelayInfoFault):
         "a write to slave_relay_log_info pairs the new relay position with the old source position"
     )
     must_fire = frozenset({"relay_info_coordinates_paired"})
-    is_core = True
 
     def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
         """Mix both."""
@@ -150,7 +148,6 @@ class RelayInfoNotUpdated(_RelayInfoFault):
     name = "relay_info_not_updated"
     text = "a transaction commits and slave_relay_log_info still names the group before"
     must_fire = frozenset({"relay_info_updated_with_commit"})
-    is_core = True
 
     def torn(self, old: _RelayInfo, new: _RelayInfo) -> _RelayInfo:
         """Keep the old row."""

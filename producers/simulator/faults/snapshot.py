@@ -34,7 +34,6 @@ class TextCorrupted(RowFault):
     name = "gtid_text_corrupted"
     text = "one character of gtid_executed is replaced so that no server could read it"
     must_fire = frozenset({"gtid_text_wellformed"})
-    is_core = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         text = row.local["gtid_executed"]
@@ -68,7 +67,6 @@ class KeyDropped(RowFault):
     name = "snapshot_key_dropped"
     text = "a row has the binary log's file name and no position"
     must_fire = frozenset({"log_status_row_complete"})
-    is_core = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         return row.local.pop("binary_log_position", None) is not None
@@ -82,7 +80,6 @@ class ChannelDoubled(RowFault):
     text = "a row lists one channel twice, once in capitals"
     must_fire = frozenset({"channel_rows_unique"})
     base = BaseHistory.REPLICA
-    is_core = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         if not row.channels:
@@ -115,7 +112,6 @@ class PositionBeyondFile(RowFault):
     name = "position_beyond_file"
     text = "the row's position is 10 000 bytes past the end of its file"
     must_fire = frozenset({"snapshot_position_within_file"})
-    is_core = True
     _DISTANCE: Final = 10_000
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
@@ -158,7 +154,6 @@ class PositionInsideGroup(_InsideNewestGroup):
     name = "position_inside_group"
     text = "the row's position is the end of a table map inside the newest group"
     must_fire = frozenset({"snapshot_position_on_group_boundary"})
-    is_core = True
 
     def position_in(self, events: list[tuple[int, int]]) -> int | None:
         """The end of the first table map."""
@@ -185,7 +180,6 @@ class ExecutedAhead(RowFault):
     name = "executed_ahead_of_position"
     text = "gtid_executed holds a logged group that ends after the row's position"
     must_fire = frozenset({"executed_within_logged"})
-    is_core = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         newest = newest_group(row) if _is_orderly(row, before) else None
@@ -206,7 +200,6 @@ class PositionRegressed(RowFault):
     name = "position_regressed"
     text = "the row's position is an older group end than the row before showed"
     must_fire = frozenset({"executed_within_logged", "snapshot_position_monotone"})
-    is_core = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         if not _is_orderly(row, before):
@@ -229,7 +222,6 @@ class CommitLagExcess(RowFault):
     name = "commit_lag_excess"
     text = "gtid_executed trails the position by more groups than can be in flight"
     must_fire = frozenset({"commit_lag_bounded"})
-    is_core = True
     _LAG_MAX: Final = 16
     _BURST_EVERY_US: Final = 900_000
     _WRITE_EVERY_US: Final = 4_000
@@ -276,7 +268,6 @@ class HoleTransient(RowFault):
         "a GTID in the middle is missing from one row's gtid_executed, though commits are ordered"
     )
     must_fire = frozenset({"commit_lag_is_suffix"})
-    is_core = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         hole = _middle(row, before) if _is_orderly(row, before) else None
@@ -295,7 +286,6 @@ class HolePermanent(RowFault):
     must_fire = frozenset({"commit_lag_is_suffix", "logged_eventually_executed"})
     heals = False
     bears_acts = False
-    is_core = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -328,7 +318,6 @@ class ExecutedShrunk(RowFault):
     name = "executed_shrunk"
     text = "gtid_executed loses its last GTID for one row"
     must_fire = frozenset({"executed_monotone"})
-    is_core = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         if not _is_orderly(row, before):

@@ -26,12 +26,13 @@ def finding(**changes) -> Finding:
             "instance_id": "replica-2",
             "channel": None,
             "at": "c-000027",
-            "sentence": "gtid_executed holds 2 GTIDs that neither the binary log up to "
-            "binlog.000003:235000 nor gtid_purged holds.",
-            "observed": f"{SOURCE_UUID}:1-1272",
-            "observed_in": "log_status, gtid_executed",
-            "expected": f"{SOURCE_UUID}:1-1270",
-            "expected_in": "GTIDs of the binary log up to binlog.000003:235000, and gtid_purged",
+            "case": "not_logged",
+            "data": {
+                "excess": f"{SOURCE_UUID}:1271-1272",
+                "executed": f"{SOURCE_UUID}:1-1272",
+                "logged": f"{SOURCE_UUID}:1-1270",
+                "position": "binlog.000003:235000",
+            },
             "witness": f"{SOURCE_UUID}:1271-1272",
             "collection_id": "c-000027",
             "epoch": 1,
@@ -123,11 +124,8 @@ def broken() -> RunResult:
                 rule="relay_position_on_written_boundary",
                 channel="",
                 at="c-000030",
-                sentence="The flushed relay log position lies beyond the end of the file.",
-                observed="relay.000007:204000",
-                observed_in="log_status, relay_log_position of channel (default)",
-                expected="relay.000007:200000",
-                expected_in="last event end of the relay log",
+                case="beyond_end",
+                data={"relay": "relay.000007:204000", "nearest": "relay.000007:200000"},
                 witness="relay.000007:204000",
                 collection_id="c-000030",
                 ts=START + 300_000_000,
@@ -137,13 +135,16 @@ def broken() -> RunResult:
                 severity=Severity.WARNING,
                 instance_id="source-1",
                 at="c-000030 gtid_executed",
-                sentence="gtid_executed is spelt as no server spells it.",
-                observed=",".join(
-                    f"{n:08X}-1111-2222-3333-444444444444:1-{n * 977}" for n in range(1, 40)
-                ),
-                expected=",".join(
-                    f"{n:08x}-1111-2222-3333-444444444444:1-{n * 977}" for n in range(1, 40)
-                ),
+                case="other_spelling",
+                data={
+                    "datum": "gtid_executed",
+                    "observed": ",".join(
+                        f"{n:08X}-1111-2222-3333-444444444444:1-{n * 977}" for n in range(1, 40)
+                    ),
+                    "expected": ",".join(
+                        f"{n:08x}-1111-2222-3333-444444444444:1-{n * 977}" for n in range(1, 40)
+                    ),
+                },
                 ts=START + 300_000_001,
             ),
         ),
@@ -204,11 +205,8 @@ def hostile() -> RunResult:
                 instance_id=text,
                 channel=text,
                 at=text,
-                sentence=text,
-                observed=text,
-                observed_in=text,
-                expected=text,
-                expected_in=text,
+                case=text,
+                data={text: text},
                 witness=text,
                 collection_id=text,
             )

@@ -77,10 +77,9 @@ RULE = "relay_info_updated_with_commit"
 
 def seen(number: int, instance: str = "r", **other: str) -> Finding:
     """What one collection finds of a row."""
-    said = {"sentence": "It is wrong.", "observed": "o", "expected": "e", "witness": "w", **other}
     return finding(
         rule=RULE, instance_id=instance, channel="", at=f"c{number}", collection_id=f"c{number}",
-        epoch=1, sequence=number, ts=10 * number, **said,
+        epoch=1, sequence=number, ts=10 * number, **other,
     )  # fmt: skip
 
 
