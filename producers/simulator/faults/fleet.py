@@ -319,41 +319,23 @@ class RecoveryDropsGtid(FleetFault, ActFault):
 
 
 class ServerIdTakenAtRestart(FleetFault, ActFault):
-    """A replica has the server_id of the first server above it.
-
-    Its receiver does not connect to a source of that server_id; from another one it takes the
-    groups of the first server for its own.
-    """
+    """A replica starts with another my.cnf: its receiver does not connect to its source."""
 
     number = 136
     name = "server_id_taken_at_restart"
-    text = "a restart gives a replica the server_id of the server where its groups begin"
-    must_fire = frozenset({"server_id_unique_in_topology"})
+    text = "a restart gives a replica the server_id of its source"
+    must_fire = frozenset({"receiver_not_failed", "server_id_unique_in_topology"})
     heals = False
     bears_acts = False
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._victim: Instance | None = None
-
     def act(self, fleet: World) -> bool:
-        """Shut a replica down; it starts with another my.cnf."""
         channel = next((c for c in leaf_channels(fleet) if c[Receiver].is_connected), None)
         if channel is None:
             return False
-        first = channel.source
-        while first[ChannelMap].channels:
-            first = next(iter(first[ChannelMap].channels.values())).source
-        self._victim = channel.replica
         lifecycle.shut_down(fleet, channel.replica)
-        channel.replica.server_id = first.server_id
+        channel.replica.server_id = channel.source.server_id
         self.mark(fleet, channel.replica)
         return True
-
-    def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
-        """A group with the receiver's own server_id is left out."""
-        is_victim = channel.replica is self._victim
-        return not (is_victim and logged.group.server_id == channel.replica.server_id)
 
 
 def queue_phantom(fleet: World, channel: Channel, sid: str, gno: int) -> bool:

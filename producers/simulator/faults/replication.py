@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _SETTLED_US: Final = 50_000
 _BEYOND: Final = 10_000
+_RETRY_US: Final = 100
 
 
 class ReceiverSkipsGroup(ChannelFault):
