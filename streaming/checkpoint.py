@@ -22,7 +22,7 @@ from tallystick.streaming.errors import CheckpointError
 if TYPE_CHECKING:
     from types import TracebackType
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 STATES_KEPT = 3
 """A restart begins again with the last micro-batch that was not committed, so it needs the state
 before that one; one more is spare."""

@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tallystick.coordinates.audit.collection_checks import CollectionChecks, rows_with_checks
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
+from tallystick.coordinates.events.collect_request import (
+    CollectRequest,
+    CollectRequestError,
+    parse_request,
+)
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict, gravest
 from tallystick.coordinates.rules.observations import FLEET_STATE_UNREADABLE, MESSAGE_UNREADABLE
 from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
 from tallystick.streaming.rounds import Deadline, Round, Rounds
-from tallystick.streaming.schema import DEAD_LETTER, decode_document
+from tallystick.streaming.schema import DEAD_LETTER, REQUEST, decode_document
 from tallystick.streaming.sinks import DeadLetterRow
 from tallystick.streaming.tables import END_BATCH, batch_name
 
@@ -60,6 +65,7 @@ class BatchContent:
     cuts: list[Cut] = field(default_factory=list)
     fleet_events: list[FleetEvent] = field(default_factory=list)
     dead_letters: list[DeadLetterRow] = field(default_factory=list)
+    requests: list[CollectRequest] = field(default_factory=list)
 
 
 def sort_out(table: pa.Table) -> BatchContent:
@@ -72,29 +78,37 @@ def sort_out(table: pa.Table) -> BatchContent:
     rows = table.to_pylist()
     rows.sort(key=lambda row: (row["instance_id"], row["partition"] or 0, row["offset"] or 0))
     for row in rows:
-        if row["kind"] == DEAD_LETTER:
-            headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
-            letter = DeadLetterRow(
-                instance_id=row["instance_id"],
-                reason=row["reason"],
-                value=row["value"],
-                headers=headers,
-                partition=row["partition"],
-                offset=row["offset"],
-            )
+        if row["kind"] == REQUEST:
+            try:
+                content.requests.append(parse_request(row["value"]))
+            except CollectRequestError as error:
+                content.dead_letters.append(_dead_letter(row, f"collect topic: {error}"))
+        elif row["kind"] == DEAD_LETTER:
+            letter = _dead_letter(row, row["reason"])
             content.dead_letters.append(letter)
             if not letter.instance_id:
                 # No instance's audit can report a message without a key, so it is reported here.
                 content.observations.append(_unreadable(letter))
-            continue
-        findings, observations, cuts = decode_document(row["document"])
-        content.blocks += row["blocks"]
-        content.records += row["records"]
-        content.findings += findings
-        content.observations += observations
-        content.cuts += cuts
-        content.fleet_events += decode_fleet_events(row["facts"])
+        else:
+            findings, observations, cuts = decode_document(row["document"])
+            content.blocks += row["blocks"]
+            content.records += row["records"]
+            content.findings += findings
+            content.observations += observations
+            content.cuts += cuts
+            content.fleet_events += decode_fleet_events(row["facts"])
     return content
+
+
+def _dead_letter(row: dict[str, Any], reason: str) -> DeadLetterRow:
+    return DeadLetterRow(
+        instance_id=row["instance_id"],
+        reason=reason,
+        value=row["value"],
+        headers=[(header["key"], header["value"]) for header in row["headers"] or ()],
+        partition=row["partition"],
+        offset=row["offset"],
+    )
 
 
 def _unreadable(letter: DeadLetterRow) -> Observation:
@@ -200,7 +214,9 @@ class FleetStep:
         for event in content.fleet_events:
             seen[event.instance_id] = max(seen.get(event.instance_id, 0), event.ts)
         is_caught_up = self._is_caught_up(content)
-        rounds, missing = self._rounds.absorb(content.cuts, seen, is_caught_up=is_caught_up)
+        rounds, missing = self._rounds.absorb(
+            content.cuts, seen, content.requests, is_caught_up=is_caught_up
+        )
         outputs = [output]
         if is_caught_up:
             outputs.append(self._fleet.expire(self._rounds.overdue_ts))

@@ -92,9 +92,13 @@ class ProgressListener(StreamingQueryListener):
         metrics: Receives the numbers.
         auditor_name: Name of the auditor query.
         collector_name: Name of the collector query.
+        journal_topic: The auditor reads other topics, too.
     """
 
-    def __init__(self, metrics: Metrics, *, auditor_name: str, collector_name: str) -> None:
+    def __init__(
+        self, metrics: Metrics, *, auditor_name: str, collector_name: str, journal_topic: str
+    ) -> None:
+        self._journal_topic = journal_topic
         self._metrics = metrics
         self._auditor_name = auditor_name
         self._collector_name = collector_name
@@ -109,7 +113,7 @@ class ProgressListener(StreamingQueryListener):
             if progress.name == self._collector_name:
                 self._metrics.count(collections_requested=progress.numInputRows)
             elif progress.name == self._auditor_name:
-                self._metrics.set(**auditor_gauges(progress))
+                self._metrics.set(**auditor_gauges(progress, self._journal_topic))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Nothing to count."""
@@ -118,7 +122,7 @@ class ProgressListener(StreamingQueryListener):
         """Nothing to count."""
 
 
-def auditor_gauges(progress: Any) -> dict[str, float]:
+def auditor_gauges(progress: Any, journal_topic: str) -> dict[str, float]:
     """Gauges of one progress report of the auditor query."""
     gauges: dict[str, float] = {"micro_batch_ms": float(progress.batchDuration)}
     for operator in progress.stateOperators:
@@ -126,7 +130,8 @@ def auditor_gauges(progress: Any) -> dict[str, float]:
         gauges["state_memory_bytes"] = float(operator.memoryUsedBytes)
     for source in progress.sources:
         # The query commits no offsets to Kafka, so this is the only report of the lag.
-        if "maxOffsetsBehindLatest" in source.metrics:
+        is_journal = journal_topic in json.loads(source.endOffset or "{}")
+        if is_journal and "maxOffsetsBehindLatest" in source.metrics:
             behind_max = float(source.metrics["maxOffsetsBehindLatest"])
             gauges["blocks_behind_max"] = behind_max
             partitions = len(_end_offsets(source))

@@ -1,8 +1,11 @@
 """Rounds: the cuts of one collection put together, until every instance answered or a deadline.
 
-Pure bookkeeping, without Spark, clock or files. Time is journal time: the latest ``ts`` that any
-instance's journal has shown. While a backlog is read, one journal may be far ahead of another that
-is still waiting in Kafka; deadlines pass only when everything that was there has been read.
+Pure bookkeeping, without Spark, clock or files. A collection begins with its request or with its
+first answer. Its deadline is in journal time, the latest ``ts`` that any instance's journal has
+shown, or in the time of requests, which goes on when no journal does: a request that is followed by
+others for so long has been left unanswered. While a backlog is read, one journal may be far ahead
+of another that is still waiting in Kafka; deadlines pass only when everything that was there has
+been read.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import Observation, ObservationCode
 from tallystick.coordinates.rules.observations import NOT_ANSWERED
 from tallystick.coordinates.state_codec import Bytes, encode, restore
@@ -28,10 +32,12 @@ class Deadline:
 
     Attributes:
         after_us: So long after its first answer, in journal time.
-        after_collections: Or when so many later collections have begun.
+        after_request_us: Or so long after its request, in the time of requests.
+        after_collections: Or when so many later collections have answers.
     """
 
     after_us: int = 30_000_000
+    after_request_us: int = 30_000_000
     after_collections: int = 3
 
 
@@ -45,7 +51,7 @@ class Round:
             for each instance that did not answer.
         missing: Those instances.
         is_late: These answers came after the deadline; the other rows were validated before.
-        ts: Journal time of its last row.
+        ts: Journal time of its last row; without one, of when it was closed.
     """
 
     collection_id: str
@@ -57,7 +63,11 @@ class Round:
 
 @dataclass(slots=True)
 class _Open:
-    first_ts: int
+    first_ts: int | None = None
+    """Of its first answer."""
+    requested_at: int | None = None
+    asked: frozenset[str] | None = None
+    """Instances; None: all."""
     cuts: dict[str, list[Cut]] = field(default_factory=dict)
 
 
@@ -75,6 +85,7 @@ class Rounds:
     _open: dict[str, _Open]
     _closed: dict[str, None]
     _ts: int
+    _requests_ts: int
 
     def __init__(self, instances: Iterable[str] = (), deadline: Deadline | None = None) -> None:
         self._known = set(instances)
@@ -82,6 +93,7 @@ class Rounds:
         self._open = {}
         self._closed = {}
         self._ts = 0
+        self._requests_ts = 0
 
     @property
     def open_count(self) -> int:
@@ -94,13 +106,19 @@ class Rounds:
         return self._ts - self._deadline.after_us
 
     def absorb(
-        self, cuts: Iterable[Cut], seen: Mapping[str, int], *, is_caught_up: bool = True
+        self,
+        cuts: Iterable[Cut],
+        seen: Mapping[str, int],
+        requests: Iterable[CollectRequest] = (),
+        *,
+        is_caught_up: bool = True,
     ) -> tuple[list[Round], list[Observation]]:
         """New cuts, and how far each instance's journal has been seen (``ts``).
 
         Args:
             cuts: The cuts, in any order.
             seen: Instances whose journals went on.
+            requests: Collections that were asked for, in any order.
             is_caught_up: No backlog is left, so what has not come yet is late.
 
         Returns:
@@ -109,14 +127,17 @@ class Rounds:
         """
         self._known.update(seen)
         self._ts = max([self._ts, *seen.values()])
+        for request in requests:
+            self._ask(request)
         late: dict[str, list[Cut]] = {}
         for cut in sorted(cuts, key=_cut_order):
             self._ts = max(self._ts, cut.ts)
             if cut.collection_id in self._closed:
                 late.setdefault(cut.collection_id, []).append(cut)
                 continue
-            opened = self._open.setdefault(cut.collection_id, _Open(cut.ts))
-            opened.first_ts = min(opened.first_ts, cut.ts)
+            opened = self._open.setdefault(cut.collection_id, _Open())
+            is_first = opened.first_ts is None or cut.ts < opened.first_ts
+            opened.first_ts = cut.ts if is_first else opened.first_ts
             opened.cuts.setdefault(cut.instance_id, []).append(cut)
         rounds = [
             Round(name, rows, (), is_late=True, ts=max(cut.ts for cut in rows))
@@ -126,7 +147,7 @@ class Rounds:
         rounds.extend(
             self._close(name, observations)
             for name in list(self._open)
-            if self._known <= self._open[name].cuts.keys()
+            if self._is_complete(self._open[name])
             or (is_caught_up and self._is_past_deadline(name))
         )
         return rounds, observations
@@ -134,21 +155,43 @@ class Rounds:
     def finish(self) -> tuple[list[Round], list[Observation]]:
         """Nothing more will come: close what is open."""
         observations: list[Observation] = []
+        unanswerable = [n for n, o in self._open.items() if not (o.cuts or self._expected(o))]
+        for name in unanswerable:
+            del self._open[name]
         return [self._close(name, observations) for name in list(self._open)], observations
 
+    def _ask(self, request: CollectRequest) -> None:
+        self._requests_ts = max(self._requests_ts, request.requested_at)
+        if request.collection_id not in self._closed:
+            opened = self._open.setdefault(request.collection_id, _Open())
+            opened.requested_at, opened.asked = request.requested_at, request.instances
+
+    def _expected(self, opened: _Open) -> set[str]:
+        return self._known if opened.asked is None else self._known & opened.asked
+
+    def _is_complete(self, opened: _Open) -> bool:
+        return bool(opened.cuts) and self._expected(opened) <= opened.cuts.keys()
+
     def _is_past_deadline(self, name: str) -> bool:
-        later = len(self._open) - 1 - list(self._open).index(name)
-        is_long_ago = self._open[name].first_ts <= self.overdue_ts
-        return is_long_ago or later >= self._deadline.after_collections
+        opened, deadline = self._open[name], self._deadline
+        if opened.requested_at is not None:
+            overdue = opened.requested_at + deadline.after_request_us
+            if overdue <= self._requests_ts and self._expected(opened):
+                return True
+        if opened.first_ts is None:
+            return False
+        after = list(self._open)[list(self._open).index(name) + 1 :]
+        later = sum(self._open[other].first_ts is not None for other in after)
+        return opened.first_ts <= self.overdue_ts or later >= deadline.after_collections
 
     def _close(self, name: str, observations: list[Observation]) -> Round:
         opened = self._open.pop(name)
         self._closed[name] = None
         while len(self._closed) > CLOSED_KEPT:
             del self._closed[next(iter(self._closed))]
-        missing = tuple(sorted(self._known - opened.cuts.keys()))
+        missing = tuple(sorted(self._expected(opened) - opened.cuts.keys()))
         cuts = [cut for rows in opened.cuts.values() for cut in rows]
-        ts = max(cut.ts for cut in cuts)
+        ts = max((cut.ts for cut in cuts), default=self._ts)
         for instance_id in missing:
             text = f"{instance_id!r} has not answered collection {name!r} by its deadline."
             cuts.append(

@@ -34,7 +34,7 @@ from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.schema import STATE_FIELD, STATE_NAME
 from tallystick.streaming.session import SessionSettings, start_session, stop_session
 from tallystick.streaming.sinks import KafkaSink
-from tallystick.streaming.source import MAX_BLOCKS_PER_TRIGGER, read_journal
+from tallystick.streaming.source import MAX_BLOCKS_PER_TRIGGER, read_journal, read_requests
 from tallystick.streaming.tables import ParquetSink
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class JobSettings:
         disabled: Names of rules that are switched off.
         drain_timeout_s: A stop waits this long for the running micro-batch.
         journal_topic: Where blocks come from.
-        collect_topic: Where collections are asked for.
+        collect_topic: Where collections are asked for; who does not answer one is missing.
         findings_topic: Where findings go.
         dead_letter_topic: Where messages go that cannot be read.
     """
@@ -192,7 +192,10 @@ class AuditJob:
     ) -> dict[str, float]:
         """Run until the end; arguments, result and errors as of ``run_job``."""
         listener = ProgressListener(
-            self._metrics, auditor_name=AUDITOR_QUERY, collector_name=COLLECTOR_QUERY
+            self._metrics,
+            auditor_name=AUDITOR_QUERY,
+            collector_name=COLLECTOR_QUERY,
+            journal_topic=self._settings.journal_topic,
         )
         self._spark.streams.addListener(listener)
         collector: StreamingQuery | None = None
@@ -239,8 +242,12 @@ class AuditJob:
             topic=self._settings.journal_topic,
             max_blocks_per_trigger=self._settings.max_blocks_per_trigger,
         )
+        requests = read_requests(
+            self._spark, self._settings.bootstrap_servers, topic=self._settings.collect_topic
+        )
         writer = (
             audit_blocks(blocks, disabled=self._settings.disabled)
+            .unionByName(requests)
             .writeStream.queryName(AUDITOR_QUERY)
             .foreachBatch(self._step)
             .option("checkpointLocation", str(self._checkpoint.auditor))

@@ -1,4 +1,4 @@
-"""Where blocks come from: the journal topic as rows of ``schema.BLOCK_ROWS``."""
+"""What the auditor reads: the journal topic's blocks, and the collect topic's requests."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
 
-from tallystick.coordinates.values.topics import JOURNAL_TOPIC
-from tallystick.streaming.schema import HEADERS
+from tallystick.coordinates.values.topics import COLLECT_TOPIC, JOURNAL_TOPIC
+from tallystick.streaming.schema import AUDIT_ROWS, HEADERS, REQUEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 MAX_BLOCKS_PER_TRIGGER = 256
 """Blocks of one micro-batch: large enough that its fixed cost does not count, small enough that
@@ -31,23 +32,18 @@ def read_journal(
     topic: str = JOURNAL_TOPIC,
     max_blocks_per_trigger: int = MAX_BLOCKS_PER_TRIGGER,
 ) -> DataFrame:
-    """The journal topic from its beginning, or from where the query's checkpoint is.
+    """The journal topic from its beginning, as rows of ``schema.BLOCK_ROWS``.
 
     A part of the topic that is gone (retention, or a topic made anew) stops the query: going on
     would be silence about what was lost.
     """
     messages = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
-        .options(**_BROKER_TIMEOUTS)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
+        _messages(spark, bootstrap_servers, topic)
         .option("maxOffsetsPerTrigger", max_blocks_per_trigger)
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
-        .load()
     )
-    return messages.select(
+    return messages.load().select(
         # A message without a key, or with one that is no text, belongs to no instance. Spark would
         # group the first under NULL, and fail for ever on the second when Python gets it.
         F.coalesce(F.try_validate_utf8(F.col("key").cast("string")), F.lit("")).alias(
@@ -58,4 +54,38 @@ def read_journal(
         F.coalesce("headers", F.array().cast(HEADERS)).alias("headers"),
         "partition",
         "offset",
+    )
+
+
+def read_requests(
+    spark: SparkSession, bootstrap_servers: str, *, topic: str = COLLECT_TOPIC
+) -> DataFrame:
+    """The collect topic from its beginning, as rows of ``schema.AUDIT_ROWS``.
+
+    Requests that are gone are no loss: what was asked so long ago is answered in the journal or
+    never.
+    """
+    known = {"kind": F.lit(REQUEST), "instance_id": F.lit("")}
+    known |= {name: F.col(name) for name in ("value", "partition", "offset")}
+    return (
+        _messages(spark, bootstrap_servers, topic)
+        .option("failOnDataLoss", "false")
+        .load()
+        .select(
+            *(
+                known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+                for field in AUDIT_ROWS
+            )
+        )
+    )
+
+
+def _messages(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataStreamReader:
+    """A topic from its beginning, or from where the query's checkpoint is."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**_BROKER_TIMEOUTS)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
     )

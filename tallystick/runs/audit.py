@@ -97,13 +97,14 @@ class Audit:
         from tallystick.streaming.session import SessionSettings
 
         settings, prefix = self._settings, self._settings.topic_prefix
+        deadline_us = int(settings.collect_deadline_s * 1_000_000)
         job = JobSettings(
             bootstrap_servers=settings.bootstrap_servers,
             checkpoint=self.directory / "checkpoint",
             output=self.directory / TABLES,
             instances=settings.instances,
             collect_interval_s=None if self._available_now else settings.collect_interval_s,
-            deadline=Deadline(after_us=int(settings.collect_deadline_s * 1_000_000)),
+            deadline=Deadline(after_us=deadline_us, after_request_us=deadline_us),
             available_now=self._available_now,
             history_ends=self._history_ends,
             disabled=frozenset(settings.disabled),

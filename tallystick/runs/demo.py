@@ -225,7 +225,10 @@ class Demo:
             output=self._directory / TABLES,
             instances=tuple(self._fleet.instances),
             collect_interval_s=COLLECT_EVERY_S,
-            deadline=Deadline(after_us=DEADLINE_US),
+            # Requests are made in your time, the fleet's journals are in its own.
+            deadline=Deadline(
+                after_us=DEADLINE_US, after_request_us=int(AUDIT_DEADLINE_S * 1_000_000)
+            ),
         )
         session = SessionSettings(
             jars=jars,

@@ -26,6 +26,7 @@ from tallystick.streaming.collector import start_collector
 from tallystick.streaming.errors import QueryError
 from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics
+from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.runner import AuditJob, JobSettings, drain
 from tallystick.streaming.schema import AUDIT_ROWS, BLOCK_ROWS
 
@@ -352,3 +353,30 @@ def _is_made(admin, topic) -> bool:
     except Exception:  # noqa: BLE001  the broker still takes the old one away
         return False
     return True
+
+
+def test_a_collection_that_nobody_answers_is_undecided(spark, broker, tmp_path):
+    """The instance's collector is dead: its journal does not go on, and requests do."""
+    topics = make_topics(broker.bootstrap_servers)
+    produce(broker.bootstrap_servers, topics["journal_topic"], BLOCKS[1:2], 400)
+    send_raw(broker.bootstrap_servers, topics["collect_topic"], None, b"no request")
+    settings = JobSettings(
+        broker.bootstrap_servers, tmp_path / "cp", tmp_path / "out", collect_interval_s=0.5,
+        deadline=Deadline(after_request_us=2_000_000), **topics,
+    )  # fmt: skip
+    stop, output = threading.Event(), tmp_path / "out"
+
+    def missing() -> list[str]:
+        seen = tables.read_observations(output) if output.exists() else []
+        return [o.instance_id for o in seen if o.code is ObservationCode.LOG_STATUS_MISSING]
+
+    ended: list[dict[str, float]] = []
+    thread = threading.Thread(target=lambda: ended.append(run(spark, settings, stop)))
+    thread.start()
+    try:
+        wait_until(missing, "a collection that was not answered")
+    finally:
+        stop.set()
+        thread.join(DEADLINE_S)
+    assert {"b"} == set(missing())
+    assert ended[0]["dead_letters"] == 1

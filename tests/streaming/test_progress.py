@@ -18,18 +18,24 @@ PROGRESS = SimpleNamespace(
         SimpleNamespace(
             endOffset=json.dumps({"journal": {"0": 5, "1": 7}}),
             metrics={"maxOffsetsBehindLatest": "6", "avgOffsetsBehindLatest": "4.5"},
-        )
+        ),
+        SimpleNamespace(
+            endOffset=json.dumps({"collect": {"0": 5}}),
+            metrics={"maxOffsetsBehindLatest": "1", "avgOffsetsBehindLatest": "1"},
+        ),
     ],
 )
 
 
 def listener(metrics: Metrics) -> ProgressListener:
-    return ProgressListener(metrics, auditor_name="auditor", collector_name="collector")
+    return ProgressListener(
+        metrics, auditor_name="auditor", collector_name="collector", journal_topic="journal"
+    )
 
 
 def test_the_lag_of_all_partitions_is_told():
     """The query commits no offsets, so this is the only place that knows."""
-    gauges = auditor_gauges(PROGRESS)
+    gauges = auditor_gauges(PROGRESS, "journal")
     assert (6, 9) == (gauges["blocks_behind_max"], gauges["blocks_behind_sum"])
     assert (3, 4096, 120) == (
         gauges["state_instances"], gauges["state_memory_bytes"], gauges["micro_batch_ms"],

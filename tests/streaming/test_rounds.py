@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import ObservationCode
 from tallystick.streaming.rounds import Deadline, Rounds
 
@@ -71,6 +72,48 @@ def test_no_deadline_passes_while_a_backlog_is_read():
     assert observations == []
     overdue, _ = rounds.absorb([], {}, is_caught_up=True)
     assert ["c1", "c2", "c3"] == [each.collection_id for each in overdue]
+
+
+def ask(collection_id: str, at_s: float, *instances: str) -> CollectRequest:
+    return CollectRequest(collection_id, round(at_s * SECOND), frozenset(instances) or None)
+
+
+@pytest.mark.parametrize(("later_s", "is_closed"), [(29.9, False), (30, True)])
+def test_a_request_that_nobody_answers_is_closed_by_later_requests(later_s, is_closed):
+    """A dead collector writes nothing, so no journal's time goes on."""
+    rounds = Rounds(["a"], Deadline(after_request_us=30 * SECOND))
+    assert rounds.absorb([], {}, [ask("c1", 100)]) == ([], [])
+    closed, observations = rounds.absorb([], {}, [ask("c2", 100 + later_s)])
+    assert [("c1", ("a",))] * is_closed == [(each.collection_id, each.missing) for each in closed]
+    assert ["c1"] * is_closed == [observation.collection_id for observation in observations]
+
+
+def test_an_answer_may_come_before_its_request():
+    """The two topics are read side by side; an answered collection is not opened again."""
+    rounds = Rounds(["a"])
+    closed, _ = rounds.absorb([cut("c1", "a", 1)], {"a": 1})
+    assert len(closed) == 1
+    assert rounds.absorb([], {}, [ask("c1", 0), ask("c2", 10**6)]) == ([], [])
+    assert rounds.open_count == 1
+
+
+def test_only_who_is_asked_has_to_answer():
+    """A request may name the instances that it is for."""
+    rounds = Rounds(["a", "b"])
+    closed, observations = rounds.absorb([cut("c1", "a", 1)], {}, [ask("c1", 0, "a")])
+    assert [("c1", ())] == [(each.collection_id, each.missing) for each in closed]
+    assert observations == []
+
+
+def test_requests_pass_no_deadline_while_nobody_is_known_or_a_backlog_is_read():
+    """Nobody can have failed to answer yet."""
+    rounds = Rounds((), Deadline(after_request_us=SECOND))
+    assert rounds.absorb([], {}, [ask("c1", 0), ask("c2", 60)]) == ([], [])
+    assert rounds.finish() == ([], [])
+    rounds = Rounds(["a"], Deadline(after_request_us=SECOND))
+    requests = [ask("c1", 0), ask("c2", 60)]
+    assert rounds.absorb([], {}, requests, is_caught_up=False) == ([], [])
+    assert ["c1", "c2"] == [each.collection_id for each in rounds.finish()[0]]
 
 
 def test_a_missing_answer_is_undecided_never_silent():
