@@ -15,15 +15,11 @@ from tallystick.coordinates.events.log_status import ServerState
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.backup_coordinates import (
-    TRX_SYS_COORDS_FRESH_UNDER_LOCK,
-    header_is_fresh,
+    HeaderUnderLock,
 )
 from tallystick.coordinates.rules.binlog_position import snapshot_position_on_group_boundary
 from tallystick.coordinates.rules.executed_set import executed_within_logged
-from tallystick.coordinates.rules.gtid_table import (
-    GTID_TABLE_HAS_CLOSED_FILES,
-    table_has_closed_files,
-)
+from tallystick.coordinates.rules.gtid_table import GtidTable
 from tallystick.coordinates.rules.readable import (
     NO_ROW,
     NOT_REACHED,
@@ -51,6 +47,7 @@ REFUSED_CODES = frozenset({1142, 1227})
 FAILED_CODE = 3722
 """ER_UNABLE_TO_COLLECT_LOG_STATUS."""
 READABLE = rules_on(AnswerEvidence)
+_HEADER, _GTID_TABLE = rules_on(HeaderUnderLock), rules_on(GtidTable)
 REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_boundary)
 """Without these two a row cannot be called consistent; others undecided are told beside it."""
 
@@ -102,13 +99,12 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
     locks = audit.backup_lock_freeze
     if is_backup_safe and locks.freezes_tables:
-        answer = header_is_fresh(state.trx_sys, locks.tables_locked_at)
-        checks.take(TRX_SYS_COORDS_FRESH_UNDER_LOCK, answer)
+        checks.ask(_HEADER, HeaderUnderLock(state.trx_sys, locks.tables_locked_at))
     locks.row(state, waiting.body.get("requested_at"), collection_id)
     table = audit.persistence.gtid_table(
         state, waiting.body.get("requested_at"), audit.binlog.previous
     )
-    checks.take(GTID_TABLE_HAS_CLOSED_FILES, table_has_closed_files(table))
+    checks.ask(_GTID_TABLE, table)
     audit.persistence.row_read(state.position, waiting.ts)
     audit.baselines.has_row = True
     _tell_status(waiting, audit, collection_id)

@@ -5,15 +5,16 @@ What a backup says of itself comes from `backup` records (docs/journal.md).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from tallystick.coordinates.logs.event_window import GNO, MARK, SID, SOURCE_END, SOURCE_FILE, Mark
 from tallystick.coordinates.results import ObservationCode, Severity
 from tallystick.coordinates.rules.backup_locks import LockSession
-from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
-from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register, rule
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -100,68 +101,74 @@ def _is_fresh(header: LogCoordinates, locked: LogCoordinates) -> bool:
     return header.base_name == locked.base_name and header >= locked
 
 
-def header_is_fresh(header: LogCoordinates | None, locked: LogCoordinates | None) -> Answer:
-    """Judge the InnoDB header's coordinates of a row taken under the table lock.
+@dataclass(frozen=True, slots=True)
+class HeaderUnderLock:
+    """The InnoDB header of a row that was read under the table lock.
 
-    Args:
-        header: The coordinates, None when they were not read.
-        locked: End of the binary log when the table lock was taken, None when that is not known.
+    Attributes:
+        header: Its binary log coordinates, None when they were not read.
+        locked: End of the binary log when the lock was taken, None when that is not known.
     """
-    if header is None or locked is None:
-        return Undecided(HEADER_UNKNOWN)
-    if _is_fresh(header, locked):
-        return HOLDS
-    return Broken("header_behind_lock", witness=header, header=header, locked=locked)
+
+    header: LogCoordinates | None
+    locked: LogCoordinates | None
+
+    scope: ClassVar = "instance"
 
 
-TRX_SYS_COORDS_FRESH_UNDER_LOCK = register(
-    Rule(
-        number=59,
-        name="trx_sys_coords_fresh_under_lock",
-        tier=3,
-        scope="S",
-        severity=Severity.CRITICAL,
-        claim=(
-            "On a server with have_backup_safe_binlog_info the InnoDB system header is, while LOCK"
-            " TABLES FOR BACKUP is held, not behind the binary log coordinate of the time of the"
-            " lock."
+@rule(
+    number=59,
+    tier=3,
+    scope="S",
+    severity=Severity.CRITICAL,
+    claim=(
+        "On a server with have_backup_safe_binlog_info the InnoDB system header is, while LOCK"
+        " TABLES FOR BACKUP is held, not behind the binary log coordinate of the time of the"
+        " lock."
+    ),
+    why=(
+        "InnoDB alone stores the coordinate at its own commits, so a non-transactional write"
+        " leaves it stale. Such a server writes and redo-logs the current coordinate as part"
+        " of the lock; InnoDB commits under the lock move it on. Elsewhere, and in MySQL 8.0"
+        " unless a clone runs, a stale header is normal."
+    ),
+    undecided_when=(
+        "the header was not read under the lock, the lock was not observed, or the coordinate"
+        " at lock time is not known. Nothing is claimed of a server without the variable"
+    ),
+    sources=("Percona backup-safe binlog information, whiteboard",),
+    remedy=(
+        "Do not start a replica from coordinates that the backup read out of InnoDB: take the"
+        " backup again with LOCK BINLOG FOR BACKUP, or use GTIDs."
+    ),
+    evidence=HeaderUnderLock,
+    cases={
+        "header_behind_lock": Case(
+            "Under LOCK TABLES FOR BACKUP the InnoDB header names {header}, but the lock was"
+            " taken at {locked}.",
+            "{header}",
+            "TRX_SYS page",
+            "at least {locked}",
+            "binary log when the lock was taken",
         ),
-        why=(
-            "InnoDB alone stores the coordinate at its own commits, so a non-transactional write"
-            " leaves it stale. Such a server writes and redo-logs the current coordinate as part"
-            " of the lock; InnoDB commits under the lock move it on. Elsewhere, and in MySQL 8.0"
-            " unless a clone runs, a stale header is normal."
+        "backup_header_behind_lock": Case(
+            "Backup {backup} found {header} in the InnoDB header, but its table lock was taken"
+            " at {locked}.",
+            "{header}",
+            "backup {backup}",
+            "at least {locked}",
+            "journal",
         ),
-        undecided_when=(
-            "the header was not read under the lock, the lock was not observed, or the coordinate"
-            " at lock time is not known. Nothing is claimed of a server without the variable"
-        ),
-        sources=("Percona backup-safe binlog information, whiteboard",),
-        remedy=(
-            "Do not start a replica from coordinates that the backup read out of InnoDB: take the"
-            " backup again with LOCK BINLOG FOR BACKUP, or use GTIDs."
-        ),
-        cases={
-            "header_behind_lock": Case(
-                "Under LOCK TABLES FOR BACKUP the InnoDB header names {header}, but the lock was"
-                " taken at {locked}.",
-                "{header}",
-                "TRX_SYS page",
-                "at least {locked}",
-                "binary log when the lock was taken",
-            ),
-            "backup_header_behind_lock": Case(
-                "Backup {backup} found {header} in the InnoDB header, but its table lock was taken"
-                " at {locked}.",
-                "{header}",
-                "backup {backup}",
-                "at least {locked}",
-                "journal",
-            ),
-        },
-        judge=header_is_fresh,
-    )
+    },
 )
+def trx_sys_coords_fresh_under_lock(e: HeaderUnderLock) -> RowAnswer:
+    """InnoDB's commits under the lock move the header on."""
+    if e.header is None or e.locked is None:
+        return Undecided(HEADER_UNKNOWN)
+    if _is_fresh(e.header, e.locked):
+        return HOLDS
+    return Broken("header_behind_lock", witness=e.header, header=e.header, locked=e.locked)
+
 
 BACKUP_COORDINATES_MATCH_DATA = register(
     Rule(
@@ -390,7 +397,7 @@ class _Backup:
             return
         if not _is_fresh(position, locked):
             self._broken(
-                TRX_SYS_COORDS_FRESH_UNDER_LOCK,
+                trx_sys_coords_fresh_under_lock,
                 "backup_header_behind_lock",
                 position,
                 header=position,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
-from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.rules.registry import Case, reason, rule
 
 if TYPE_CHECKING:
     from tallystick.coordinates.rules.outcomes import RowAnswer
@@ -24,7 +25,8 @@ FILE_NOT_LATER = reason(
 )
 
 
-class GtidTable(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GtidTable:
     """What a row shows of mysql.gtid_executed, and of a file that was closed before.
 
     Attributes:
@@ -41,61 +43,58 @@ class GtidTable(NamedTuple):
     is_read_later: bool
     names_later_file: bool
 
+    scope: ClassVar = "instance"
 
-def table_has_closed_files(row: GtidTable) -> RowAnswer:
+
+@rule(
+    number=92,
+    tier=3,
+    scope="S",
+    severity=Severity.ERROR,
+    claim=(
+        "The table mysql.gtid_executed holds every executed GTID of the binary log files that"
+        " were closed before it was read."
+    ),
+    why=(
+        "A rotation saves what the persister has not: GTIDs of non-transactional and empty"
+        " groups. It does so before the next file is opened, and a start does the same with the"
+        " last file of the boot before."
+    ),
+    undecided_when=(
+        "the table was not read, the row before named no file whose Previous_gtids are known,"
+        " the collection was asked for before that row was taken, or the row is older than it"
+    ),
+    sources=(
+        "WL#9211, Gtid_state::save_gtids_of_last_binlog_into_table()",
+        "MySQL manual: mysql.gtid_executed Table",
+    ),
+    remedy=(
+        "As long as the files are there a restart reads the GTIDs again. Before PURGE BINARY"
+        " LOGS, rotate once more and compare table and gtid_executed."
+    ),
+    evidence=GtidTable,
+    cases={
+        "table_lacks_closed_file": Case(
+            "mysql.gtid_executed lacks {missing:gtids} of a binary log file that was closed"
+            " before.",
+            "{table:gtids}",
+            "mysql.gtid_executed",
+            "with {missing:gtids}",
+            "Previous_gtids of the file that the previous row named",
+        ),
+    },
+)
+def gtid_table_has_closed_files(e: GtidTable) -> RowAnswer:
     """Whether the table has what was executed before the file that the previous row named."""
-    if row.table is None or row.executed is None:
+    if e.table is None or e.executed is None:
         return Undecided(TABLE_NOT_READ)
-    if row.closed is None:
+    if e.closed is None:
         return Undecided(NO_CLOSED_FILE)
-    if not row.is_read_later:
+    if not e.is_read_later:
         return Undecided(TABLE_READ_EARLY)
-    if not row.names_later_file:
+    if not e.names_later_file:
         return Undecided(FILE_NOT_LATER)
-    missing = (row.closed & row.executed) - row.table
+    missing = (e.closed & e.executed) - e.table
     if not missing:
         return HOLDS
-    return Broken("table_lacks_closed_file", witness=missing, missing=missing, table=row.table)
-
-
-GTID_TABLE_HAS_CLOSED_FILES = register(
-    Rule(
-        number=92,
-        name="gtid_table_has_closed_files",
-        tier=3,
-        scope="S",
-        severity=Severity.ERROR,
-        claim=(
-            "The table mysql.gtid_executed holds every executed GTID of the binary log files that"
-            " were closed before it was read."
-        ),
-        why=(
-            "A rotation saves what the persister has not: GTIDs of non-transactional and empty"
-            " groups. It does so before the next file is opened, and a start does the same with the"
-            " last file of the boot before."
-        ),
-        undecided_when=(
-            "the table was not read, the row before named no file whose Previous_gtids are known,"
-            " the collection was asked for before that row was taken, or the row is older than it"
-        ),
-        sources=(
-            "WL#9211, Gtid_state::save_gtids_of_last_binlog_into_table()",
-            "MySQL manual: mysql.gtid_executed Table",
-        ),
-        remedy=(
-            "As long as the files are there a restart reads the GTIDs again. Before PURGE BINARY"
-            " LOGS, rotate once more and compare table and gtid_executed."
-        ),
-        cases={
-            "table_lacks_closed_file": Case(
-                "mysql.gtid_executed lacks {missing:gtids} of a binary log file that was closed"
-                " before.",
-                "{table:gtids}",
-                "mysql.gtid_executed",
-                "with {missing:gtids}",
-                "Previous_gtids of the file that the previous row named",
-            ),
-        },
-        judge=table_has_closed_files,
-    )
-)
+    return Broken("table_lacks_closed_file", witness=missing, missing=missing, table=e.table)
