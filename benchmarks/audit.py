@@ -77,7 +77,7 @@ def main() -> None:
                 "columns_per_s": round(records / statistics.median(columns)),
                 "events_per_s": round(records / statistics.median(events)),
                 "ratio": round(statistics.median(events) / statistics.median(columns), 1),
-                "fact_bytes_per_record": round(event_bytes / records, 1),
+                "fleet_event_bytes_per_record": round(event_bytes / records, 1),
                 "state_bytes": round(statistics.mean(map(len, states))),
                 "state_write_ms": round((written - begun) / len(states) * 1e3, 2),
                 "state_read_ms": round((read - written) / len(states) * 1e3, 2),

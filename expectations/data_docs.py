@@ -52,7 +52,7 @@ class DataDocs:
                     folder.rmdir()
 
     def build(self) -> Path | None:
-        """Write the pages of the kept runs and their index; give the index, None without disk."""
+        """Write the pages of the kept runs; returns their index, None without a directory."""
         if self._site is None:
             return None
         self.prune()

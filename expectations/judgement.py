@@ -1,4 +1,4 @@
-"""What a rule says about one row of a table, and how the answers of many rows are counted.
+"""The judgement of a rule on one row of a table, and how those of many rows are counted.
 
 Knows neither Great Expectations nor Spark: Spark's workers import this module and `judges` alone.
 """
@@ -18,7 +18,7 @@ _EXACT_FLOAT_MAX = 2**53
 
 
 class Outcome(str, Enum):
-    """What one rule says about one row. The value is the first letter of an encoded judgement."""
+    """The outcome of one rule on one row; the value is the first letter of an encoded judgement."""
 
     HELD = "H"
     BROKEN = "B"
@@ -39,7 +39,7 @@ HELD = Judgement(Outcome.HELD)
 
 
 def broken(sentence: str, witness: object) -> Judgement:
-    """Judge that the two halves contradict each other."""
+    """Judge that two values contradict each other."""
     return Judgement(Outcome.BROKEN, sentence, str(witness))
 
 
@@ -49,7 +49,7 @@ def undecided(reason: str) -> Judgement:
 
 
 def not_applicable(reason: str) -> Judgement:
-    """Judge that the rule says nothing about such a row."""
+    """Judge that the rule is not about such a row."""
     return Judgement(Outcome.NOT_APPLICABLE, reason)
 
 

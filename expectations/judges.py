@@ -46,7 +46,7 @@ class Judge(NamedTuple):
     Attributes:
         columns: What it reads, by the names of the cut table, with their types.
         scopes: Which rows it is about.
-        judge: Judges by those columns; None: only the checks say.
+        judge: Judges by those columns; None: only the checks decide.
         rule: The rule that the checks are asked for; None: it is no rule.
     """
 
@@ -83,11 +83,11 @@ def judge_row(
         if has_checks and judge.rule is not None and shown.outcome is Outcome.BROKEN:
             return undecided(f"the audit does not judge it; the row shows: {shown.sentence}")
         return shown
-    said = check_text(check)
+    text = check_text(check)
     if check.outcome is CheckOutcome.BROKEN:
-        return broken(said, check.data.get("witness", shown.witness))
+        return broken(text, check.data.get("witness", shown.witness))
     if check.outcome is CheckOutcome.UNDECIDED:
-        return undecided(said)
+        return undecided(text)
     if shown.outcome is Outcome.BROKEN:
         return undecided(f"the audit calls it kept; the row alone shows: {shown.sentence}")
     return HELD

@@ -113,7 +113,7 @@ class RuleExpectation(RowExpectation):
     """Judges every row by a rule of the registry."""
 
     checks_column: str | None = "checks"
-    """What the audit says of the row, rule by rule; None: the columns alone decide."""
+    """The audit's checks of the row; None: the columns alone decide."""
 
     def value_kwargs(self) -> dict[str, Any]:
         """What the metric is asked."""

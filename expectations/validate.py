@@ -1,6 +1,6 @@
 """Validate collections: the cut table goes through one Checkpoint run, its answer comes back.
 
-Not being able to tell is an answer too: an error in Great Expectations is UNDECIDED.
+An error in Great Expectations is UNDECIDED.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-# First: it says what Great Expectations reads when it is imported.
+# First: it sets what Great Expectations reads when it is imported.
 from tallystick.expectations.data_docs import DataDocs  # isort: skip
 
 from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
@@ -93,7 +93,7 @@ class CollectionValidator:
                 self._docs.prune()
 
     def build_data_docs(self) -> Path | None:
-        """Write the Data Docs of the kept collections; give their index, None without a place."""
+        """Write the Data Docs of the kept collections; returns their index, None without any."""
         return self._docs.build()
 
     def _validated(self, collection_id: str, cuts: Sequence[Cut]) -> CollectionValidation:
@@ -198,7 +198,7 @@ def _error_of(exception_info: Any) -> str:
 def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdict:
     """Merge the answers of the expectations.
 
-    Rules that apply to no row say nothing; if no rule held anywhere, nothing is known.
+    Rules that apply to no row do not count; if no rule held anywhere, nothing is known.
     """
     optional = {
         (cut.instance_id, cut.channel, check.rule)
@@ -264,7 +264,7 @@ def _run_id(collection_id: str, cuts: Sequence[Cut]) -> RunIdentifier:
     """Name the run after the collection, so that a repeated validation takes its place."""
     safe = re.sub(r"[^0-9A-Za-z_-]", "_", collection_id)[:_RUN_NAME_MAX]
     if safe != collection_id:
-        # It names a directory: what cannot stand there is told apart by its hash.
+        # It names a directory: names that differ only in what it cannot have differ by a hash.
         digest = hashlib.sha256(collection_id.encode("utf-8", "surrogatepass")).hexdigest()
         safe = f"{safe}-{digest[:12]}"
     try:

@@ -1,4 +1,4 @@
-"""What the validation of one collection says; knows nothing of Great Expectations."""
+"""The result of validating one collection, without Great Expectations."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class CollectionValidation:
 
     @property
     def statistics(self) -> dict[str, int]:
-        """How many expectations gave which answer; they add up to ``expectations``."""
+        """How many expectations had which outcome; they add up to ``expectations``."""
         counts = {outcome.name.lower(): 0 for outcome in Outcome}
         for result in self.results:
             counts[result.outcome.name.lower()] += 1

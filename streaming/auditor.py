@@ -74,7 +74,7 @@ class KeyResult:
     dead_letters: list[DeadLetter] = field(default_factory=list)
 
     def add(self, output: AuditOutput) -> None:
-        """Append what the audit of a run of records gave."""
+        """Append the result of the audit of a run of records."""
         self.findings += output.findings
         self.observations += output.observations
         self.cuts += output.cuts
@@ -249,7 +249,7 @@ def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
             "blocks": result.blocks,
             "records": result.records,
             "document": encode_document(result.findings, result.observations, result.cuts),
-            "facts": encode_fleet_events(result.fleet_events),
+            "fleet_events": encode_fleet_events(result.fleet_events),
         }
     ]
     rows += [

@@ -96,7 +96,7 @@ def sort_out(table: pa.Table) -> BatchContent:
             content.findings += findings
             content.observations += observations
             content.cuts += cuts
-            content.fleet_events += decode_fleet_events(row["facts"])
+            content.fleet_events += decode_fleet_events(row["fleet_events"])
     return content
 
 

@@ -34,8 +34,8 @@ COUNTERS = (
 )
 GAUGES = (
     "collections_open",
-    "blocks_behind_max",
-    "blocks_behind_sum",
+    "lag_blocks_max",
+    "lag_blocks_sum",
     "micro_batch_ms",
     "state_instances",
     "state_memory_bytes",
@@ -133,10 +133,10 @@ def auditor_gauges(progress: Any, journal_topic: str) -> dict[str, float]:
         is_journal = journal_topic in json.loads(source.endOffset or "{}")
         if is_journal and "maxOffsetsBehindLatest" in source.metrics:
             behind_max = float(source.metrics["maxOffsetsBehindLatest"])
-            gauges["blocks_behind_max"] = behind_max
+            gauges["lag_blocks_max"] = behind_max
             partitions = len(_end_offsets(source))
             average = float(source.metrics["avgOffsetsBehindLatest"])
-            gauges["blocks_behind_sum"] = round(average * partitions)
+            gauges["lag_blocks_sum"] = round(average * partitions)
     return gauges
 
 

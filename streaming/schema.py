@@ -55,7 +55,7 @@ AUDIT_ROWS = StructType(
         StructField("blocks", LongType()),
         StructField("records", LongType()),
         StructField("document", BinaryType()),
-        StructField("facts", BinaryType()),
+        StructField("fleet_events", BinaryType()),
         StructField("reason", StringType()),
         StructField("value", BinaryType()),
         StructField("headers", HEADERS),
@@ -65,7 +65,7 @@ AUDIT_ROWS = StructType(
 )
 """What leaves the auditor. RESULT, at most one a key and micro-batch: how many blocks and records
 were read, ``document`` (JSON of findings, observations and cuts) and
-``facts`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
+``fleet_events`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
 ``reason`` and the message as it was. REQUEST, one a message of the collect topic: ``value``."""
 
 

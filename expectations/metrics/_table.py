@@ -1,4 +1,4 @@
-"""The table that a metric looks at, and how Spark names its columns."""
+"""The table of a metric, and how Spark names its columns."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ def _tally(counted: Iterable[tuple[Key, int]], kwargs: dict[str, Any], held: int
             first["U"].append(encode_judgement(key, undecided(f"{unnamed[0]} is not known")))
         elif count > 1:
             counts["B"] += count
-            said = broken(f"{count} rows have this key, expected one", count)
-            first["B"].append(encode_judgement(key, said))
+            shown = broken(f"{count} rows have this key, expected one", count)
+            first["B"].append(encode_judgement(key, shown))
         else:
             counts["H"] += 1
     return Tally.from_parts(counts, sorted(first["B"])[:rows_max], sorted(first["U"])[:rows_max])

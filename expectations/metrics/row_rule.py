@@ -96,7 +96,7 @@ def _encoder(kwargs: Mapping[str, Any]) -> Callable[[Sequence[Any]], str]:
     has_scope = kwargs["scope_column"] is not None
     has_checks = kwargs["checks_column"] is not None
 
-    # Only the name travels to Spark's workers; they look the judge up themselves.
+    # Only the name travels to Spark's workers; the judge is found there.
     def encode(row: Sequence[Any]) -> str:
         cells = list(row[keys:])
         scope = cells.pop(0) if has_scope else None

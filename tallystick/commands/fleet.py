@@ -144,7 +144,7 @@ def _scenario(**options: Any) -> Scenario:
     from tallystick.producers.simulator.faults import FAULTS
     from tallystick.producers.simulator.kernel.scenario import Scenario
     from tallystick.producers.simulator.negatives import NEGATIVES, with_options
-    from tallystick.runs.scenario import demonstration_scenario
+    from tallystick.runs.scenario import complete_scenario
 
     fault = options["fault"]
     if fault is not None and fault not in FAULTS:
@@ -157,7 +157,7 @@ def _scenario(**options: Any) -> Scenario:
     if options["gtid_mode"] not in ("ON", "OFF"):
         raise MisuseError(f"--gtid-mode: expected ON or OFF, found {options['gtid_mode']!r}")
     try:
-        return with_options(demonstration_scenario(Scenario(**options)))
+        return with_options(complete_scenario(Scenario(**options)))
     except ValueError as error:
         raise MisuseError(f"no such fleet: {error}") from None
 

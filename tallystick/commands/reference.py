@@ -88,7 +88,7 @@ def _entry(rule: Rule) -> Iterator[str | tuple[str, str]]:
 
     yield f"{rule.number} {rule.name}", "bold"
     about, scope = TIERS[rule.tier], SCOPES[rule.scope]
-    evidence = "" if scope.endswith(about) else f"; looks at {scope}"
+    evidence = "" if scope.endswith(about) else f"; compares {scope}"
     yield f"{rule.severity.value}; tier {rule.tier}, {about}{evidence}"
     parts: tuple[tuple[str, Sequence[str]], ...] = (
         ("Claim", [rule.claim]),

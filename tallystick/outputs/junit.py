@@ -70,7 +70,7 @@ def _run_case(result: RunResult) -> ET.Element:
 
 
 def _collection_case(result: RunResult, instance: str) -> ET.Element:
-    """Whether the instance gave a row each time it was asked."""
+    """Whether the instance returned a row each time it was asked."""
     case = _case(instance, "collection")
     rows = [cut for cut in result.cuts if cut.instance_id == instance and cut.channel is None]
     missing = [f"{c.collection_id}: {c.error_text or c.answer}" for c in rows if c.answer != "row"]

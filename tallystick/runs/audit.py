@@ -71,7 +71,7 @@ class Audit:
                     f"{int(metrics['records']):,} events, "
                     f"{int(metrics['collections_closed'])} collections, "
                     f"{int(metrics['findings'])} found, "
-                    f"{int(metrics['blocks_behind_sum'])} blocks behind"
+                    f"{int(metrics['lag_blocks_sum'])} blocks to read"
                 )
             return False
 

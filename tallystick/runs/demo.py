@@ -29,7 +29,7 @@ from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.scenarios.catalogue import DESIGN_SCENARIOS
 from tallystick.runs.live_fleet import LiveFleet, Pace
 from tallystick.runs.result import TABLES, RunResult, doubt
-from tallystick.runs.scenario import demonstration_scenario, scenario_result
+from tallystick.runs.scenario import complete_scenario, scenario_result
 from tallystick.runs.stream import StreamRun
 from tallystick.settings import suggestion
 
@@ -69,7 +69,7 @@ def demo_scenario(
     from tallystick.producers.simulator.negatives import NEGATIVES, with_options
 
     if demonstration is not None:
-        return demonstration_scenario(
+        return complete_scenario(
             Scenario(seed=seed, fault=fault, negatives=negatives, design_scenario=demonstration)
         )
     if fault is not None and fault not in FAULTS:

@@ -58,7 +58,7 @@ class ServerSummary:
         address: Where it listens.
         account: As whom it was asked.
         problem: Why it could not be asked, empty when it could.
-        rows: How many rows of log_status it gave.
+        rows: How many rows of log_status it returned.
         binlog_events: How many events of its binary log were read.
         relay_events: How many of its relay logs.
         unread: What could not be read, by part, with the server's error.
@@ -89,7 +89,7 @@ class RunResult:
         found: Each finding as the audit reported it, in the order of its evidence.
         observations: What else was seen, in the order of its evidence.
         cuts: The cut table.
-        checks: The table of checks: what each rule says of each instance and channel at each
+        checks: The table of checks: the outcome of each rule on each instance and channel at each
             collection, oldest first; what is broken is broken at all later ones.
         validations: The validator's answer for each collection, as in the table of that name.
         validation: Its whole answer for the collection that shows most, None when not asked.

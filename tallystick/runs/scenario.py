@@ -192,7 +192,7 @@ class ScenarioResult:
             raise MisuseError(f"{str(path)!r} cannot be read: {error}") from error
 
 
-def demonstration_scenario(scenario: Scenario) -> Scenario:
+def complete_scenario(scenario: Scenario) -> Scenario:
     """The scenario with all that the demonstration it names needs.
 
     Raises:

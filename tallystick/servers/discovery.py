@@ -38,7 +38,7 @@ class DiscoveredServer:
         server_uuid: Its own.
         rights: What the account may do.
         problem: Why it could not be asked, empty when it could.
-        rows: How many rows of log_status it gave.
+        rows: How many rows of log_status it returned.
         binlog_events: How many events of its binary log were read.
         relay_events: How many of its relay logs.
         unread: What could not be read, by part, with the server's error.
@@ -65,7 +65,7 @@ class DiscoveredServer:
 
     @property
     def missing_rights(self) -> list[RightHeld]:
-        """Those that the account has not, or of which that is not known."""
+        """Those that the account lacks, or of which that is not known."""
         return [held for held in self.rights if not held.is_held]
 
 

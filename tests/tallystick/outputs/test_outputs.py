@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reports import broken, healthy, hostile, observation, result
+from reports import broken, finding, healthy, hostile, observation, result
 
 from tallystick import outputs
 from tallystick.coordinates.rules.explanation import explain
 from tallystick.errors import MisuseError
-from tallystick.outputs import Request, requests_of, write_all
+from tallystick.outputs import Request, html, junit, requests_of, text, write_all
 from tallystick.outputs.json import document_of
 from tallystick.runs.tables import read_run
 
@@ -90,6 +91,29 @@ def test_every_key_of_the_json_document_is_documented():
     parts = [document["findings"][0], document["observations"][0], document["rules"]["source-1"][0]]
     keys = set(document).union(*parts, document["collections"][0], document["counts"])
     assert {key for key in keys if f"`{key}`" not in page} == set()
+
+
+def test_no_output_calls_the_newest_collection_of_an_inconsistent_fleet_consistent():
+    """The rows are, and stay so: the finding is about events after them."""
+    rows = healthy(3).cuts
+    late = finding(rule="gtid_logged_once", collection_id=None, ts=rows[-1].ts + 1)
+    made = result(rows, found=(late,))
+    assert {cut.verdict for cut in made.newest_cuts} == {"CONSISTENT"}
+    document = document_of(made)
+    assert document["collections"][-1]["verdict"] == document["verdict"] == "INCONSISTENT"
+    broken_rules = {
+        (name, one["rule"])
+        for name, found in document["rules"].items()
+        for one in found
+        if one["verdict"] == "INCONSISTENT"
+    }
+    assert {(late.instance_id, late.rule)} == broken_rules
+    page = re.sub(r"<[^>]+>", " ", html.render(made))
+    assert re.search(r"Newest collection\s+c-000003\s*, .{23}: INCONSISTENT", page)
+    cards = page[page.index("Coordinates") :]
+    assert re.search(rf"{late.instance_id}\s+INCONSISTENT", cards)
+    assert next(text.lines(made))[0] == "INCONSISTENT"
+    assert 'failures="1"' in junit._render(made).split("<testsuite ")[0]
 
 
 def test_an_undecided_result_has_its_reasons_in_json():
