@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.fleet import FleetOutput
     from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.coordinates.results import SubjectCheck
+    from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.progress import Metrics
     from tallystick.streaming.sinks import KafkaSink
@@ -88,7 +89,9 @@ def sort_out(table: pa.Table) -> BatchContent:
             content.dead_letters.append(letter)
             if not letter.instance_id:
                 # No instance's audit can report a message without a key, so it is reported here.
-                content.observations.append(_unreadable(letter))
+                at = f"partition {letter.partition}, offset {letter.offset}"
+                code = ObservationCode.BLOCK_UNREADABLE
+                content.observations.append(_doubt(code, at, MESSAGE_UNREADABLE, letter.reason))
         else:
             findings, observations, cuts = decode_document(row["document"])
             content.blocks += row["blocks"]
@@ -111,31 +114,15 @@ def _dead_letter(row: dict[str, Any], reason: str) -> DeadLetterRow:
     )
 
 
-def _unreadable(letter: DeadLetterRow) -> Observation:
+def _doubt(code: ObservationCode, at: str, reason: Reason, error: str) -> Observation:
+    """What leaves the run undecided and is about no single instance."""
     return Observation(
-        code=ObservationCode.BLOCK_UNREADABLE,
+        code=code,
         instance_id="",
         channel=None,
-        at=f"partition {letter.partition}, offset {letter.offset}",
-        reason=MESSAGE_UNREADABLE.code,
-        data={"error": letter.reason},
-        rules=(),
-        is_undecided=True,
-        collection_id=None,
-        epoch=0,
-        sequence=0,
-        ts=0,
-    )
-
-
-def _state_lost(error: StateError, batch_id: int) -> Observation:
-    return Observation(
-        code=ObservationCode.STATE_UNREADABLE,
-        instance_id="",
-        channel=None,
-        at=f"micro-batch {batch_id}",
-        reason=FLEET_STATE_UNREADABLE.code,
-        data={"error": str(error)},
+        at=at,
+        reason=reason.code,
+        data={"error": error},
         rules=(),
         is_undecided=True,
         collection_id=None,
@@ -185,13 +172,17 @@ class FleetStep:
         self._deadline = deadline
         self._disabled = disabled
         self._done_batch_id: int | None = None
-        self._fleet = FleetAudit(disabled=disabled)
-        self._rounds = Rounds(self._instances, deadline)
-        self._checks = CollectionChecks(disabled)
+        self._begin()
         self._last: tuple[list[Cut], list[SubjectCheck]] = [], []
         self._lost: list[Observation] = []
         self.failure: Exception | None = None
         """What the last call raised; Spark only hands on its text."""
+
+    def _begin(self) -> None:
+        """The state before any micro-batch."""
+        self._fleet = FleetAudit(disabled=self._disabled)
+        self._rounds = Rounds(self._instances, self._deadline)
+        self._checks = CollectionChecks(self._disabled)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Take one micro-batch."""
@@ -350,9 +341,7 @@ class FleetStep:
 
     def _load(self, batch_id: int) -> None:
         self._lost = []
-        self._fleet = FleetAudit(disabled=self._disabled)
-        self._rounds = Rounds(self._instances, self._deadline)
-        self._checks = CollectionChecks(self._disabled)
+        self._begin()
         # The history goes on, so what an earlier run reported at its end is no longer true.
         self._parquet.write(END_BATCH)
         data = self._checkpoint.load_state(batch_id)
@@ -365,10 +354,9 @@ class FleetStep:
             self._checks.restore(checks)
             self._fleet = FleetAudit.from_bytes(fleet)
         except StateError as error:
-            self._fleet = FleetAudit(disabled=self._disabled)
-            self._rounds = Rounds(self._instances, self._deadline)
-            self._checks = CollectionChecks(self._disabled)
-            self._lost.append(_state_lost(error, batch_id))
+            self._begin()
+            code, at = ObservationCode.STATE_UNREADABLE, f"micro-batch {batch_id}"
+            self._lost.append(_doubt(code, at, FLEET_STATE_UNREADABLE, str(error)))
 
     def _state(self) -> bytes:
         return self._rounds.to_bytes() + self._checks.to_bytes() + self._fleet.to_bytes()
