@@ -232,9 +232,9 @@ class InstanceAudit(ServerRecordReader):
             relay.mark_gap()
         # A RESET may have gone unseen: no earlier baseline is comparable any more.
         self.baselines.forget_rows()
-        self.collections.interrupted()
-        self.lose_backups(records_lost=True)
+        self.lose_sessions(records_lost=True)
         self.clones.interrupted(records_lost=True)
+        self.clone_steps.interrupted(records_lost=True)
         self.clone_tables.forget()
         self.persistence.interrupted()
 
@@ -382,6 +382,10 @@ class InstanceAudit(ServerRecordReader):
         )
         self.clone_tables.row(body, ts)
         row = self.waiting[-1]
+        self.collection_steps.answered(body, row.state, ts)
+        if row.state is not None:
+            self.persistence.passed(ts)
+            self.info_write_steps.passed(body.get("requested_at"))
         if self.ts <= row.ts and not self.has_reached(row):
             self.reporter.note(
                 ObservationCode.LOG_STATUS_EARLY,

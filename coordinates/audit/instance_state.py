@@ -19,14 +19,20 @@ from tallystick.coordinates.logs.relay_reader import RelayReader
 from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.backup_images import BackupImages
 from tallystick.coordinates.rules.backup_lock_freeze import BackupLockFreeze
+from tallystick.coordinates.rules.backup_lock_steps import BackupLockSteps
 from tallystick.coordinates.rules.backup_locks import BackupLockProtocol
 from tallystick.coordinates.rules.clone import CloneProtocol
+from tallystick.coordinates.rules.clone_steps import CloneSteps
 from tallystick.coordinates.rules.clone_tables import CloneTables
 from tallystick.coordinates.rules.collection import CollectionProtocol
+from tallystick.coordinates.rules.collection_steps import CollectionSteps
 from tallystick.coordinates.rules.critical_zone import CriticalZoneProtocol
 from tallystick.coordinates.rules.gtid_persistence import GtidPersistence
+from tallystick.coordinates.rules.gtid_persister_steps import PersisterSteps
 from tallystick.coordinates.rules.info_repositories import InfoRepositories
+from tallystick.coordinates.rules.info_write_steps import InfoWriteSteps
 from tallystick.coordinates.rules.online_backup import EngineLockProtocol, MetadataLockProtocol
+from tallystick.coordinates.rules.online_backup_steps import OnlineBackupSteps
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import LogCoordinates
 
@@ -78,16 +84,19 @@ class InstanceState:
         relays: The relay log of each channel.
         redo: InnoDB's redo log.
         collections: Collections of log_status that are open.
+        collection_steps: Whether each of them takes all its steps.
         zones: The critical zone of online backups.
         engine_locks: The locks of engines at a validity point.
         metadata_lock: The lock of a backup against DDL.
         images: Backup images and the validity points that they are of.
         backup_lock_freeze: What LOCK TABLES FOR BACKUP and LOCK BINLOG FOR BACKUP freeze.
         backup_locks: The sessions that hold these locks.
+        online_backup_steps, backup_lock_steps: Whether backups take all their steps.
         clones: Clones, as donor and as recipient.
+        clone_steps: Whether they take all their steps.
         clone_tables: What clone_status and clone_progress say of them.
-        persistence: How GTIDs come into mysql.gtid_executed.
-        repositories: What was written to the replication info repositories.
+        persister_steps, persistence: How GTIDs come into mysql.gtid_executed.
+        repositories, info_write_steps: What was written to the replication info repositories.
         applied: Which anonymous transactions were received, and which were executed.
         waiting: Rows whose coordinates the journal has not reached.
         cuts: Of the rows judged in this step.
@@ -106,16 +115,22 @@ class InstanceState:
     relays: dict[str, RelayReader] = field(default_factory=dict)
     redo: RedoLogReader = field(init=False)
     collections: CollectionProtocol = field(init=False)
+    collection_steps: CollectionSteps = field(init=False)
     zones: CriticalZoneProtocol = field(init=False)
     engine_locks: EngineLockProtocol = field(init=False)
     metadata_lock: MetadataLockProtocol = field(init=False)
     backup_lock_freeze: BackupLockFreeze = field(init=False)
     backup_locks: BackupLockProtocol = field(init=False)
     images: BackupImages = field(init=False)
+    online_backup_steps: OnlineBackupSteps = field(init=False)
+    backup_lock_steps: BackupLockSteps = field(init=False)
     clones: CloneProtocol = field(init=False)
+    clone_steps: CloneSteps = field(init=False)
     clone_tables: CloneTables = field(init=False)
+    persister_steps: PersisterSteps = field(init=False)
     persistence: GtidPersistence = field(init=False)
     repositories: InfoRepositories = field(init=False)
+    info_write_steps: InfoWriteSteps = field(init=False)
     applied: AppliedGroups = field(default_factory=AppliedGroups)
     waiting: list[WaitingRow] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list, metadata=TRANSIENT)
@@ -132,16 +147,22 @@ class InstanceState:
         self.binlog = BinlogReader(reporter, self.server)
         self.redo = RedoLogReader(reporter, self.server)
         self.collections = CollectionProtocol(reporter)
+        self.collection_steps = CollectionSteps(reporter)
         self.zones = CriticalZoneProtocol(reporter)
         self.engine_locks = EngineLockProtocol(reporter)
         self.metadata_lock = MetadataLockProtocol(reporter)
         self.backup_lock_freeze = BackupLockFreeze(reporter)
         self.backup_locks = BackupLockProtocol(reporter, self.backup_lock_freeze)
         self.images = BackupImages(reporter, self.server, self.binlog, self.baselines, self.relays)
+        self.online_backup_steps = OnlineBackupSteps(reporter)
+        self.backup_lock_steps = BackupLockSteps(reporter)
         self.clones = CloneProtocol(reporter)
+        self.clone_steps = CloneSteps(reporter)
         self.clone_tables = CloneTables(reporter)
-        self.persistence = GtidPersistence(reporter)
+        self.persister_steps = PersisterSteps(reporter)
+        self.persistence = GtidPersistence(reporter, self.persister_steps)
         self.repositories = InfoRepositories(reporter)
+        self.info_write_steps = InfoWriteSteps(reporter)
 
     @property
     def instance_id(self) -> str:

@@ -78,8 +78,13 @@ class ServerRecordReader(InstanceState):
         self._learned = 0
         return fleet_events
 
-    def lose_backups(self, *, records_lost: bool) -> None:
-        """What backups held is gone with the server, or not known any more."""
+    def lose_sessions(self, *, records_lost: bool) -> None:
+        """What sessions held and had still to do is gone with the server, or not known any more."""
+        self.collections.interrupted()
+        self.collection_steps.interrupted()
+        self.info_write_steps.interrupted()
+        self.online_backup_steps.interrupted(records_lost=records_lost)
+        self.backup_lock_steps.interrupted()
         self.zones.interrupted(records_lost=records_lost)
         self.engine_locks.interrupted()
         self.metadata_lock.interrupted()
@@ -113,9 +118,9 @@ class ServerRecordReader(InstanceState):
         self.redo.server_started(crashed=crashed)
         self.baselines.forget_master_info()
         self.has_stopped = False
-        self.collections.interrupted()
-        self.lose_backups(records_lost=False)
+        self.lose_sessions(records_lost=False)
         self.clones.interrupted(records_lost=False)
+        self.clone_steps.interrupted(records_lost=False)
         self.clones.started(body.get("data_lineage"))
         self.clone_tables.started(body.get("data_lineage"), ts)
         for relay in self.relays.values():
@@ -184,8 +189,7 @@ class ServerRecordReader(InstanceState):
 
     def _stopped(self, body: dict[str, Any], ts: int) -> None:
         self.has_stopped = bool(body.get("clean", True))
-        self.collections.interrupted()
-        self.lose_backups(records_lost=False)
+        self.lose_sessions(records_lost=False)
 
     def _variables_changed(self, body: dict[str, Any], ts: int) -> None:
         variables = body.get("variables")
@@ -254,6 +258,7 @@ class ServerRecordReader(InstanceState):
             relay.reconnected()
         if action in ("start_receiver", "stop_receiver", *LINEAGE_ACTIONS):
             channel.receiver_stopped_at = ts if action == "stop_receiver" else None
+        self.info_write_steps.administered(name, str(action), ts)
         self.clones.channel_administered(name, str(action), ts)
         self.reporter.fleet_event(
             FleetEventKind.CHANNEL, {**body, "channel_lineage": relay.lineage}
@@ -261,9 +266,11 @@ class ServerRecordReader(InstanceState):
 
     def _collection_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.collections.step(body, ts)
+        self.collection_steps.step(body, ts)
 
     def _info_written(self, body: dict[str, Any], ts: int) -> None:
         self.repositories.written(body)
+        self.info_write_steps.written(body)
         if body.get("table") == "slave_master_info":
             self.collections.progress("positions_flushed")
             self._master_info_written(body)
@@ -280,11 +287,14 @@ class ServerRecordReader(InstanceState):
 
     def _zone_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.zones.step(body, ts)
+        self.online_backup_steps.zone(body, ts)
         self.images.zone(body["step"])
 
     def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
         self.backup_locks.step(body, ts, self.end_of_binlog(), self.baselines)
         self.metadata_lock.lock(body)
+        self.online_backup_steps.metadata_lock(body)
+        self.backup_lock_steps.lock(body)
 
     def _statement_executed(self, body: dict[str, Any], ts: int) -> None:
         self.backup_lock_freeze.statement(body, ts)
@@ -299,7 +309,9 @@ class ServerRecordReader(InstanceState):
             self.backup_locks.backup_ended(
                 str(body.get("session", "")), body["backup_id"], failed="error" in body
             )
+        self.backup_lock_steps.backup(body, is_backup_safe=self.server.is_backup_safe)
         if "coordinates_from" not in body:
+            self.online_backup_steps.backup(body, ts)
             self.images.step(body)
             if body["step"] not in ("begin", "end"):
                 image = {**body, "binlog_lineage": self.binlog.lineage}
@@ -307,12 +319,14 @@ class ServerRecordReader(InstanceState):
 
     def _engine_locked(self, body: dict[str, Any], ts: int) -> None:
         self.engine_locks.step(body, ts)
+        self.online_backup_steps.engine_lock(body, ts)
 
     def _gtids_persisted(self, body: dict[str, Any], ts: int) -> None:
         self.persistence.step(body, ts)
 
     def _clone_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.clones.clone(body, ts)
+        self.clone_steps.step(body, ts, logs=self.server.log_bin)
         self.clone_tables.step(body, ts)
         self.reporter.fleet_event(FleetEventKind.CLONE, dict(body))
 

@@ -90,20 +90,21 @@ COLLECTION_UNLOCK_COMPLETE = register(
         scope="T",
         severity=Severity.CRITICAL,
         claim=(
-            "Every lock that a collection takes is released, engines first and in reverse order,"
-            " also when it ends with an error or its client has gone."
+            "Every lock that a collection takes is released: those of the logs in any order, then"
+            " the channel map, then the collector's; also when it ends with an error or its client"
+            " has gone."
         ),
         why=(
-            "The server walks its list of resources back on every way out, then releases the"
-            " channel map and the collector's lock. One that stays stops commits or channel"
-            " administration for good. LOCK_plugin is given back early, once the engines are"
-            " listed."
+            "On every way out the server walks its list of resources, forwards in the document and"
+            " backwards in MySQL 8.0, then releases the channel map and the collector's lock. One"
+            " that stays stops commits or channel administration for good. LOCK_plugin is given"
+            " back early, once the engines are listed."
         ),
         undecided_when=(
             "the steps of the collection were not observed to their end, or the journal has a gap"
             " among them; a boot that ends in between takes its locks with it"
         ),
-        sources=("WL#9452, NF-1 and F-1.4",),
+        sources=("WL#9452, NF-1, F-1.4 and Step-3 (g) to (j)",),
         remedy=(
             "Look in performance_schema.metadata_locks and the process list for who waits. A mutex"
             " that was left locked goes only with a restart of the server; stop collecting until"
@@ -118,11 +119,11 @@ COLLECTION_UNLOCK_COMPLETE = register(
                 "locks taken before",
             ),
             "released_out_of_order": Case(
-                "The collection released {resource} before {last}.",
+                "The collection released {resource} and still held {held:list}.",
                 "{resource}",
                 "steps of the collection",
-                "{last} first",
-                "reverse order of taking",
+                "{held:list} before it",
+                "WL#9452, Step-3 (g) to (j)",
             ),
             "left_locked": Case(
                 "When the collection left, it still held {held:list}.",
@@ -222,9 +223,10 @@ COLLECTION_WITHIN_BUDGET = register(
 )
 
 COLLECT_LOCK = "LOCK_collect_instance_log"
+CHANNEL_MAP = "channel_map"
 _RANKS = {
     COLLECT_LOCK: 0,
-    "channel_map": 1,
+    CHANNEL_MAP: 1,
     "LOCK_plugin": 2,
     "channel": 3,
     "binlog": 4,
@@ -337,15 +339,15 @@ class CollectionProtocol:
             broken = Broken("released_unheld", witness=resource, resource=resource)
             self._report(round_, COLLECTION_UNLOCK_COMPLETE, broken)
             return
-        last = round_.held[-1]
         round_.held.remove(resource)
         if resource == "LOCK_plugin":
             # Released as soon as the engines are listed, before anything is frozen.
             return
         round_.is_frozen = False
         round_.moved = None
-        if last != resource:
-            broken = Broken("released_out_of_order", witness=resource, resource=resource, last=last)
+        held = list(round_.held)
+        if resource in (COLLECT_LOCK, CHANNEL_MAP) and set(held) - {COLLECT_LOCK}:
+            broken = Broken("released_out_of_order", witness=resource, resource=resource, held=held)
             self._report(round_, COLLECTION_UNLOCK_COMPLETE, broken)
 
     def _leave(self, round_: _Round, ts: int) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.events.log_status import ServerState
+    from tallystick.coordinates.rules.gtid_persister_steps import PersisterSteps
     from tallystick.coordinates.values.binlog import LogCoordinates
 
 PURGE_WAITS_FOR_GTID_PERSIST = register(
@@ -206,6 +207,7 @@ class GtidPersistence:
     """The GTID persister's promises: what it has written, and how far undo may be purged."""
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
+    _steps: PersisterSteps = field(metadata=COLLABORATOR)
     _pending: dict[str, int] = field(default_factory=dict)
     """GTID to trx_no of transactions whose GTID is not in the table yet; 0: prepared."""
     _since: dict[str, int] = field(default_factory=dict)
@@ -222,6 +224,7 @@ class GtidPersistence:
         """Take one ``gtid_persister`` record."""
         step = body.get("step")
         trx_no = body.get("trx_no")
+        self._steps.took(str(step), ts)
         if step == "commit" and isinstance(trx_no, int):
             self._ended(str(body.get("gtid")), trx_no, ts)
         elif step == "prepare":
@@ -233,9 +236,17 @@ class GtidPersistence:
             self._moved(body, ts)
         elif step == "purge" and isinstance(trx_no, int):
             self._judge_limit("purge_limit_passed", "purge limit", trx_no, ts)
+            self._steps.purged(self._pending, trx_no, ts)
         elif step == "recover":
             self._forget()
+            self._recovered(body.get("trx_num_gtid"))
             self._writes = WRITES_UNTIL_ANCHORED
+
+    def _recovered(self, number: object) -> None:
+        """A start reads the number; a crash may have taken back what was not flushed."""
+        if isinstance(number, int):
+            self._trx_num_gtid = number
+            self._steps.numbered(number)
 
     def _ended(self, gtid: str, trx_no: int, ts: int) -> None:
         try:
@@ -273,10 +284,18 @@ class GtidPersistence:
                 written=written,
             )
             self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
+        left_out = self._steps.written(self._pending, written, body, ts)
         for gtid in known:
             del self._pending[gtid]
+        for gtid in (*known, *left_out):
             self._since.pop(gtid, None)
         self._is_late = False
+
+    def passed(self, ts: int) -> None:
+        """The journal has come to this moment: a persister that never writes shows nothing else."""
+        oldest = next(iter(self._since.items()), None)
+        if oldest is not None:
+            self._judge_time(oldest, ts)
 
     def _judge_time(self, oldest: tuple[str, int], ts: int) -> None:
         gtid, since = oldest
@@ -309,6 +328,7 @@ class GtidPersistence:
             )
             self._reporter.broken(PURGE_WAITS_FOR_GTID_PERSIST, broken)
         self._trx_num_gtid = number
+        self._steps.numbered(number)
         self._judge_limit("trx_num_gtid_passed", "TRX_SYS_TRX_NUM_GTID", number, ts)
 
     def _judge_limit(self, case: str, what: str, number: int, ts: int) -> None:
@@ -348,6 +368,7 @@ class GtidPersistence:
         if self._pending and is_told:
             self._judge_found(f"{table},{undo or ''}", ts, gone)
         self._forget()
+        self._steps.started(tells_undo=isinstance(undo, str))
 
     def _judge_found(self, text: str, ts: int, gone: GtidSet) -> None:
         try:
@@ -408,9 +429,11 @@ class GtidPersistence:
         self._is_late = False
 
     def interrupted(self) -> None:
-        """Lost records make the pending transactions unknown."""
+        """Lost records, or a crash that may take back redo, make what was known unknown."""
         self._forget()
+        self._trx_num_gtid = 0
         self._file = None
+        self._steps.forget()
 
     def reset(self) -> None:
         """RESET empties the table, and no transaction of before belongs into it."""
@@ -421,6 +444,4 @@ class GtidPersistence:
 
     def begin_data_lineage(self) -> None:
         """Another data directory has its own transaction numbers."""
-        self._forget()
-        self._trx_num_gtid = 0
-        self._file = None
+        self.interrupted()

@@ -306,3 +306,31 @@ def backup_binlog_copy_matches_data__torn(breaks: bool) -> Journal:
     journal = source()
     end = journal.binlog.end - (31 if breaks else 0)
     return image(journal, binlog_copy={"file": "binlog.000001", "position": end})
+
+
+# Which locks a backup takes
+
+
+def _backup(*locks: str, **fields: object) -> Journal:
+    journal = source(have_backup_safe_binlog_info=True)
+    journal.record("backup", step="begin", backup_id="b1", **SESSION)
+    lock(journal, *locks)
+    unlock(journal, *locks[::-1])
+    return image(journal, **fields)
+
+
+@case()
+def backup_lock_steps_complete(breaks: bool) -> Journal:
+    return _backup("tables", *([] if breaks else ["binlog"]))
+
+
+@case()
+def backup_lock_steps_complete__header(breaks: bool) -> Journal:
+    return _backup(*([] if breaks else ["tables"]), coordinates_from="innodb_header")
+
+
+@case()
+def backup_lock_steps_complete__binlog_copy(breaks: bool) -> Journal:
+    copy = {"file": "binlog.000001", "position": source().binlog.end}
+    fields = {"binlog_copy": copy} if breaks else {}
+    return _backup("tables", coordinates_from="innodb_header", **fields)

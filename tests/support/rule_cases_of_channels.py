@@ -361,6 +361,16 @@ def applier_not_failed(breaks: bool) -> Journal:
     journal, _, _ = replica()
     status = journal.replica_status(Replica_SQL_Running="No", Last_SQL_Errno=1062 if breaks else 0)
     journal.row(replica_status=status)
+
+
+@case()
+def info_write_steps_complete(breaks: bool) -> Journal:
+    journal, _, _ = replica()
+    _write_master(journal, "change_source")
+    journal.record("channel", channel="", action="stop_receiver")
+    if not breaks:
+        _write_master(journal, "receiver_stop")
+    journal.row(requested_at=journal.ts + 1)
     return journal
 
 
@@ -372,3 +382,16 @@ def receiver_not_failed(breaks: bool) -> Journal:
     status = journal.replica_status(Replica_IO_Running=state, Last_IO_Errno=13114)
     journal.row(replica_status=status)
     return journal
+
+
+def info_write_steps_complete__next_action(breaks: bool) -> Journal:
+    journal, _, _ = replica()
+    _write_master(journal, "change_source")
+    journal.record("channel", channel="", action="stop_receiver")
+    journal.record("channel", channel="", action="start_receiver" if breaks else "reset_all")
+    return journal
+
+
+def _write_master(journal: Journal, reason: str) -> None:
+    row = {"Master_log_name": "binlog.000001", "Master_log_pos": 4}
+    journal.record("info_write", table="slave_master_info", channel="", reason=reason, row=row)

@@ -10,13 +10,94 @@ from tests.support.rule_cases import case, source
 
 @case()
 def clone_protocol(breaks: bool) -> Journal:
+    waits = 1_000_000 - 2_000 + (1_000 if breaks else 999)
+    return _donor(*DONOR, waits_us=waits - 1_000)
+
+
+DONOR = (
+    "begin",
+    "order_forced",
+    "prepared_awaited",
+    "donor_blocked",
+    "position_read",
+    "donor_released",
+    "order_released",
+    "end",
+)
+STAGES = ("DROP DATA", "FILE COPY", "PAGE COPY", "REDO COPY", "FILE SYNC", "RESTART", "RECOVERY")
+
+
+def _donor(*steps: str, waits_us: int = 0) -> Journal:
+    """Steps of a donor; ``waits_us`` are between blocking and what comes next."""
     journal = source()
-    journal.record("clone", step="begin", role="donor", peer="b")
-    journal.record("clone", step="donor_blocked", role="donor", peer="b")
-    journal.ts += 1_000_000 - 2_000 + (1_000 if breaks else 999)
-    journal.record("clone", step="donor_released", role="donor", peer="b")
-    journal.record("clone", step="end", role="donor", peer="b")
+    for step in steps:
+        journal.record("clone", step=step, role="donor", peer="b")
+        if step == "donor_blocked":
+            journal.ts += waits_us
     return journal
+
+
+def _recipient(*steps: str, destination: str = "LOCAL INSTANCE") -> Journal:
+    """Steps of a recipient, stages by their names."""
+    journal = source()
+    who = {"role": "recipient", "peer": "b"}
+    journal.record("clone", step="begin", destination=destination, **who)
+    for step in steps:
+        fields = {"step": "stage", "stage": step} if step in STAGES else {"step": step}
+        journal.record("clone", **fields, **who)
+        if step == "RESTART":
+            journal.start(data_lineage="cloned")
+    return journal
+
+
+@case()
+def clone_donor_steps_complete(breaks: bool) -> Journal:
+    return _donor(*(step for step in DONOR if not (breaks and step == "order_forced")))
+
+
+@case()
+def clone_donor_steps_complete__xa(breaks: bool) -> Journal:
+    return _donor(*(step for step in DONOR if not (breaks and step == "donor_blocked")))
+
+
+@case()
+def clone_donor_steps_complete__released_first(breaks: bool) -> Journal:
+    read = ("position_read", "donor_released")
+    steps = [step for step in DONOR if step not in read]
+    steps[4:4] = read[::-1] if breaks else read
+    return _donor(*steps)
+
+
+@case()
+def clone_donor_steps_complete__not_released(breaks: bool) -> Journal:
+    return _donor(*(step for step in DONOR if not (breaks and step == "order_released")))
+
+
+@case()
+def clone_donor_steps_complete__of_a_failure(breaks: bool) -> Journal:
+    journal = _donor("begin", "order_forced")
+    error = {} if breaks else {"error": 3862}
+    journal.record("clone", step="end", role="donor", peer="b", **error)
+    return journal
+
+
+@case()
+def clone_recipient_steps_complete(breaks: bool) -> Journal:
+    stages = [stage for stage in STAGES if not (breaks and stage == "REDO COPY")]
+    return _recipient("version", *stages, "recovered", "end")
+
+
+@case()
+def clone_recipient_steps_complete__elsewhere(breaks: bool) -> Journal:
+    """A clone into a directory drops nothing and is not recovered by this server."""
+    stages = [stage for stage in STAGES[1:5] if not (breaks and stage == "PAGE COPY")]
+    return _recipient("version", *stages, "end", destination="/backup/today")
+
+
+@case()
+def clone_recipient_steps_complete__recovery(breaks: bool) -> Journal:
+    stages = [stage for stage in STAGES if not (breaks and stage == "RESTART")]
+    return _recipient("version", *stages, "recovered", "end")
 
 
 @case()
@@ -44,6 +125,7 @@ def _forced_order(journal: Journal) -> None:
     journal.record("clone", step="begin", role="donor", peer="b")
     journal.record("clone", step="order_forced", role="donor", peer="b")
     journal.record("clone", step="prepared_awaited", role="donor", peer="b")
+    journal.record("clone", step="donor_blocked", role="donor", peer="b")
 
 
 def _page(journal: Journal, step: str, file: str, position: int) -> None:
@@ -87,8 +169,8 @@ def clone_commits_ordered__released(breaks: bool) -> Journal:
     _forced_order(journal)
     _page(journal, "commit", "binlog.000001", 900)
     if not breaks:
-        journal.record("clone", step="order_released", role="donor", peer="b")
-        journal.record("clone", step="end", role="donor", peer="b")
+        for step in DONOR[4:]:
+            journal.record("clone", step=step, role="donor", peer="b")
         _forced_order(journal)
     _page(journal, "commit", "binlog.000001", 500)
     return journal

@@ -188,3 +188,102 @@ def no_metadata_change_during_backup__of_two(breaks: bool) -> Journal:
         journal.record("backup_lock", step="unlock", lock="instance", session=9)
     journal.record("statement", engine="InnoDB", type="ddl")
     return journal
+
+
+@case()
+def zone_steps_complete(breaks: bool) -> Journal:
+    wait = [] if breaks else ["wait"]
+    return sequence("enter 1", "close", "drop 1", *wait, "validity_point", "open")
+
+
+@case()
+def zone_steps_complete__sequence(breaks: bool) -> Journal:
+    """A ticket is dropped between logging and making visible, and nothing follows."""
+    rest = [] if breaks else ["commit 5@1:shop.a", "unlock 5@1:shop.a"]
+    inside = ("enter 1", "log 5@1:shop.a", *rest, "drop 1")
+    return sequence(*inside, "close", "wait", "validity_point", "open")
+
+
+def backup(*steps: str, engine: str = "InnoDB") -> Journal:
+    """A backup of one table: ``zone step``, ``engine step name``, ``metadata step``, or its own."""
+    journal = Journal()
+    journal.start()
+    about = {"backup_id": "b1"}
+    for step in steps:
+        kind, _, rest = step.partition(" ")
+        word, _, name = rest.partition(" ")
+        if kind == "zone":
+            journal.record("zone", step=word)
+        elif kind == "engine":
+            journal.record("engine_lock", step=word, **({"engine": name} if name else {}))
+        elif kind == "metadata":
+            journal.record("backup_lock", step=word, lock="instance", session=9)
+        elif kind == "image":
+            table = {"name": "shop.a", "engine": engine, "rows": 1, "checksum": "1"}
+            journal.record("backup", step="image", tables=[table], **about)
+        else:
+            journal.record("backup", step=kind, **about)
+    return journal
+
+
+BACKUP = (
+    "begin",
+    "metadata lock",
+    "engine prelock myisam",
+    "engine prelock innodb",
+    "zone close",
+    "zone wait",
+    "engine begin",
+    "engine lock myisam",
+    "engine lock innodb",
+    "engine done",
+    "zone validity_point",
+    "image",
+    "engine unlock_all",
+    "zone open",
+    "metadata unlock",
+    "end",
+)
+
+
+def _without(step: str, *, breaks: bool) -> Journal:
+    return backup(*(one for one in BACKUP if not (breaks and one == step)))
+
+
+@case()
+def zone_steps_complete__opened(breaks: bool) -> Journal:
+    return _without("zone open", breaks=breaks)
+
+
+@case()
+def engine_lock_steps_complete(breaks: bool) -> Journal:
+    return _without("engine lock myisam", breaks=breaks)
+
+
+@case()
+def engine_lock_steps_complete__unlocked_too_early(breaks: bool) -> Journal:
+    steps = [step for step in BACKUP if step != "engine unlock_all"]
+    steps.insert(10 if breaks else 12, "engine unlock_all")
+    return backup(*steps)
+
+
+@case()
+def engine_lock_steps_complete__of_the_image(breaks: bool) -> Journal:
+    return backup(*BACKUP, engine="NDB" if breaks else "MyISAM")
+
+
+@case()
+def engine_lock_steps_complete__unlocked(breaks: bool) -> Journal:
+    return _without("engine unlock_all", breaks=breaks)
+
+
+@case()
+def metadata_lock_steps_complete(breaks: bool) -> Journal:
+    return backup(*(one for one in BACKUP if not (breaks and one.startswith("metadata"))))
+
+
+@case()
+def metadata_lock_steps_complete__released_too_early(breaks: bool) -> Journal:
+    steps = [step for step in BACKUP if step != "metadata unlock"]
+    steps.insert(10 if breaks else 14, "metadata unlock")
+    return backup(*steps)

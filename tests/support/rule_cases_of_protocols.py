@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tests.support.journals import UUID_A, Journal
-from tests.support.rule_cases import case, source
+from tests.support.rule_cases import case, innodb, source
 
 # Collection protocol
 
 
-def collecting(steps: str, leave_after: int = 1_000) -> Journal:
-    """One collection: ``+resource`` locks, ``-resource`` unlocks, ``!`` collects, ``b`` logs."""
-    journal = source()
+def collecting(steps: str, leave_after: int = 1_000, journal: Journal | None = None) -> Journal:
+    """One collection: ``+log`` locks, ``!log`` collects, ``-log`` unlocks, ``b`` logs a group."""
+    journal = journal or source()
     fields = {"collection_id": "c1", "session": 7}
     journal.record("collection", step="enter", **fields)
     began = journal.ts
@@ -21,32 +21,34 @@ def collecting(steps: str, leave_after: int = 1_000) -> Journal:
             resource, _, lsn = word[1:].partition("@")
             step = {"+": "lock", "!": "collect", "-": "unlock"}[word[0]]
             journal.record("collection", step=step, resource=resource, lsn=int(lsn), **fields)
-        elif word == "!":
-            journal.record("collection", step="collect", resource="binlog", **fields)
         else:
-            step = "lock" if word[0] == "+" else "unlock"
+            step = {"+": "lock", "!": "collect", "-": "unlock"}[word[0]]
             journal.record("collection", step=step, resource=word[1:], **fields)
     journal.ts = max(journal.ts, began + leave_after - 1_000)
     journal.record("collection", step="leave", **fields)
     return journal
 
 
-LOCKS = "+channel_map +channel: +binlog +gtid_state +engine:InnoDB"
-UNLOCKS = "-engine:InnoDB -gtid_state -binlog -channel: -channel_map"
+TAKEN = "+LOCK_collect_instance_log +channel_map +LOCK_plugin -LOCK_plugin"
+LOGS = ("channel:", "binlog", "gtid_state", "engine:InnoDB")
+LOCKS = " ".join((TAKEN, *(f"+{log}" for log in LOGS)))
+COLLECTS = " ".join(f"!{log}" for log in LOGS)
+RELEASES = "-channel_map -LOCK_collect_instance_log"
+UNLOCKS = " ".join((*(f"-{log}" for log in LOGS[::-1]), RELEASES))
 
 
 @case()
 def collection_lock_order(breaks: bool) -> Journal:
     if breaks:
-        swapped = "+channel_map +channel: +engine:InnoDB +binlog +gtid_state"
-        return collecting(f"{swapped} ! -gtid_state -binlog -engine:InnoDB -channel: -channel_map")
-    return collecting(f"{LOCKS} ! {UNLOCKS}")
+        swapped = f"{TAKEN} +channel: +engine:InnoDB +binlog +gtid_state"
+        return collecting(f"{swapped} {COLLECTS} {UNLOCKS}")
+    return collecting(f"{LOCKS} {COLLECTS} {UNLOCKS}")
 
 
 @case()
 def collection_lock_order__first(breaks: bool) -> Journal:
-    first = "+binlog" if breaks else "+channel_map"
-    return collecting(f"{first} ! {first.replace('+', '-')}")
+    taken = f"+channel: {TAKEN}" if breaks else f"{TAKEN} +channel:"
+    return collecting(f"{taken} +binlog +gtid_state +engine:InnoDB {COLLECTS} {UNLOCKS}")
 
 
 @case()
@@ -64,24 +66,83 @@ def collection_lock_order__two(breaks: bool) -> Journal:
 
 @case()
 def collection_unlock_complete__not_held(breaks: bool) -> Journal:
-    return collecting(f"{LOCKS} ! {UNLOCKS}" + (" -binlog" if breaks else ""))
+    return collecting(f"{LOCKS} {COLLECTS} {UNLOCKS}" + (" -binlog" if breaks else ""))
 
 
 @case()
 def collection_unlock_complete(breaks: bool) -> Journal:
     unlocks = UNLOCKS.replace(" -channel_map", "") if breaks else UNLOCKS
-    return collecting(f"{LOCKS} ! {unlocks}")
+    return collecting(f"{LOCKS} {COLLECTS} {unlocks}")
 
 
 @case()
 def collection_unlock_complete__order(breaks: bool) -> Journal:
-    unlocks = UNLOCKS.replace("-gtid_state -binlog", "-binlog -gtid_state") if breaks else UNLOCKS
-    return collecting(f"{LOCKS} ! {unlocks}")
+    logs = " ".join(f"-{log}" for log in LOGS)
+    unlocks = f"-channel_map {logs} -LOCK_collect_instance_log" if breaks else f"{logs} {RELEASES}"
+    return collecting(f"{LOCKS} {COLLECTS} {unlocks}")
+
+
+@case()
+def collection_unlock_complete__collector_first(breaks: bool) -> Journal:
+    words = RELEASES.split()
+    releases = " ".join(words[::-1] if breaks else words)
+    return collecting(f"{LOCKS} {COLLECTS} {UNLOCKS.replace(RELEASES, releases)}")
+
+
+@case()
+def collection_steps_complete(breaks: bool) -> Journal:
+    collects = COLLECTS.replace(" !gtid_state", "") if breaks else COLLECTS
+    return collecting(f"{LOCKS} {collects} {UNLOCKS}")
+
+
+@case()
+def collection_steps_complete__not_locked(breaks: bool) -> Journal:
+    steps = f"{LOCKS} {COLLECTS} {UNLOCKS}"
+    if breaks:
+        steps = steps.replace("+gtid_state ", "").replace("-gtid_state ", "")
+    return collecting(steps)
+
+
+@case()
+def collection_steps_complete__without_plugins(breaks: bool) -> Journal:
+    """Who has taken them before takes them again."""
+    steps = f"{LOCKS} {COLLECTS} {UNLOCKS}"
+    without = steps.replace("+LOCK_plugin -LOCK_plugin ", "")
+    first, second = (steps, without) if breaks else (without, steps)
+    journal = collecting(first)
+    return collecting(second, journal=journal)
+
+
+@case()
+def collection_steps_complete__channel_of_the_row(breaks: bool) -> Journal:
+    journal = collecting(f"{LOCKS} {COLLECTS} {UNLOCKS}")
+    journal.relay("b" if breaks else "")
+    journal.row()
+    return journal
+
+
+@case()
+def collection_steps_complete__never_left(breaks: bool) -> Journal:
+    journal = collecting(f"{LOCKS} {COLLECTS} {UNLOCKS}")
+    del journal.records[-1]
+    journal.ts = journal.records[-1]["ts"] + 10_000_000 - 1_000 + breaks
+    journal.row()
+    return journal
+
+
+@case()
+def row_lsn_as_collected(breaks: bool) -> Journal:
+    steps = f"{LOCKS} {COLLECTS} {UNLOCKS}"
+    lsn = source().lsn + 512
+    journal = collecting(steps.replace("engine:InnoDB", f"engine:InnoDB@{lsn}"))
+    innodb(journal.row())["LSN"] += 512 * breaks
+    return journal
 
 
 @case()
 def no_progress_while_locked(breaks: bool) -> Journal:
-    return collecting(f"{LOCKS} ! b {UNLOCKS}" if breaks else f"b {LOCKS} ! {UNLOCKS} b")
+    logged = f"{LOCKS} {COLLECTS} b {UNLOCKS}" if breaks else f"b {LOCKS} {COLLECTS} {UNLOCKS} b"
+    return collecting(logged)
 
 
 @case()
@@ -90,7 +151,8 @@ def no_progress_while_locked__reset(breaks: bool) -> Journal:
     fields = {"collection_id": "c1", "session": 7}
     journal.record("collection", step="enter", **fields)
     if breaks:
-        journal.record("collection", step="lock", resource="channel_map", **fields)
+        for resource in ("channel_map", "binlog"):
+            journal.record("collection", step="lock", resource=resource, **fields)
     journal.record("binlog_reset")
     if breaks:
         journal.record("collection", step="collect", resource="binlog", **fields)
@@ -104,12 +166,12 @@ def no_progress_while_locked__engine(breaks: bool) -> Journal:
         steps.replace("engine:InnoDB", f"engine:InnoDB@{lsn}")
         for steps, lsn in ((LOCKS, 5_000), (UNLOCKS, moved))
     )
-    return collecting(f"{locks} !engine:InnoDB@5000 {unlocks}")
+    return collecting(f"{locks} {COLLECTS}@5000 {unlocks}")
 
 
 @case()
 def collection_within_budget(breaks: bool) -> Journal:
-    return collecting(f"{LOCKS} ! {UNLOCKS}", leave_after=1_000_000 + breaks)
+    return collecting(f"{LOCKS} {COLLECTS} {UNLOCKS}", leave_after=1_000_000 + breaks)
 
 
 # Commit zone and backup locks
@@ -149,7 +211,7 @@ def zone_entry_protocol__open_twice(breaks: bool) -> Journal:
 @case()
 def vp_only_in_empty_closed_zone(breaks: bool) -> Journal:
     order = ("validity_point", "drop 1") if breaks else ("drop 1", "validity_point")
-    return zone("enter 1", "close", *order, "open")
+    return zone("enter 1", "close", "wait", *order, "open")
 
 
 @case()
@@ -181,6 +243,72 @@ def engine_lock_budget__pause(breaks: bool) -> Journal:
 
 
 @case()
+def gtid_persister_steps_complete(breaks: bool) -> Journal:
+    """The write that ends first had switched its list before the commit."""
+    journal = source()
+    persister = "gtid_persister"
+    journal.record(persister, step="commit", trx_no=10, gtid=f"{UUID_A}:1")
+    journal.record(persister, step="write", gtids="", oldest_trx_no=10)
+    journal.record(persister, step="write", gtids="" if breaks else f"{UUID_A}:1", oldest_trx_no=11)
+    return journal
+
+
+@case()
+def gtid_persister_steps_complete__number(breaks: bool) -> Journal:
+    journal = source()
+    persister = "gtid_persister"
+    journal.record(persister, step="number", trx_num_gtid=10)
+    for number in (11, 12):
+        gtid = f"{UUID_A}:{number - 10}"
+        journal.record(persister, step="commit", trx_no=number - 1, gtid=gtid)
+        journal.record(persister, step="write", gtids=gtid, oldest_trx_no=number)
+        if not breaks:
+            journal.record(persister, step="number", trx_num_gtid=number)
+    return journal
+
+
+@case()
+def gtid_persister_steps_complete__recovery(breaks: bool) -> Journal:
+    journal = source()
+    persister = "gtid_persister"
+    journal.record(persister, step="write", gtids="")
+    journal.start(crashed=False)
+    if not breaks:
+        journal.record(persister, step="recover", gtids="", trx_num_gtid=10)
+    journal.record(persister, step="commit", trx_no=10, gtid=f"{UUID_A}:4")
+    return journal
+
+
+@case()
+def undo_purge_steps_complete(breaks: bool) -> Journal:
+    journal = source()
+    journal.record("gtid_persister", step="number", trx_num_gtid=11)
+    journal.record("gtid_persister", step="purge", trx_no=11 + breaks)
+    return journal
+
+
+@case()
+def gtid_persisted_in_time__of_a_row(breaks: bool) -> Journal:
+    """A persister that never writes, and a server without further commits."""
+    journal = source()
+    journal.record("gtid_persister", step="commit", trx_no=10, gtid=f"{UUID_A}:1")
+    journal.ts += 10_000_000 - 1_000 + breaks
+    journal.row()
+    return journal
+
+
+@case()
+def purge_waits_for_gtid_persist__after_a_gap(breaks: bool) -> Journal:
+    """Another data directory, with numbers of its own, may hide in a gap."""
+    journal = source()
+    journal.record("gtid_persister", step="number", trx_num_gtid=11)
+    if not breaks:
+        journal.record("gap")
+    journal.record("gtid_persister", step="number", trx_num_gtid=5)
+    return journal
+
+
+@case()
 def gtid_table_within_executed(breaks: bool) -> Journal:
     journal = source()
     journal.row(
@@ -198,7 +326,7 @@ def purge_waits_for_gtid_persist(breaks: bool) -> Journal:
     journal.record(persister, step="commit", trx_no=10, gtid=f"{UUID_A}:1")
     journal.record(persister, step="commit", trx_no=12, gtid=f"{UUID_A}:2")
     journal.record(persister, step="write", gtids=f"{UUID_A}:1", trx_num_gtid=11)
-    journal.record(persister, step="purge", trx_no=13 if breaks else 12)
+    journal.record(persister, step="purge", trx_no=13 if breaks else 11)
     return journal
 
 

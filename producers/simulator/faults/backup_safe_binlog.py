@@ -204,7 +204,7 @@ class StaleHeaderTrusted(_UnsafeBackup):
     number = 96
     name = "stale_header_trusted"
     text = "a backup takes its coordinates from the header of a server that is not backup-safe"
-    must_fire = frozenset({"backup_coordinates_match_data"})
+    must_fire = frozenset({"backup_coordinates_match_data", "backup_lock_steps_complete"})
     options = Options(lock_binlog=False, coordinates_from=HEADER)
 
     def prepare(self, fleet: World, instance: Instance) -> None:
@@ -260,7 +260,7 @@ class SnapshotFileWithoutLock(_UnsafeBackup):
     number = 98
     name = "snapshot_file_without_binlog_lock"
     text = "a snapshot copies the last binary log file without the binlog lock while clients commit"
-    must_fire = frozenset({"backup_binlog_copy_matches_data"})
+    must_fire = frozenset({"backup_binlog_copy_matches_data", "backup_lock_steps_complete"})
     options = Options(lock_binlog=False)
 
     def prepare(self, fleet: World, instance: Instance) -> None:
@@ -291,7 +291,7 @@ class ReplicaPositionWithoutLock(Fault):
     number = 97
     name = "replica_position_without_binlog_lock"
     text = "a backup reads SHOW SLAVE STATUS without the binlog lock while the applier runs"
-    must_fire = frozenset({"backup_replica_coordinates_match_data"})
+    must_fire = frozenset({"backup_replica_coordinates_match_data", "backup_lock_steps_complete"})
     base = BaseHistory.REPLICA
 
     def on_fleet(self, fleet: World) -> None:

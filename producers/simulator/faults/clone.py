@@ -177,6 +177,84 @@ class CloneStagesMixed(_CloneJournalFault):
         return {**body, "stage": self._SWAPPED[stage]}
 
 
+class _CloneStepLeftOut(_CloneJournalFault):
+    """Donor or recipient does not take one step."""
+
+    left_out: str
+
+    def on_server_record(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Leave it out."""
+        is_it = self.left_out in (body.get("step"), body.get("stage"))
+        if record_type is not RecordType.CLONE or not is_it:
+            return body
+        if not self.injected:
+            self.mark_in(instance_id)
+        return None
+
+
+class CloneOrderNotForced(_CloneStepLeftOut):
+    """The donor relies on a setting that may be off."""
+
+    number = 170
+    name = "clone_order_not_forced"
+    text = "the donor of a clone never forces the order of commits"
+    must_fire = frozenset({"clone_donor_steps_complete"})
+    left_out = "order_forced"
+
+
+class CloneWithoutXaBlock(_CloneStepLeftOut):
+    """External XA goes on while the position is read."""
+
+    number = 171
+    name = "clone_without_xa_block"
+    text = "the donor of a clone never blocks external XA"
+    must_fire = frozenset({"clone_donor_steps_complete"})
+    left_out = "donor_blocked"
+
+
+class CloneWithoutRedoCopy(_CloneStepLeftOut):
+    """What changed after the page copy is not in the clone."""
+
+    number = 172
+    name = "clone_without_redo_copy"
+    text = "a clone goes from the page copy to the file sync"
+    must_fire = frozenset({"clone_recipient_steps_complete"})
+    left_out = "REDO COPY"
+
+
+class ClonePositionReadLate(_CloneJournalFault):
+    """The donor lets XA go on first."""
+
+    number = 173
+    name = "clone_position_read_late"
+    text = "the donor of a clone reads the position after it has released external XA"
+    must_fire = frozenset({"clone_donor_steps_complete"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: Mapping[str, Any] | None = None
+
+    def on_server_record(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Swap both steps."""
+        if record_type is not RecordType.CLONE:
+            return body
+        if body.get("step") == "position_read":
+            self._held = body
+            return None
+        if body.get("step") == "donor_released" and self._held is not None:
+            held, self._held = self._held, None
+            assert self.fleet is not None
+            if not self.injected:
+                self.mark_in(instance_id)
+            self.fleet.instances[instance_id].journal.record(RecordType.CLONE, body)
+            return held
+        return body
+
+
 class CloneXaNotBlocked(_CloneFault):
     """XA PREPARE is logged while the end of the clone holds external XA back."""
 

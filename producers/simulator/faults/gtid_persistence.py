@@ -286,6 +286,114 @@ class GtidPersistedEarly(_RecordedWrong):
         return {**body, "gtids": early.text()}
 
 
+class _StepsLeftOut(_RecordedWrong):
+    """From one moment on the persister of one server leaves steps out; purge waits for it."""
+
+    left_out: frozenset[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbered: set[str] = set()
+
+    def on_step(
+        self, fleet: World, instance_id: str, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Leave out every such step."""
+        step = body["step"]
+        is_first = self.is_due(fleet) and step in self.left_out and self.may_begin(instance_id)
+        if is_first and is_pure_source(fleet.instances[instance_id]):
+            self.mark(fleet, fleet.instances[instance_id])
+        if step == "number":
+            self._numbered.add(instance_id)
+        is_left_out = step in self.left_out or step == "purge"
+        return None if instance_id == self.injected_in and is_left_out else body
+
+    def may_begin(self, instance_id: str) -> bool:
+        """Whether the first step may be left out."""
+        return True
+
+
+class PersisterNeverWrites(_StepsLeftOut):
+    """The thread has ended."""
+
+    number = 174
+    name = "persister_never_writes"
+    text = "the persister writes nothing any more"
+    must_fire = frozenset({"gtid_persisted_in_time"})
+    left_out = frozenset({"write", "number"})
+
+
+class NumberNeverFollows(_StepsLeftOut):
+    """Writes go on, and TRX_SYS_TRX_NUM_GTID stays where it was."""
+
+    number = 175
+    name = "number_never_follows"
+    text = "the persister writes GTIDs and never moves the number in the TRX_SYS page"
+    must_fire = frozenset({"gtid_persister_steps_complete"})
+    left_out = frozenset({"number"})
+
+    def may_begin(self, instance_id: str) -> bool:
+        """One number was recorded, so that others are known to be missing."""
+        return instance_id in self._numbered
+
+
+class PersisterWritesNothing(_RecordedWrong):
+    """The list is emptied before it is written."""
+
+    number = 176
+    name = "persister_writes_nothing"
+    text = "one write of the persister brings no GTID into the table"
+    must_fire = frozenset({"gtid_persister_steps_complete", "purge_waits_for_gtid_persist"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: dict[str, set[str]] = {}
+
+    def on_step(
+        self, fleet: World, instance_id: str, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Empty one write of what the journal has seen committed."""
+        instance = fleet.instances[instance_id]
+        waiting = self._waiting.setdefault(instance_id, set())
+        if body["step"] == "commit":
+            waiting.add(body["gtid"])
+        if body["step"] != "write":
+            return body
+        is_known = any(gtid in GtidSet.parse(body["gtids"]) for gtid in waiting)
+        waiting.clear()
+        if is_known and self.is_due(fleet) and is_pure_source(instance):
+            self.mark(fleet, instance)
+            return {**body, "gtids": ""}
+        return body
+
+
+class PurgeDoesNotAsk(_RecordedWrong):
+    """Purge goes one transaction further than the persister's number."""
+
+    number = 177
+    name = "purge_does_not_ask"
+    text = "undo is purged beyond the persister's number while no GTID waits"
+    must_fire = frozenset({"undo_purge_steps_complete"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._number: dict[str, int] = {}
+
+    def on_step(
+        self, fleet: World, instance_id: str, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Raise the limit of a purge that comes before the next commit."""
+        step = body["step"]
+        if step in ("commit", "prepare"):
+            self._number.pop(instance_id, None)
+        elif step == "number":
+            self._number[instance_id] = body["trx_num_gtid"]
+        elif step == "purge" and instance_id in self._number and self.is_due(fleet):
+            self.mark(fleet, fleet.instances[instance_id])
+            return {**body, "trx_no": self._number[instance_id] + 1}
+        return body
+
+
 class PersisterStalls(_Watched):
     """A persister does not wake up for twelve seconds."""
 

@@ -8,6 +8,7 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.faults.logs import is_pure_source
+from tallystick.producers.simulator.faults.row import Row, RowFault
 from tallystick.producers.simulator.innodb import redo_log
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.log_status.log_status_query import LogStatus, OutOfMemory
@@ -27,6 +28,7 @@ _SECOND_US: Final = 1_000_000
 _GONE_UUID: Final = "0badc0de-0000-4000-8000-000000000000"
 _AFTERWARDS_US: Final = 5_000
 _REDO_LENGTH: Final = 300
+_BLOCK_LENGTH: Final = 512
 
 
 class LockOrderInverted(JournalFault):
@@ -81,6 +83,74 @@ class LockLeaked(Fault):
             instance[LogStatus].out_of_memory = OutOfMemory("collect", "engine:InnoDB")
         is_it = instance.instance_id == self.injected_in and collection_id == self._collection
         return not (is_it and step == "unlock" and resource == "channel_map")
+
+
+class _StepLeftOut(Fault):
+    """One collection does not take some steps."""
+
+    left_out: frozenset[tuple[str, str | None]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._collection = ""
+
+    def on_collect_step(
+        self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None
+    ) -> bool:
+        """Leave them out of the first collection that begins when the fault is due."""
+        if step == "enter" and self.is_due(fleet):
+            self.mark(fleet, instance)
+            self._collection = collection_id
+        is_it = instance.instance_id == self.injected_in and collection_id == self._collection
+        return not (is_it and (step, resource) in self.left_out)
+
+
+class CollectionNeverLeaves(_StepLeftOut):
+    """The session is stuck behind its last unlock."""
+
+    number = 160
+    name = "collection_never_leaves"
+    text = "a collection that has released its locks never leaves its state"
+    must_fire = frozenset({"collection_steps_complete"})
+    left_out = frozenset({("leave", None)})
+
+
+class CollectedUnlocked(_StepLeftOut):
+    """The wrapper of gtid_executed has no lock of its own."""
+
+    number = 161
+    name = "collected_unlocked"
+    text = "a collection reads gtid_executed without having locked it"
+    must_fire = frozenset({"collection_steps_complete"})
+    left_out = frozenset({("lock", "gtid_state"), ("unlock", "gtid_state")})
+
+
+class LogNotCollected(_StepLeftOut):
+    """The list of wrappers is walked one too few."""
+
+    number = 162
+    name = "log_not_collected"
+    text = "a collection locks the binary log and does not collect it"
+    must_fire = frozenset({"collection_steps_complete"})
+    left_out = frozenset({("collect", "binlog")})
+
+
+class RowLsnOfAnotherMoment(RowFault):
+    """The LSN of a row was read before the engine's log was locked."""
+
+    number = 167
+    name = "row_lsn_of_another_moment"
+    text = "the LSN of a row is one block before the one at which the collection locked the log"
+    must_fire = frozenset({"row_lsn_as_collected"})
+    group = FaultGroup.PROTOCOL
+
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        """One block back, where the previous row and the checkpoint allow it."""
+        lsn = row.innodb["LSN"] - _BLOCK_LENGTH
+        if lsn <= max(before.innodb["LSN"], row.innodb["LSN_checkpoint"]):
+            return False
+        row.innodb["LSN"] = lsn
+        return True
 
 
 class CommitDuringCollection(Fault):

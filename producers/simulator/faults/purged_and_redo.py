@@ -149,7 +149,7 @@ class LsnRegressed(RowFault):
     number = 20
     name = "lsn_regressed"
     text = "the row's LSN is lower than the row before showed, above the checkpoint"
-    must_fire = frozenset({"lsn_monotone"})
+    must_fire = frozenset({"lsn_monotone", "row_lsn_as_collected"})
     holds_checkpoint = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
@@ -166,7 +166,7 @@ class LsnFrozen(RowFault):
     number = 21
     name = "lsn_frozen"
     text = "the row repeats the LSN of the row before although transactions were committed between"
-    must_fire = frozenset({"lsn_grows_with_commits"})
+    must_fire = frozenset({"lsn_grows_with_commits", "row_lsn_as_collected"})
     holds_checkpoint = True
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
@@ -187,7 +187,7 @@ class LsnInTrailer(RowFault):
     number = 22
     name = "lsn_in_block_trailer"
     text = "the row's LSN is in the trailer of a redo block"
-    must_fire = frozenset({"lsn_block_offset"})
+    must_fire = frozenset({"lsn_block_offset", "row_lsn_as_collected"})
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         row.innodb["LSN"] += _TRAILER_OFFSET - row.innodb["LSN"] % _BLOCK_SIZE
@@ -213,7 +213,7 @@ class CheckpointStalled(RowFault):
     number = 24
     name = "checkpoint_stalled"
     text = "the checkpoint lags by more than the redo log can hold"
-    must_fire = frozenset({"checkpoint_age_within_capacity"})
+    must_fire = frozenset({"checkpoint_age_within_capacity", "row_lsn_as_collected"})
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         capacity = row.instance.variables.get("innodb_redo_log_capacity")

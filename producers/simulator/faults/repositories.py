@@ -160,7 +160,7 @@ class MasterInfoNotFlushedOnStop(ChannelFault, ActFault):
     number = 55
     name = "master_info_not_flushed_on_stop"
     text = "the receiver stops and slave_master_info is not written"
-    must_fire = frozenset({"master_info_flush_points"})
+    must_fire = frozenset({"info_write_steps_complete", "master_info_flush_points"})
 
     def __init__(self) -> None:
         super().__init__()

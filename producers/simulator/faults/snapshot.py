@@ -345,7 +345,14 @@ class StaleRepublished(RowFault):
     number = 15
     name = "stale_snapshot_republished"
     text = "an instance without channels answers one collection with the row of an older one"
-    must_fire = frozenset({"executed_monotone", "lsn_monotone", "snapshot_position_monotone"})
+    must_fire = frozenset(
+        {
+            "executed_monotone",
+            "lsn_monotone",
+            "row_lsn_as_collected",
+            "snapshot_position_monotone",
+        }
+    )
     holds_checkpoint = True
 
     def __init__(self) -> None:

@@ -61,12 +61,15 @@ class LogStatus:
         privileges: ``all``, ``no_select`` (1142), ``no_backup_admin`` (1227).
         is_collecting: Whether a collector reads here: it asks for one collection after the other.
         out_of_memory: Where the next collection gets no memory.
+        unlocks_backwards: Whether resources are unlocked in the reverse order, as by MySQL 8.0;
+            else as they were locked, as Step-3 (g) reads.
         waiting_queries: Sessions that wait for LOCK_collect_instance_log, oldest first.
     """
 
     privileges: str = "all"
     is_collecting: bool = False
     out_of_memory: OutOfMemory | None = None
+    unlocks_backwards: bool = True
     waiting_queries: list[LogStatusQuery] = field(default_factory=list)
 
 
@@ -143,7 +146,7 @@ class LogStatusQuery:
             error = failure
         else:
             self._on_row(factory.row())
-        for resource in reversed(locked):
+        for resource in locked[::-1] if instance[LogStatus].unlocks_backwards else locked:
             resource.unlock()
             self._record_of("unlock", resource)
         self._release(CHANNEL_MAP)

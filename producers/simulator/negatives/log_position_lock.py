@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tallystick.producers.simulator.backup import backup_session
+from tallystick.producers.simulator.log_status.log_status_query import LogStatus
 from tallystick.producers.simulator.negatives.negative import Negative
 
 if TYPE_CHECKING:
@@ -28,6 +29,20 @@ class BackupUnderReadLock(Negative):
             for half in (0, load // 2):
                 moment = fleet.start_ts + half + number * load // 20
                 fleet.schedule(moment, instance, _back_up, instance)
+
+
+class UnlocksInListOrder(Negative):
+    """Step-3 (g) as it reads: "for each wrapper in the list, call the unlock function"."""
+
+    name = "collection_unlocks_in_list_order"
+    text = (
+        "a collection releases the channels first and the engines last: the document asks for no "
+        "order but that the channel map and the collector's lock come after"
+    )
+
+    def arrange(self, fleet: World) -> None:
+        for instance in fleet.instances.values():
+            instance[LogStatus].unlocks_backwards = False
 
 
 def _back_up(fleet: World, instance: Instance) -> None:

@@ -1,0 +1,169 @@
+"""Tier 3: do donor and recipient of a clone take every step of WL#9211?
+
+The steps come from `clone` records (docs/journal.md); what they do is judged in `clone`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.clone import OWN_DATA, STAGES
+from tallystick.coordinates.rules.protocol_steps import (
+    UNDECIDED_WHEN,
+    Protocol,
+    report_missing,
+    step_missing,
+)
+from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.state_codec import COLLABORATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.reporter import Reporter
+
+CLONE_DONOR_STEPS_COMPLETE = register(
+    Rule(
+        number=126,
+        name="clone_donor_steps_complete",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "Before the donor of a clone reads the position for it, it has forced the order of"
+            " commits, awaited what was prepared out of order and blocked external XA, and none of"
+            " it is released yet; before the clone ends the position is read and all is released."
+        ),
+        why=(
+            "Only while commits follow the binary log and XA waits does the TRX_SYS page name a"
+            " position that the data have reached, with nothing missing before it. What stays"
+            " forced or blocked after the end slows the donor down or stops its XA for good."
+        ),
+        undecided_when=UNDECIDED_WHEN
+        + "; of a donor that records no such step, or has no binary log, none is demanded",
+        sources=("WL#9211, Clone PHY binary log position",),
+        remedy=(
+            "Treat the clone's position as wrong: replicate by GTID after comparing gtid_executed,"
+            " or clone again. If the donor still holds XA back, restart it."
+        ),
+        cases=step_missing("WL#9211, Clone PHY binary log position"),
+    )
+)
+
+CLONE_RECIPIENT_STEPS_COMPLETE = register(
+    Rule(
+        number=127,
+        name="clone_recipient_steps_complete",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "A clone that completes has passed every stage between the first and the last that it"
+            " records: file copy, page copy, redo copy, file sync, restart, recovery; and where it"
+            " replaces the recipient's data, before them the drop of those."
+        ),
+        why=(
+            "Pages that changed during the file copy come with the page copy, what changed after"
+            " that with the redo copy: without one of them the data are of several moments, and"
+            " no later stage notices."
+        ),
+        undecided_when=UNDECIDED_WHEN + "; of a recipient that records no stage none is demanded",
+        sources=("WL#9211, US-1", "MySQL manual: The clone_progress Table"),
+        remedy="Do not use the recipient: clone again.",
+        cases=step_missing("stages of clone_progress"),
+    )
+)
+
+_BEFORE: Final = ("order_forced", "prepared_awaited", "donor_blocked")
+_AFTER: Final = ("position_read", "donor_released", "order_released")
+_DONOR: Final = Protocol(
+    needs={"position_read": _BEFORE, "end": _AFTER},
+    ends={
+        "donor_released": ("donor_blocked",),
+        "order_released": ("order_forced", "prepared_awaited"),
+    },
+)
+_SYNCHRONIZING: Final = frozenset({*_BEFORE, *_AFTER})
+"""Steps of which a donor that records one records all."""
+
+
+@dataclass(eq=False)
+class CloneSteps:
+    """The steps of the clone that an instance gives, and of the one that it takes."""
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _given: list[str] | None = None
+    """Steps of the donor since its begin, None: not known."""
+    _taken: list[str] | None = None
+    """Stages of the recipient since its begin, None: not known."""
+    _replaces_data: bool = False
+
+    def step(self, body: Mapping[str, Any], ts: int, *, logs: bool) -> None:
+        """Take one ``clone`` record.
+
+        Args:
+            body: The record.
+            ts: Its moment.
+            logs: Whether the instance has a binary log.
+        """
+        if body.get("role") == "donor":
+            if logs:
+                self._donor_stepped(body, ts)
+        elif body.get("role") == "recipient":
+            self._recipient_stepped(body, ts)
+
+    def _donor_stepped(self, body: Mapping[str, Any], ts: int) -> None:
+        step = str(body.get("step"))
+        if step == "begin":
+            self._given = []
+            return
+        given = self._given
+        if given is None:
+            return
+        if step == "end":
+            self._given = None
+            if body.get("error") is not None or _SYNCHRONIZING.isdisjoint(given):
+                return
+        if step in _SYNCHRONIZING or step == "end":
+            missing = _DONOR.take(given, step)
+            self._report(CLONE_DONOR_STEPS_COMPLETE, body, step, missing, ts)
+
+    def _recipient_stepped(self, body: Mapping[str, Any], ts: int) -> None:
+        step = str(body.get("step"))
+        if step == "begin":
+            self._taken = []
+            self._replaces_data = body.get("destination") == OWN_DATA
+            return
+        taken = self._taken
+        if taken is None:
+            return
+        if step == "stage":
+            taken.append(str(body.get("stage", "")).upper())
+        elif step == "end":
+            self._taken = None
+            numbers = [number for number, stage in enumerate(STAGES) if stage in taken]
+            if numbers and body.get("error") is None:
+                first = 0 if self._replaces_data else numbers[0]
+                missing = [stage for stage in STAGES[first : numbers[-1]] if stage not in taken]
+                self._report(CLONE_RECIPIENT_STEPS_COMPLETE, body, step, missing, ts)
+
+    def _report(
+        self, rule: Rule, body: Mapping[str, Any], step: str, missing: list[str], ts: int
+    ) -> None:
+        peer = body.get("peer")
+        report_missing(
+            self._reporter,
+            rule,
+            subject=f"The {body['role']} of the clone" + (f" with {peer}" if peer else ""),
+            step=step,
+            missing=missing,
+            at=f"clone {step} at {ts}",
+        )
+
+    def interrupted(self, *, records_lost: bool) -> None:
+        """A restart ends a donor's clone, and may be part of a recipient's."""
+        self._given = None
+        if records_lost:
+            self._taken = None

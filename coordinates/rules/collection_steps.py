@@ -1,0 +1,247 @@
+"""Tier 3: does a collection take every step of WL#9452, and is its row what it collected?
+
+The steps come from `collection` records (docs/journal.md); their order is judged in `collection`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.protocol_steps import (
+    UNDECIDED_WHEN,
+    report_missing,
+    step_missing,
+)
+from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.state_codec import COLLABORATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.events.log_status import ServerState
+
+COLLECTION_STEPS_COMPLETE = register(
+    Rule(
+        number=120,
+        name="collection_steps_complete",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "A collection locks the channel map and collects each channel that its row has, the"
+            " binary log, the GTID state and the engines, each under its lock and all that it has"
+            " locked; it takes the locks of the collector and of the plugins if earlier ones did,"
+            " and leaves its state."
+        ),
+        why=(
+            "What is collected without its lock may change while the others are read, so the row"
+            " is not one instant; what is not collected is missing from it. A session that never"
+            " leaves keeps everybody waiting who commits or collects next. Ten seconds are given"
+            " to a session that has begun to collect, because it waits for nobody any more."
+        ),
+        undecided_when=UNDECIDED_WHEN,
+        sources=("WL#9452, F-1.2 to F-1.4, High Level Specification and Step-3",),
+        remedy=(
+            "Discard the row and all that was cut by it. If a collection hangs, end its session"
+            " (KILL), and report the steps with the server's version."
+        ),
+        cases={
+            **step_missing("WL#9452, Step-3"),
+            "never_left": Case(
+                "The collection took no step for {waited:seconds} and has not left its state.",
+                "{last} as its last step",
+                "steps of the collection",
+                "leave",
+                "WL#9452, F-1.4",
+            ),
+        },
+    )
+)
+
+ROW_LSN_AS_COLLECTED = register(
+    Rule(
+        number=121,
+        name="row_lsn_as_collected",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim="The LSN in a row is the one at which the collection had collected it.",
+        why=(
+            "The engine's log stands still from its lock to its unlock, and the row is read in"
+            " between: a copy of the redo log up to another LSN has more or less than the binary"
+            " log's position and the GTID set of the same row."
+        ),
+        undecided_when=(
+            "the engine's steps of this collection were not observed, or they do not tell the LSN"
+        ),
+        sources=("WL#9452, F-1.2.4 and F-2.4",),
+        remedy="Discard the row: copy the redo log up to the LSN of another collection.",
+        cases={
+            "lsn_differs": Case(
+                "The row has LSN {lsn}, but InnoDB's log was at {collected} when it was collected.",
+                "{lsn}",
+                "STORAGE_ENGINES of the row",
+                "{collected}",
+                "steps of the collection",
+            )
+        },
+    )
+)
+
+_INNODB: Final = "engine:InnoDB"
+_DEMANDED: Final = (
+    "lock of channel_map",
+    "collection of binlog",
+    "collection of gtid_state",
+    "collection of an engine",
+)
+"""What a collection does before it leaves, unless it failed."""
+_OWN: Final = ("LOCK_collect_instance_log", "LOCK_plugin")
+"""Locks that guard what the collector works with, not what its row has."""
+NEVER_LEFT_US: Final = 10_000_000
+_RUNS_MAX: Final = 16
+
+
+@dataclass(slots=True)
+class _Run:
+    """One collection since it entered.
+
+    Attributes:
+        taken: The steps, as the protocol names them.
+        held: Resources that are locked.
+        last: Its last step, and when that was.
+        lsn: InnoDB's, when its log was locked and collected.
+        is_reported: Whether a missing step was reported.
+    """
+
+    collection_id: str
+    session: Any
+    last: tuple[str, int]
+    taken: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    lsn: int | None = None
+    has_failed: bool = False
+    has_left: bool = False
+    is_reported: bool = False
+
+
+@dataclass(eq=False)
+class CollectionSteps:
+    """The collections of one instance, as long as a row of theirs may come."""
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _runs: list[_Run] = field(default_factory=list)
+    _own: list[str] = field(default_factory=list)
+    """Those of the collector's own locks that were recorded."""
+
+    def step(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``collection`` record."""
+        step, resource = str(body.get("step")), str(body.get("resource", ""))
+        key = str(body.get("collection_id")), body.get("session")
+        if step == "enter":
+            self._runs = [*self._runs, _Run(*key, (step, ts))][-_RUNS_MAX:]
+            return
+        found = [r for r in self._runs if (r.collection_id, r.session) == key and not r.has_left]
+        if not found:
+            return
+        run = found[-1]
+        run.last = (f"{step} {resource}".strip(), ts)
+        if resource == _INNODB and step in ("lock", "collect"):
+            run.lsn = body.get("lsn", run.lsn)
+        if step == "lock":
+            run.held.append(resource)
+            run.taken.append(f"lock of {resource}")
+        elif step == "unlock" and resource in run.held:
+            run.held.remove(resource)
+        elif step == "collect":
+            self._collect(run, resource)
+        elif step == "error":
+            run.has_failed = True
+        elif step == "leave":
+            self._leave(run)
+
+    def _collect(self, run: _Run, resource: str) -> None:
+        run.taken.append(f"collection of {resource}")
+        if resource.startswith("engine:"):
+            run.taken.append("collection of an engine")
+        if resource not in run.held:
+            self._report(run, f"collection of {resource}", [f"lock of {resource}"])
+
+    def _leave(self, run: _Run) -> None:
+        run.has_left = True
+        if run.has_failed:
+            return
+        locked = [step.removeprefix("lock of ") for step in run.taken if step.startswith("lock of")]
+        logs = (name for name in locked if name not in (*_OWN, "channel_map"))
+        demanded = [*_DEMANDED, *(f"lock of {name}" for name in self._own)]
+        demanded += (f"collection of {name}" for name in logs)
+        missing = [step for step in dict.fromkeys(demanded) if step not in run.taken]
+        self._report(run, "leave", missing)
+        self._own = [name for name in _OWN if name in self._own or name in locked]
+
+    def answered(self, body: Mapping[str, Any], state: ServerState | None, ts: int) -> None:
+        """Take one ``log_status`` record.
+
+        Args:
+            body: The record.
+            state: Its row, None without one.
+            ts: Its moment.
+        """
+        name = str(body.get("collection_id"))
+        runs = [run for run in self._runs if run.collection_id == name]
+        if state is None:
+            # The client was refused, timed out or killed: how far its session came is its own.
+            self._runs = [run for run in self._runs if run not in runs or run.has_failed]
+            return
+        if len(runs) == 1 and not runs[0].has_failed:
+            self._judge_row(runs[0], state)
+        self._judge_time(ts)
+
+    def _judge_row(self, run: _Run, state: ServerState) -> None:
+        listed = sorted(name for name, channel in state.channels.items() if channel.is_listed)
+        taken = {step.lower() for step in run.taken}
+        steps = [f"collection of channel:{name}" for name in listed]
+        self._report(run, "row", [step for step in steps if step not in taken])
+        if run.lsn is not None and state.lsn is not None and run.lsn != state.lsn:
+            self._reporter.broken(
+                ROW_LSN_AS_COLLECTED,
+                Broken("lsn_differs", witness=state.lsn, lsn=state.lsn, collected=run.lsn),
+                at=run.collection_id,
+                collection_id=run.collection_id,
+            )
+
+    def _judge_time(self, ts: int) -> None:
+        """The server has answered at this moment: sessions that wait for nobody have ended."""
+        for run in self._runs:
+            last, since = run.last
+            has_begun = run.has_failed or any(s.startswith("collection of") for s in run.taken)
+            if has_begun and not run.has_left and ts - since > NEVER_LEFT_US:
+                run.has_left = True
+                self._reporter.broken(
+                    COLLECTION_STEPS_COMPLETE,
+                    Broken("never_left", witness=last, waited=ts - since, last=last),
+                    at=run.collection_id,
+                    collection_id=run.collection_id,
+                )
+
+    def _report(self, run: _Run, step: str, missing: list[str]) -> None:
+        """Report what is missing, once in a collection."""
+        if missing and not run.is_reported:
+            run.is_reported = True
+            report_missing(
+                self._reporter,
+                COLLECTION_STEPS_COMPLETE,
+                subject=f"Collection {run.collection_id}",
+                step=step,
+                missing=missing,
+                at=run.collection_id,
+                collection_id=run.collection_id,
+            )
+
+    def interrupted(self) -> None:
+        """The server ended, or records were lost: no collection goes on."""
+        self._runs = []

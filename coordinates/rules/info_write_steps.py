@@ -1,0 +1,120 @@
+"""Tier 3: is replication info written at every moment that WL#2775 names?
+
+The writes come from `info_write` records, the moments from `channel` records (docs/journal.md);
+what is written is judged in `replication_info` and `info_repositories`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.protocol_steps import (
+    UNDECIDED_WHEN,
+    report_missing,
+    step_missing,
+)
+from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.state_codec import COLLABORATOR, reset
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.reporter import Reporter
+
+INFO_WRITE_STEPS_COMPLETE = register(
+    Rule(
+        number=130,
+        name="info_write_steps_complete",
+        tier=3,
+        scope="T",
+        severity=Severity.ERROR,
+        claim=(
+            "CHANGE REPLICATION SOURCE writes both repositories of the channel, a stop of the"
+            " receiver that of the receiver, and a stop of the applier that of the applier."
+        ),
+        why=(
+            "These moments are written whatever the options on synchronising say. A start goes on"
+            " at what it reads there: with an old row it asks for events again, or for those of"
+            " another source."
+        ),
+        undecided_when=UNDECIDED_WHEN
+        + "; of a repository whose writes are not recorded none is demanded",
+        sources=("WL#2775, REQ-3 (ii) and (iii), REQ-5 (ii)",),
+        remedy=(
+            "Look into the error log for failed writes (a full disk, a lock on the table). Before"
+            " the next restart compare the repository with SHOW REPLICA STATUS."
+        ),
+        cases=step_missing("WL#2775, REQ-3 and REQ-5"),
+    )
+)
+
+_MASTER: Final = "slave_master_info"
+_RELAY: Final = "slave_relay_log_info"
+_DEMANDED: Final = {
+    "change_source": ((_MASTER, "change_source"), (_RELAY, "change_source")),
+    "stop_receiver": ((_MASTER, "receiver_stop"),),
+    "stop_applier": ((_RELAY, "applier_stop"),),
+}
+"""Channel's action to the writes, each with its reason, that belong to it."""
+_ENDING: Final = frozenset({"reset", "reset_all"})
+"""Actions after which the repositories are empty."""
+
+
+@dataclass(eq=False)
+class InfoWriteSteps:
+    """The writes that are still to come for each channel, and which repositories are recorded."""
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _recorded: list[tuple[str, str]] = field(default_factory=list)
+    """Table and channel."""
+    _awaited: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
+    """Channel to action, table and reason."""
+    _since: dict[str, int] = field(default_factory=dict)
+    """Channel to the moment of that action."""
+
+    def written(self, body: Mapping[str, Any]) -> None:
+        """Take one ``info_write`` record."""
+        table, channel = str(body.get("table")), str(body.get("channel", "")).lower()
+        if (table, channel) not in self._recorded:
+            self._recorded.append((table, channel))
+        this = table, body.get("reason")
+        if channel in self._awaited:
+            self._awaited[channel] = [one for one in self._awaited[channel] if one[1:] != this]
+
+    def administered(self, channel: str, action: str, ts: int) -> None:
+        """Take one ``channel`` record: what the previous one demanded has been written by now."""
+        if action in _ENDING:
+            self._awaited.pop(channel, None)
+            return
+        self._judge(channel)
+        self._since[channel] = ts
+        self._awaited[channel] = [
+            (action, table, reason)
+            for table, reason in _DEMANDED.get(action, ())
+            if (table, channel) in self._recorded
+        ]
+
+    def passed(self, requested_at: object) -> None:
+        """A row was read that was asked for then: statements from before have ended."""
+        for channel in list(self._awaited):
+            if isinstance(requested_at, int) and self._since[channel] < requested_at:
+                self._judge(channel)
+
+    def _judge(self, channel: str) -> None:
+        awaited = self._awaited.pop(channel, [])
+        for action in dict.fromkeys(action for action, _, _ in awaited):
+            report_missing(
+                self._reporter,
+                INFO_WRITE_STEPS_COMPLETE,
+                subject=f"Channel {channel!r}",
+                step=f"the end of {action}",
+                missing=[f"write of {table}" for of, table, _ in awaited if of == action],
+                at=f"{action} of channel {channel!r} at {self._since[channel]}",
+                channel=channel,
+            )
+
+    def interrupted(self) -> None:
+        """The server has ended, or records are missing: what was to be written is not known."""
+        reset(self)

@@ -1,0 +1,278 @@
+"""Tier 3: does an online backup take every step of WL#3576 up to and after its validity point?
+
+The steps come from `zone`, `engine_lock`, `backup_lock` and `backup` records (docs/journal.md);
+what they do is judged in `critical_zone`, `online_backup` and `backup_images`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.protocol_steps import (
+    UNDECIDED_WHEN,
+    report_missing,
+    step_missing,
+)
+from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.state_codec import COLLABORATOR, reset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tallystick.coordinates.audit.reporter import Reporter
+
+ZONE_STEPS_COMPLETE = register(
+    Rule(
+        number=122,
+        name="zone_steps_complete",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "Before a validity point the closed zone was waited for, and who had written the"
+            " binary log inside it had committed and unlocked the tables; when the backup has"
+            " ended the zone is open again."
+        ),
+        why=(
+            "Closing only keeps others out: until those inside have gone through the whole"
+            " critical sequence the binary log may have what the data do not show. A zone that"
+            " stays closed stops every change."
+        ),
+        undecided_when=UNDECIDED_WHEN
+        + "; of a zone whose tickets are not recorded no wait is demanded",
+        sources=("WL#3576, Solution with a critical zone and Critical Zone API",),
+        remedy=(
+            "Discard the backup and take it again. If changes hang, end the backup's session: the"
+            " zone opens with it."
+        ),
+        cases=step_missing("WL#3576, Solution with a critical zone"),
+    )
+)
+
+ENGINE_LOCK_STEPS_COMPLETE = register(
+    Rule(
+        number=123,
+        name="engine_lock_steps_complete",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "At a validity point every engine is locked that the backup has prelocked, locked or"
+            " copied; before the next round, the bail-out and the end of the backup all are"
+            " unlocked."
+        ),
+        why=(
+            "The validity point is one instant of all engines: one that is not locked goes on"
+            " while the others are held. Engines that stay locked stall the server between rounds."
+        ),
+        undecided_when=UNDECIDED_WHEN
+        + "; of a backup that records no engine lock none is demanded",
+        sources=("WL#3576, mail of 2006-10-30",),
+        remedy=(
+            "Discard the backup: its tables are of different moments. Take it again with all"
+            " engines locked, or without the tables of that engine."
+        ),
+        cases=step_missing("WL#3576, engine locking"),
+    )
+)
+
+METADATA_LOCK_STEPS_COMPLETE = register(
+    Rule(
+        number=124,
+        name="metadata_lock_steps_complete",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim="At the validity point of a backup metadata operations are blocked.",
+        why=(
+            "Metadata operations do not enter the critical zone; they are to be blocked during the"
+            " whole backup, by the instance lock. Without it a DDL comes between the copy of a"
+            " table and that of its definition."
+        ),
+        undecided_when=UNDECIDED_WHEN
+        + "; of a backup that records no engine lock it is not demanded",
+        sources=("WL#3576, When the zone should be entered",),
+        remedy="Discard the backup and take it again under LOCK INSTANCE FOR BACKUP.",
+        cases=step_missing("WL#3576, When the zone should be entered"),
+    )
+)
+
+_INSTANCE: Final = "instance lock"
+_SEQUENCE: Final = ("commit", "unlock_tables")
+"""What follows write_binlog before the ticket is dropped."""
+_THREADS_MAX: Final = 1_024
+
+
+@dataclass(slots=True)
+class _Zone:
+    """One zone since it was last open.
+
+    Attributes:
+        taken: Its steps, empty while it is open.
+        has_tickets: Whether tickets of it are recorded.
+        inside: Ticket to the steps of its critical sequence, once that has begun.
+        unfinished: Threads that dropped their tickets too early to what they left out.
+    """
+
+    taken: list[str] = field(default_factory=list)
+    has_tickets: bool = False
+    inside: dict[str, list[str]] = field(default_factory=dict)
+    unfinished: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class OnlineBackupSteps:
+    """The steps of one instance's online backups."""
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    _knows_locks: bool = False
+    """Whether every metadata lock that is held was seen to be taken."""
+    _backup_id: str | None = None
+    """Of the backup that has begun and not ended."""
+    _zones: dict[str, _Zone] = field(default_factory=dict)
+    _holders: list[str] = field(default_factory=list)
+    """Sessions that hold the instance lock."""
+    _engines: list[str] = field(default_factory=list)
+    """Those that the backup has prelocked or locked."""
+    _locked: list[str] = field(default_factory=list)
+    _at_validity_point: list[str] | None = None
+    """Engines that were locked at the last validity point of this round, None: there was none."""
+
+    # The zone
+
+    def zone(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``zone`` record."""
+        step = str(body.get("step"))
+        zone = self._zones.setdefault(str(body.get("zone", "")), _Zone())
+        if step == "close":
+            zone.taken = [step]
+        elif step == "open":
+            zone.taken = []
+        elif step == "wait" and zone.taken:
+            zone.taken.append(step)
+        elif step == "validity_point":
+            self._validity_point(zone, f"validity point at {ts}")
+        elif step == "enter":
+            zone.has_tickets = True
+        elif step == "drop":
+            self._drop(zone, str(body.get("ticket")))
+        elif step in ("write_binlog", *_SEQUENCE):
+            _execute(zone, step, body)
+
+    def _drop(self, zone: _Zone, ticket: str) -> None:
+        thread, *steps = zone.inside.pop(ticket, [""])
+        left_out = [step for step in _SEQUENCE if step not in steps]
+        if "write_binlog" in steps and left_out:
+            while len(zone.unfinished) >= _THREADS_MAX:
+                del zone.unfinished[next(iter(zone.unfinished))]
+            zone.unfinished[thread] = left_out
+
+    def _validity_point(self, zone: _Zone, at: str) -> None:
+        is_unwaited = zone.has_tickets and zone.taken and "wait" not in zone.taken
+        missing = ["wait"] if is_unwaited else []
+        for thread, steps in zone.unfinished.items():
+            missing += [f"{step} of thread {thread}" for step in steps]
+        zone.unfinished.clear()
+        self._report(ZONE_STEPS_COMPLETE, "validity_point", missing, at)
+        if self._engines and (self._knows_locks or self._backup_id is not None):
+            unlocked = [] if self._holders else [_INSTANCE]
+            self._report(METADATA_LOCK_STEPS_COMPLETE, "validity_point", unlocked, at)
+        self._demand_locked(self._engines, self._locked, "validity_point", at)
+        self._at_validity_point = list(self._locked)
+
+    # Engines and metadata
+
+    def engine_lock(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``engine_lock`` record."""
+        step, engine = str(body.get("step")), str(body.get("engine", "")).lower()
+        at = f"engine locks at {ts}"
+        if step in ("begin", "retry", "abort") and self._locked:
+            self._report(ENGINE_LOCK_STEPS_COMPLETE, step, ["unlock_all"], at)
+            self._locked = []
+        if step in ("prelock", "lock"):
+            self._note_engine(engine, is_locked=step == "lock")
+        elif step == "done":
+            self._demand_locked(self._engines, self._locked, step, at)
+        elif step == "unlock_all":
+            self._locked = []
+            if self._at_validity_point is not None:
+                self._engines = []
+        elif step == "abort":
+            self._engines = []
+        if step in ("begin", "retry"):
+            self._at_validity_point = None
+
+    def _note_engine(self, engine: str, *, is_locked: bool) -> None:
+        if engine not in self._engines:
+            self._engines.append(engine)
+        if is_locked and engine not in self._locked:
+            self._locked.append(engine)
+
+    def _demand_locked(self, engines: Iterable[str], locked: list[str], step: str, at: str) -> None:
+        missing = [engine for engine in engines if engine not in locked]
+        locked += missing
+        steps = [f"lock of {engine}" for engine in missing]
+        self._report(ENGINE_LOCK_STEPS_COMPLETE, step, steps, at)
+
+    def metadata_lock(self, body: Mapping[str, Any]) -> None:
+        """Take one ``backup_lock`` record."""
+        if body.get("lock") != "instance":
+            return
+        session = str(body.get("session"))
+        self._holders = [holder for holder in self._holders if holder != session]
+        if body.get("step") == "lock":
+            self._holders.append(session)
+
+    # The backup
+
+    def backup(self, body: Mapping[str, Any], ts: int) -> None:
+        """Take one ``backup`` record of a backup at a validity point."""
+        step, backup_id = body.get("step"), str(body.get("backup_id"))
+        if step == "begin":
+            self._backup_id = backup_id
+            self._engines = list(self._locked)
+            self._at_validity_point = None
+        elif step == "image" and self._at_validity_point:
+            tables = body.get("tables") or ()
+            engines = dict.fromkeys(str(table.get("engine", "")).lower() for table in tables)
+            at = f"image {backup_id}"
+            self._demand_locked(filter(None, engines), self._at_validity_point, "image", at)
+        elif step == "end" and backup_id == self._backup_id:
+            self._backup_id = None
+            if "error" not in body:
+                self._end(f"end of backup {backup_id}")
+
+    def _end(self, at: str) -> None:
+        closed = [zone for zone in self._zones.values() if zone.taken]
+        self._report(ZONE_STEPS_COMPLETE, "end", ["open"] if closed else [], at)
+        for zone in closed:
+            zone.taken = []
+        unlock = ["unlock_all"] if self._locked else []
+        self._report(ENGINE_LOCK_STEPS_COMPLETE, "end", unlock, at)
+        self._locked = []
+
+    def _report(self, rule: Rule, step: str, missing: list[str], at: str) -> None:
+        subject = "The backup" if self._backup_id is None else f"Backup {self._backup_id}"
+        report_missing(self._reporter, rule, subject=subject, step=step, missing=missing, at=at)
+
+    def interrupted(self, *, records_lost: bool) -> None:
+        """The server ended and its locks are gone, or they are not known any more."""
+        reset(self)
+        self._knows_locks = not records_lost
+
+
+def _execute(zone: _Zone, step: str, body: Mapping[str, Any]) -> None:
+    """A step of a critical sequence; one without a ticket ends what a dropped one left open."""
+    thread = str(body.get("thread"))
+    if "ticket" in body and thread not in zone.unfinished:
+        ticket = str(body["ticket"])
+        if step == "write_binlog" and ticket not in zone.inside:
+            zone.inside[ticket] = [thread]
+        if ticket in zone.inside:
+            zone.inside[ticket].append(step)
+    elif thread in zone.unfinished:
+        zone.unfinished[thread] = [one for one in zone.unfinished[thread] if one != step]
+        if not zone.unfinished[thread]:
+            del zone.unfinished[thread]
