@@ -361,6 +361,7 @@ def applier_not_failed(breaks: bool) -> Journal:
     journal, _, _ = replica()
     status = journal.replica_status(Replica_SQL_Running="No", Last_SQL_Errno=1062 if breaks else 0)
     journal.row(replica_status=status)
+    return journal
 
 
 @case()
@@ -384,6 +385,7 @@ def receiver_not_failed(breaks: bool) -> Journal:
     return journal
 
 
+@case()
 def info_write_steps_complete__next_action(breaks: bool) -> Journal:
     journal, _, _ = replica()
     _write_master(journal, "change_source")
