@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.missing_answers import missing_answer
 from tallystick.coordinates.events.collect_request import CollectRequest
-from tallystick.coordinates.results import Observation, ObservationCode
-from tallystick.coordinates.rules.observations import NOT_ANSWERED
+from tallystick.coordinates.results import Observation
 from tallystick.coordinates.state_codec import Bytes, encode, restore
 
 if TYPE_CHECKING:
@@ -193,34 +193,9 @@ class Rounds:
         cuts = [cut for rows in opened.cuts.values() for cut in rows]
         ts = max((cut.ts for cut in cuts), default=self._ts)
         for instance_id in missing:
-            text = f"{instance_id!r} has not answered collection {name!r} by its deadline."
-            cuts.append(
-                Cut(
-                    collection_id=name,
-                    instance_id=instance_id,
-                    scope="instance",
-                    ts=ts,
-                    answer="missing",
-                    error_text=text,
-                    reason="log_status_missing",
-                )
-            )
-            observations.append(
-                Observation(
-                    code=ObservationCode.LOG_STATUS_MISSING,
-                    instance_id=instance_id,
-                    channel=None,
-                    at=name,
-                    reason=NOT_ANSWERED.code,
-                    data={},
-                    rules=(),
-                    is_undecided=True,
-                    collection_id=name,
-                    epoch=0,
-                    sequence=0,
-                    ts=ts,
-                )
-            )
+            cut, observation = missing_answer(name, instance_id, ts)
+            cuts.append(cut)
+            observations.append(observation)
         return Round(name, sorted(cuts, key=_row_order), missing, is_late=False, ts=ts)
 
     def to_bytes(self) -> bytes:

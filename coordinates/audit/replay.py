@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.audit.missing_answers import missing_answers
 from tallystick.coordinates.results import Verdict, gravest, verdict_of_run
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ def audit_history(blocks: Iterable[Block], disabled: frozenset[str] = frozenset(
         take_instance(audit.finish())
     take(fleet.absorb(fleet_events))
     take(fleet.finish())
+    for cut, observation in list(missing_answers(result.cuts)):
+        result.cuts.append(cut)
+        result.observations.append(observation)
     result.findings = sorted(findings.values(), key=lambda finding: finding.order)
     result.observations.sort(key=lambda o: (o.ts, o.instance_id, o.epoch, o.sequence))
     result.cuts.sort(key=lambda c: (c.ts, c.instance_id, c.scope != "instance", c.channel or ""))

@@ -1,0 +1,58 @@
+"""Servers that stop answering: their later collections are UNDECIDED."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.missing_answers import missing_answers
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import ObservationCode, Verdict
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
+
+
+def rows(**answers: str) -> list[Cut]:
+    """For each collection its answers, a letter an instance."""
+    return [
+        Cut(collection_id=name, instance_id=instance, scope="instance", ts=ts)
+        for ts, (name, instances) in enumerate(answers.items())
+        for instance in instances
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "missing"),
+    [
+        ({"c1": "ab", "c2": "ab"}, []),
+        ({"c1": "ab", "c2": "a", "c3": "ab"}, [("c2", "b")]),
+        ({"c1": "a", "c2": "ab", "c3": "b"}, [("c3", "a")]),  # b came with c2
+        ({"c1": "a", "c2": "b", "c3": "a"}, []),  # collections of their own
+        ({"c1": "ab", "x": "c", "c2": "ab"}, []),
+        ({"c1": "abc", "c2": "a"}, [("c2", "b"), ("c2", "c")]),
+    ],
+)
+def test_who_answered_with_others_is_expected_to_go_on(answers, missing):
+    """From the first collection on that several have answered."""
+    found = list(missing_answers(rows(**answers)))
+    assert [(cut.collection_id, cut.instance_id) for cut, _ in found] == missing
+    for cut, observation in found:
+        assert (cut.answer, Verdict(cut.verdict)) == ("missing", Verdict.UNDECIDED)
+        assert observation.is_undecided
+        assert observation.collection_id == cut.collection_id
+
+
+def test_a_server_whose_journal_breaks_off_leaves_later_collections_undecided():
+    """Its observer died: nothing says so but the silence."""
+    history = simulate(Scenario(seed=4, topology="pair"))
+    silent = next(name for name in history.journals if "replica" in name)
+    whole = history.journals[silent]
+    assert audit_history(history.journals.values()).verdict is Verdict.CONSISTENT
+    journals = history.journals | {silent: whole.take(0, len(whole) // 2)}
+    result = audit_history(journals.values())
+    assert result.verdict is Verdict.UNDECIDED
+    assert {silent} == {
+        seen.instance_id
+        for seen in result.observations
+        if seen.code is ObservationCode.LOG_STATUS_MISSING
+    }
