@@ -149,13 +149,13 @@ class EventColumns:
 
     def event(self, index: int) -> Event:
         """The event at ``index`` of the block."""
-        number, offset = divmod(index, SLICE)
+        number = index // SLICE
         events = self._slices.get(number)
         if events is None:
             part = slice(number * SLICE, (number + 1) * SLICE)
             columns = [self._block.columns[name][part].tolist() for name in EVENT_COLUMNS]
             events = self._slices[number] = list(map(_event_of, zip(*columns, strict=True)))
-        return events[offset]
+        return events[index - number * SLICE]
 
 
 @lru_cache(maxsize=1024)

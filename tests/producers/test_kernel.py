@@ -49,7 +49,7 @@ def test_a_change_goes_from_one_to_the_next() -> None:
 def test_a_moment_itself_does_nothing() -> None:
     """What comes of listeners is said by its three kinds."""
     with pytest.raises(NotImplementedError):
-        Moment[[], None]("bare").call([])
+        Moment[[], None]("bare").call([], ())
 
 
 def test_components_are_found_by_their_class() -> None:

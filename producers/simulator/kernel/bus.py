@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,7 +25,7 @@ class Moment(Generic[P, R]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
 
-    def call(self, listeners: list[Callable[P, R]], *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self, listeners: Sequence[Callable[..., Any]], args: tuple[Any, ...]) -> R:
         """Call all listeners; what comes of it."""
         raise NotImplementedError
 
@@ -33,19 +33,19 @@ class Moment(Generic[P, R]):
 class Notice(Moment[P, None]):
     """It happens, and everybody is called."""
 
-    def call(self, listeners: list[Callable[P, None]], *args: P.args, **kwargs: P.kwargs) -> None:
+    def call(self, listeners: Sequence[Callable[..., Any]], args: tuple[Any, ...]) -> None:
         """Call all listeners."""
         for listener in listeners:
-            listener(*args, **kwargs)
+            listener(*args)
 
 
 class Permit(Moment[P, bool]):
     """It happens unless somebody says False; who comes after them is not asked."""
 
-    def call(self, listeners: list[Callable[P, bool]], *args: P.args, **kwargs: P.kwargs) -> bool:
+    def call(self, listeners: Sequence[Callable[..., Any]], args: tuple[Any, ...]) -> bool:
         """Whether all agree."""
         for listener in listeners:  # noqa: SIM110 - a generator costs more than the listeners
-            if not listener(*args, **kwargs):
+            if not listener(*args):
                 return False
         return True
 
@@ -53,15 +53,14 @@ class Permit(Moment[P, bool]):
 class Change(Moment[P, R]):
     """Its last argument is a value that each listener may replace; None ends the round."""
 
-    def call(self, listeners: list[Callable[P, R]], *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self, listeners: Sequence[Callable[..., Any]], args: tuple[Any, ...]) -> R:
         """The value that comes out."""
-        assert not kwargs
-        given: list[Any] = list(args)
+        value: Any = args[-1]
         for listener in listeners:
-            if given[-1] is not None:
-                given[-1] = listener(*given)  # type: ignore[call-arg]  # as args, but for the last
-        value: R = given[-1]
-        return value
+            if value is not None:
+                value = listener(*args[:-1], value)
+        made: R = value
+        return made
 
 
 class Bus:
@@ -75,5 +74,6 @@ class Bus:
         self._listeners.setdefault(moment, []).append(listener)
 
     def emit(self, moment: Moment[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """It happens now."""
-        return moment.call(self._listeners.get(moment, []), *args, **kwargs)
+        """It happens now; its arguments are given by position."""
+        assert not kwargs
+        return moment.call(self._listeners.get(moment, ()), args)
