@@ -69,7 +69,7 @@ class _Coder(NamedTuple):
 
 
 def encode(hint: Any, value: Any, before: bytes = b"") -> bytes:
-    """A value of a type as bytes, behind those of another one (see `split`)."""
+    """A value of a type as bytes, after those of another one (see `split`)."""
     coder = _coder(hint)
     writer = Writer()
     document = value if coder.encode is None else coder.encode(value, writer)

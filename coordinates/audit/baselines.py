@@ -32,7 +32,7 @@ class ChannelBaselines:
     executed: LogCoordinates | None = None
     applied: LogCoordinates | None = None
     received: GtidSet | None = None
-    """Q at the row before."""
+    """Q at the previous row."""
     applied_lost: GtidSet = GtidSet.EMPTY
     """Reported as passed by the applier but never executed."""
     fallen: dict[str, LogCoordinates] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class ChannelBaselines:
     """Moment of the last STOP; None: the receiver runs, or was not seen to stop."""
     has_reset: bool = False
     stopped: list[str] = field(default_factory=list)
-    """Threads that the row before showed as stopped without an error."""
+    """Threads that the previous row showed as stopped without an error."""
     master_info: MasterInfoWrite | None = None
 
 
@@ -61,21 +61,21 @@ class Baselines:
     unsettled: list[tuple[int, GtidSet]] = field(default_factory=list)
     known_holes: GtidSet = GtidSet.EMPTY
     assigned: GtidSet = GtidSet.EMPTY
-    """Added by SET gtid_purged since the row before."""
+    """Added by SET gtid_purged since the previous row."""
     lost: GtidSet = GtidSet.EMPTY
     """Reported as logged but never executed."""
     unexplained: GtidSet = GtidSet.EMPTY
     """Reported as executed without receipt."""
     must_recover: GtidSet | None = None
     unseen_channel_left: bool = False
-    """A channel was removed since the row before whose relay log was not seen completely."""
+    """A channel was removed since the previous row whose relay log was not seen completely."""
     log_bin_changed: bool = False
     log_bin_was_off: bool = False
     """Whether the binary log was seen to be switched off or on in its lineage."""
     had_binlog: bool | None = None
-    """Whether the row before named a binary log file."""
+    """Whether the previous row named a binary log file."""
     oldest_file: int | None = None
-    """Number of the oldest binary log file at the row before."""
+    """Number of the oldest binary log file at the previous row."""
     channels: dict[str, ChannelBaselines] = field(default_factory=dict)
     has_row: bool = False
 

@@ -59,7 +59,7 @@ class QueuedRun:
 
     Attributes:
         base_name, file_number: The source's file; base name None: not known.
-        ends: Position of the source behind each group, -1 not known.
+        ends: Position of the source after each group, -1 not known.
         sids: Table that `sid` refers to; there -1 is an anonymous group.
         sid, gno: GTID of each group.
         connects: The receiver connected before the first of them.

@@ -386,7 +386,7 @@ class InstanceAudit(ServerRecordReader):
         if row.state is not None:
             self.persistence.passed(ts)
             self.info_write_steps.passed(body.get("requested_at"))
-        if self.ts <= row.ts and not self.has_reached(row):
+        if self.ts <= row.ts and not self.is_known_up_to(row):
             self.reporter.note(
                 ObservationCode.LOG_STATUS_EARLY,
                 observations.ROW_EARLY,
@@ -399,7 +399,7 @@ class InstanceAudit(ServerRecordReader):
         """Judge the rows whose coordinates the journal has reached, or never will."""
         while self.waiting:
             row = self.waiting[0]
-            is_ripe = self.ts > row.ts or self.has_reached(row)
+            is_ripe = self.ts > row.ts or self.is_known_up_to(row)
             if not (is_ripe or force or len(self.waiting) > WAITING_MAX):
                 return
             del self.waiting[0]

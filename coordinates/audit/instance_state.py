@@ -102,7 +102,7 @@ class InstanceState:
         cuts: Of the rows judged in this step.
         epoch, next_sequence: Where the journal goes on.
         ts: The latest time read.
-        event_findings: How many findings the events behind the last row brought.
+        event_findings: How many findings the events after the last row brought.
         data_lineage: Grows when the data is replaced.
         has_stopped: Whether the server was shut down since its last start.
         has_lost_state: Whether a saved state could not be read: relay logs that come are not new.
@@ -184,7 +184,7 @@ class InstanceState:
             return None
         return LogCoordinates(self.binlog.base_name, self.binlog.file_number, self.binlog.end)
 
-    def has_reached(self, row: WaitingRow) -> bool:
+    def is_known_up_to(self, row: WaitingRow) -> bool:
         """Whether the journal shows everything that the row names."""
         state = row.state
         if state is None:

@@ -3,7 +3,7 @@
 Comparisons ask for the state of a journal *as of* a time, because instances are absorbed in any
 interleaving. So at every fact whose place does not depend on how the journal was cut into blocks
 the timeline takes a `Snapshot`; the one that answers a question about time `t` is the first at or
-behind `t`. Where a journal takes something back (a crash, a new lineage) the snapshot is taken
+after `t`. Where a journal takes something back (a crash, a new lineage) the snapshot is taken
 before, and what was taken back is kept as a `Loss`.
 """
 
@@ -228,7 +228,7 @@ class InstanceTimeline:
         """Something is taken back, or missing, or another log begins, as is told at `ts`.
 
         An observer tells of a start, a RESET, or of what it missed, when it has come back: what
-        happened since it knew the journal, groups of the new boot among it, stands behind that.
+        happened since it knew the journal, groups of the new boot among it, is after that.
         """
         known_ts = max(-1 if self.open_ts is None else self.open_ts, self.states.last_ts)
         self.take_snapshot(known_ts)
@@ -256,7 +256,7 @@ class InstanceTimeline:
     def begin_lineage(self, lineage: int, ts: int, *, is_reset: bool = False) -> None:
         """RESET, clone or restore: the binary log begins anew.
 
-        A RESET is noticed; a clone or a restore is what the data behind it are said to be.
+        A RESET is noticed; a clone or a restore is what the data after it are said to be.
         """
         if is_reset:
             self._leave_known(max(ts, self.known_ts), of_another_log=True)

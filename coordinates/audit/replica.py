@@ -56,7 +56,7 @@ class ReplicaChannel:
         is_listed: Whether a log_status row has named it.
         coordinates_ts: Since when its coordinates are of the present source.
         retrieved_ts: Since when its relay log grows from nothing.
-        queued_ts: Time of the last row: what has not been handed on was queued behind it.
+        queued_ts: Time of the last row: what has not been handed on was queued after it.
         queued_count: How many groups have not been handed on.
         connects, begins: What happened since the last group queued.
         begins_by_gtid: It began anew since then by auto-positioning, and no record is missing.
@@ -177,7 +177,7 @@ class Replica:
         data_lineage: How many data directories it has had.
         is_fresh: Whether its data directory was replaced at its last start, and it has neither
             logged nor received anything since, as far as the journal, which has no gap, shows.
-        clone_peer, clone_ts: Donor and begin of the last clone that the journal has told of.
+        clone_peer, clone_ts: Donor and begin of the last clone that the journal has reported.
         clone_end_ts: When that clone was told to have completed, None before.
         is_clone_status_read: Whether a row has shown how that clone ended.
         recovery: What has happened since its data were restored from an image.

@@ -107,7 +107,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     checks.ask(_GTID_TABLE, table)
     audit.persistence.row_read(state.position, waiting.ts)
     audit.baselines.has_row = True
-    _tell_status(waiting, audit, collection_id)
+    _emit_status(waiting, audit, collection_id)
     instance = base | _journal_side(evidence, audit.server) | _previous_side(evidence)
     instance |= {
         "journal_written_lsn": waiting.redo.written,
@@ -348,7 +348,7 @@ def _retrieved(channel: ChannelState, relay: RelayReader | None) -> str | None:
     return None if relay.base_name is None else str(relay.received.freeze())
 
 
-def _tell_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) -> None:
+def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) -> None:
     """Hand the accepted values of the row to the fleet; the judges have taken out the others."""
     state = waiting.state
     assert state is not None

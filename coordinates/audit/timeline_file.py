@@ -37,7 +37,7 @@ class PlaceKind(Enum):
     OUTSIDE = "an event end outside groups"
     EVENT_END = "an event end inside a group"
     INSIDE_EVENT = "no event end"
-    BEYOND = "behind the end of the file"
+    BEYOND = "after the end of the file"
     UNKNOWN = "not known"
 
 
@@ -49,8 +49,8 @@ class BinlogFile:
         end: Where the next event starts.
         previous: Its Previous_gtids, None not known.
         holes: Ranges `(from, to]` whose events were not seen or are forgotten.
-        is_doubtful: An offset fell: no position behind `end` means anything.
-        is_open_ended: Part of the journal is missing behind the last event.
+        is_doubtful: An offset fell: no position after `end` means anything.
+        is_open_ended: Part of the journal is missing after the last event.
     """
 
     lineage: int
@@ -160,7 +160,7 @@ class BinlogFile:
             return PlaceKind.OUTSIDE
         if at == len(events) or ends[events[at]] > limit:
             # Behind the last group: ROTATE and STOP stand here, or a group begins. The file as it
-            # stood does not tell them apart.
+            # stood does not report them apart.
             return PlaceKind.OUTSIDE
         before = int(ends[events[at - 1]]) if at else 0
         if self._has_hole(before, int(ends[events[at]])):
@@ -171,7 +171,7 @@ class BinlogFile:
         return any(a < last and b > first for a, b in self.holes)
 
     def truncate(self, end: int) -> tuple[IntArray, BinlogGroups]:
-        """Take back what ends behind `end`; returns the events' ends and the groups."""
+        """Take back what ends after `end`; returns the events' ends and the groups."""
         ends, groups = self.event_ends(), self.groups()
         kept = int(np.searchsorted(ends, end, side="right"))
         split = int(np.searchsorted(groups.event, kept))

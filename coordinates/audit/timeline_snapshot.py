@@ -81,7 +81,7 @@ class Loss:
     """Events at the end of a file that a crash took back at `ts`.
 
     Attributes:
-        number: States with as many losses, or more, were taken behind it.
+        number: States with as many losses, or more, were taken after it.
         event_ends, groups: What was taken back; groups index `event_ends`.
     """
 
@@ -118,7 +118,7 @@ class States:
         self._snapshots.pop()
 
     def since(self, ts: int) -> Iterator[Snapshot]:
-        """The first snapshot at or behind `ts`, and those behind it up to the next loss."""
+        """The first snapshot at or after `ts`, and those after it up to the next loss."""
         at = bisect_left(self._snapshots, ts, key=_ts)
         if at == len(self._snapshots):
             return
@@ -129,7 +129,7 @@ class States:
             yield snapshot
 
     def knowing(self, ts: int) -> Snapshot | None:
-        """The first state at or behind `ts` that knows everything the instance had executed."""
+        """The first state at or after `ts` that knows everything the instance had executed."""
         at = bisect_left(self._snapshots, ts, key=_ts)
         for state in self._snapshots[at:]:
             is_told = state.logs_everything or (state.row_ts is not None and state.row_ts >= ts)

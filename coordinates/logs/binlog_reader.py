@@ -71,9 +71,9 @@ class BinlogReader(BinlogFileReader):
     xid_groups: list[tuple[int, int]] = field(default_factory=list)
     own_gnos: OwnGnos = field(default_factory=OwnGnos)
     base_has_past: bool = False
-    _untold_start: int = field(default=0, metadata=TRANSIENT)
-    _untold_ends: list[int] = field(default_factory=list, metadata=TRANSIENT)
-    _untold_groups: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
+    _gathered_start: int = field(default=0, metadata=TRANSIENT)
+    _gathered_ends: list[int] = field(default_factory=list, metadata=TRANSIENT)
+    _gathered_groups: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
 
     # Files
 
@@ -88,7 +88,7 @@ class BinlogReader(BinlogFileReader):
         if is_known:
             self._check_next_number(base_name, file_number)
             self._file_ended(self.file_number, self.end)
-        self.tell()
+        self.emit_gathered()
         if self.group_state in (GroupState.OPENED, GroupState.BODY):
             if is_known and not self.must_open_file:
                 self._malformed_group(
@@ -129,7 +129,7 @@ class BinlogReader(BinlogFileReader):
         self.file_number = present
 
     def _file_ended(self, file_number: int, end: int) -> None:
-        self.tell()
+        self.emit_gathered()
         self.reporter.fleet_event(
             FleetEventKind.FILE_END,
             {
@@ -160,14 +160,14 @@ class BinlogReader(BinlogFileReader):
                 self._check_sequence_number(event)
                 self._check_gtid_mode(event)
             mark = self._read_group_event(event, event_class, end)
-        ends = self._untold_ends
+        ends = self._gathered_ends
         self._hold(bool(ends))
         if not ends:
-            self._untold_start = event.start
+            self._gathered_start = event.start
         ends.append(end)
         if mark is _GROUP:
             group = self.group
-            self._untold_groups.append(
+            self._gathered_groups.append(
                 (len(ends) - 1, group.sid, group.gno, group.server_id, group.commit_ts)
             )
         return mark
@@ -188,15 +188,15 @@ class BinlogReader(BinlogFileReader):
             self._malformed_group(AnomalyKind.FORMAT_DESCRIPTION_INSIDE_GROUP, event)
         return _FRAMING
 
-    def tell(self) -> None:
+    def emit_gathered(self) -> None:
         """Hand what the event-by-event path has gathered to the fleet."""
-        if not self._untold_ends:
+        if not self._gathered_ends:
             return
-        groups = np.array(self._untold_groups, dtype=np.int64).reshape(-1, 5)
-        ends = np.array(self._untold_ends, dtype=np.int64)
-        self._untold_ends = []
-        self._untold_groups = []
-        self._tell_logged(self._untold_start, ends, groups, self._untold_place)
+        groups = np.array(self._gathered_groups, dtype=np.int64).reshape(-1, 5)
+        ends = np.array(self._gathered_ends, dtype=np.int64)
+        self._gathered_ends = []
+        self._gathered_groups = []
+        self._emit_logged(self._gathered_start, ends, groups, self._gathered_at)
 
     def _read_previous_gtids(self, event: Event, text: str) -> None:
         at = f"{self.file_name}:{event.start}"
@@ -227,7 +227,7 @@ class BinlogReader(BinlogFileReader):
         self.logged_is_complete = True
         self.file_set = GrowingGtidSet(previous)
         self.previous[self.file_number] = previous
-        self.tell()
+        self.emit_gathered()
         self.reporter.fleet_event(
             FleetEventKind.PREVIOUS,
             {
@@ -280,7 +280,7 @@ class BinlogReader(BinlogFileReader):
             and not sid.startswith(own)
         )
 
-    def _tell_logged(
+    def _emit_logged(
         self,
         start: int,
         event_ends: Array,
@@ -326,7 +326,7 @@ class BinlogReader(BinlogFileReader):
         return True
 
     def _take_run(self, run: dict[str, Array], scan: GroupScan, mapping: Array) -> None:
-        self.tell()
+        self.emit_gathered()
         self._count_in_file(run, scan.openers)
         for number, gnos in _by_sid(scan):
             sid = self.sids[number]
@@ -343,7 +343,7 @@ class BinlogReader(BinlogFileReader):
             xids = xids[: XID_GROUPS_REMEMBERED - len(self.xid_groups)]
             self.xid_groups += zip(scan.sid[xids].tolist(), scan.gno[xids].tolist(), strict=True)
         self._remember_run(run, scan, mapping, None)
-        self._tell_logged(
+        self._emit_logged(
             int(run["start"][0]),
             run["end"],
             np.column_stack((scan.ends, scan.sid, scan.gno, scan.server_id, scan.commit_ts)),
@@ -353,7 +353,7 @@ class BinlogReader(BinlogFileReader):
 
     def server_started(self, crashed: bool, recovered: tuple[str, int] | None) -> None:
         """A boot: the next event opens a file; after a crash what was torn or lost leaves L."""
-        self.tell()
+        self.emit_gathered()
         self.must_open_file = self.base_name is not None
         self.own_gnos.forget()
         self.group_state = GroupState.IDLE
@@ -398,7 +398,7 @@ class BinlogReader(BinlogFileReader):
         self.logged_is_complete = False
         self.last_sequence_number = ABSENT
         self.own_gnos.forget()
-        self.tell()
+        self.emit_gathered()
         self.reporter.fleet_event(FleetEventKind.GAP, {})
 
     def mark_gap(self) -> None:
@@ -410,8 +410,8 @@ class BinlogReader(BinlogFileReader):
         self.must_open_file = False
 
     def begin_lineage(self, reason: str) -> None:
-        """The binary log begins anew: RESET, clone, restore, or unseen behind a gap."""
-        self.tell()
+        """The binary log begins anew: RESET, clone, restore, or unseen after a gap."""
+        self.emit_gathered()
         self.lineage += 1
         self.base_name = None
         self.end = -1

@@ -1,6 +1,6 @@
 """The last few events of one log: where they end, what they end, and what they carried.
 
-A log_status row may name a place a little behind the journal's end, and delivery may repeat events;
+A log_status row may name a place a little before the journal's end, and delivery may repeat events;
 both need the recent past at event granularity, and only that.
 """
 

@@ -87,7 +87,7 @@ class GroupScan:
         openers: Index in the run of each opening event.
         ends: Index in the run of each event that ends a group.
         sid, gno, server_id, commit_ts: One value for each end.
-        tail: What the reader must remember of the group that is open behind the run.
+        tail: What the reader must remember of the group that is open after the run.
         state: The group state behind the run.
     """
 

@@ -78,7 +78,7 @@ _NOTHING, _GROUP = Mark.NOTHING, Mark.GROUP
 class LogReader:
     """One log (a binary log, or a channel's relay log) as the journal has shown it so far.
 
-    ``base_name`` is None until the first event. ``end`` is the offset behind the last event, -1
+    ``base_name`` is None until the first event. ``end`` is the offset after the last event, -1
     after part of the log was missed. ``sids`` is the table that every sid index refers to.
     """
 
@@ -98,10 +98,10 @@ class LogReader:
     _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
     source_number: int = -1
     place_end: int = -1
-    """Source file number and position behind the event just read (relay logs)."""
+    """Source file number and position after the event just read (relay logs)."""
     _redelivering: bool = False
     _may_restart: bool = False
-    _untold_place: tuple[int, int, int] = field(default=(0, 0, 0), metadata=TRANSIENT)
+    _gathered_at: tuple[int, int, int] = field(default=(0, 0, 0), metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
         self._sid_index = {sid: number for number, sid in enumerate(self.sids)}
@@ -206,16 +206,16 @@ class LogReader:
         """Begin another file; False when the event is to be dropped."""
         raise NotImplementedError
 
-    def tell(self) -> None:
+    def emit_gathered(self) -> None:
         """Hand what the event-by-event path has gathered to the fleet."""
         raise NotImplementedError
 
     def _hold(self, has_held: bool) -> None:
-        """An event was gathered: it is told before any other fact, at its own place."""
+        """An event was gathered: it is reported before any other fact, at its own place."""
         reporter = self.reporter
-        self._untold_place = (reporter.epoch, reporter.sequence, reporter.ts)
+        self._gathered_at = (reporter.epoch, reporter.sequence, reporter.ts)
         if not has_held:
-            reporter.hold(self.tell)
+            reporter.hold(self.emit_gathered)
 
     def _unreadable_file_name(self, block: Block, event: Event) -> None:
         name = block.files[event.file] if 0 <= event.file < len(block.files) else ""

@@ -58,11 +58,11 @@ class RelayReader(LogReader):
         received_ever: The same over all lineages.
         source_base: Base name of the source's file being copied, None not known.
         source_number: Its number.
-        source_end: Source position behind the last event, 64 bits, -1 not known.
+        source_end: Source position after the last event, 64 bits, -1 not known.
         source_high: Highest (file number, position) of the source read in this lineage.
         steps_back: How often a new connection began at an earlier place of the source's log; the
             applier then executes the source's ROTATE, and Ex steps back as well.
-        place_end: Source position behind the very last event, even where it fell.
+        place_end: Source position after the very last event, even where it fell.
         has_unplaced: Whether the last events of the source had no ``log_pos``: ``source_end`` and
             ``source_high`` are then of an earlier one.
     """
@@ -89,7 +89,7 @@ class RelayReader(LogReader):
     _queue_fresh: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
     queue_is_full: bool = False
     has_anonymous: bool = False
-    _untold: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
+    _gathered: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
 
     def compact(self) -> None:
         """As of every log; and bring the queue into the one array that is saved."""
@@ -157,7 +157,7 @@ class RelayReader(LogReader):
             else:
                 self.drop_open_group()
             self.may_step_back = True
-        self.tell()
+        self.emit_gathered()
         if base_name != self.source_base or (number, position) < (
             self.source_number,
             self.source_end,
@@ -206,7 +206,7 @@ class RelayReader(LogReader):
         self.source_high = max(self.source_high, (self.source_number, position))
 
     def _unwrapped(self, event: Event) -> int:
-        """The source position of 64 bits behind a field of 32."""
+        """The source position of 64 bits that a field of 32 means."""
         end = self.source_end
         if end < 0:
             return event.log_pos
@@ -255,20 +255,20 @@ class RelayReader(LogReader):
             event.type,
         )
         self._queue_fresh.append(row)
-        self._hold(bool(self._untold))
-        self._untold.append(
+        self._hold(bool(self._gathered))
+        self._gathered.append(
             (self.place_end, group.sid, group.gno, group.server_id, group.commit_ts, event.type)
         )
 
-    def tell(self) -> None:
+    def emit_gathered(self) -> None:
         """Hand what the event-by-event path has gathered to the fleet."""
-        if not self._untold:
+        if not self._gathered:
             return
-        groups = np.array(self._untold, dtype=np.int64)
-        self._untold = []
-        self._tell_received(groups, self._untold_place)
+        groups = np.array(self._gathered, dtype=np.int64)
+        self._gathered = []
+        self._emit_received(groups, self._gathered_at)
 
-    def _tell_received(self, groups: Array, place: tuple[int, int, int] | None = None) -> None:
+    def _emit_received(self, groups: Array, place: tuple[int, int, int] | None = None) -> None:
         """Hand groups to the fleet: columns of RECEIVED's ``group_…``."""
         source_end, sid, gno, server_id, commit_ts, types = groups.T
         used = np.flatnonzero(np.bincount(sid[sid >= 0]))
@@ -314,7 +314,7 @@ class RelayReader(LogReader):
         )
 
     def _take_run(self, run: dict[str, Array], scan: GroupScan, mapping: Array) -> None:
-        self.tell()
+        self.emit_gathered()
         fields = run["log_pos"]
         self.may_step_back = False
         for number in np.unique(scan.sid).tolist():
@@ -346,7 +346,7 @@ class RelayReader(LogReader):
                 scan.commit_ts,
                 run["type"][scan.ends],
             )
-            self._tell_received(np.column_stack(columns).astype(np.int64, copy=False))
+            self._emit_received(np.column_stack(columns).astype(np.int64, copy=False))
 
     # Groups that wait to be applied
 
@@ -397,7 +397,7 @@ class RelayReader(LogReader):
 
     def begin_lineage(self) -> None:
         """The relay log begins anew: RESET REPLICA, CHANGE SOURCE, relay log recovery."""
-        self.tell()
+        self.emit_gathered()
         self.lineage += 1
         self.received = GrowingGtidSet()
         self.received_is_complete = True
@@ -435,6 +435,6 @@ class RelayReader(LogReader):
         super().lose_continuity()
         self.received_is_complete = False
         self.may_step_back = True
-        self.tell()
+        self.emit_gathered()
         self._queue = self._queue[:0]
         self._queue_fresh = []

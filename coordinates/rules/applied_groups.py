@@ -35,11 +35,11 @@ APPLIED_EXACTLY_ONCE = register(
         severity=Severity.CRITICAL,
         claim=(
             "Over a start, an applier without GTIDs executes each InnoDB transaction of its relay"
-            " log once: it goes on right behind the last one that the replica committed."
+            " log once: it goes on right after the last one that the replica committed."
         ),
         why=(
             "A transactional repository commits the position with the transaction. A file or a"
-            " MyISAM table is written behind the commit, so a crash in between repeats it; a place"
+            " MyISAM table is written after the commit, so a crash in between repeats it; one"
             " that is too new leaves transactions out. Changes without a transaction are repeated"
             " with every kind of repository, which is expected and not judged. With GTIDs the"
             " server skips what it has executed."
@@ -117,7 +117,7 @@ class AppliedGroups:
         received: By origin, in order of their first receipt.
         logged: Where the own binary log has each origin: file number, end, and number of the boot.
         boots: How many starts there were.
-        resumed: For each channel, the furthest place executed at the last start.
+        resumed: For each channel, the furthest position executed at the last start.
         has_gaps: Channels in which transactions are missing away from any start: filters leave
             them out there.
     """

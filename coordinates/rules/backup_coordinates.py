@@ -97,7 +97,7 @@ def _data_cases(what: str, log: str) -> dict[str, Case]:
 
 
 def _is_fresh(header: LogCoordinates, locked: LogCoordinates) -> bool:
-    """Whether a header is not behind the lock; InnoDB commits move it further under the lock."""
+    """Whether a header is not before the lock; InnoDB commits move it further under the lock."""
     return header.base_name == locked.base_name and header >= locked
 
 
@@ -123,7 +123,7 @@ class HeaderUnderLock:
     severity=Severity.CRITICAL,
     claim=(
         "On a server with have_backup_safe_binlog_info the InnoDB system header is, while LOCK"
-        " TABLES FOR BACKUP is held, not behind the binary log coordinate of the time of the"
+        " TABLES FOR BACKUP is held, not before the binary log coordinate of the time of the"
         " lock."
     ),
     why=(
@@ -179,7 +179,7 @@ BACKUP_COORDINATES_MATCH_DATA = register(
         severity=Severity.CRITICAL,
         claim=(
             "The binary log coordinates that a backup reports are the end of a group, and the data"
-            " it copied hold the groups up to there and none from behind it."
+            " it copied hold the groups up to there and none from after it."
         ),
         why=(
             "Redo is finished, and the coordinates are read, while no commit happens: under LOCK"
@@ -188,8 +188,8 @@ BACKUP_COORDINATES_MATCH_DATA = register(
             " did not commit. A group without changes leaves no trace in the data."
         ),
         undecided_when=(
-            "the backup does not tell the GTIDs of its data (gtid_mode OFF), the groups up to the"
-            " place are not known, or the place is older than the events remembered"
+            "the backup does not report the GTIDs of its data (gtid_mode OFF), the groups up to the"
+            " position are not known, or the position is older than the events remembered"
         ),
         sources=("Percona backup-safe binlog information, whiteboard: case 1",),
         remedy=(
@@ -211,15 +211,15 @@ BACKUP_REPLICA_COORDINATES_MATCH_DATA = register(
         claim=(
             "The position on its source that a replica's backup reports is the one that the copied"
             " data have reached: they hold what the channel brought up to it, and nothing from"
-            " behind it."
+            " after it."
         ),
         why=(
             "SHOW REPLICA STATUS is read, and redo is finished, under LOCK BINLOG FOR BACKUP, which"
             " stops receiver and appliers as well. The InnoDB header says nothing of it."
         ),
         undecided_when=(
-            "the backup does not tell the GTIDs of its data, or the relay log was not observed. On"
-            " a multi-threaded replica the position is a low-water mark: what lies behind it is not"
+            "the GTIDs of the backup's data are not known, or the relay log was not observed. On"
+            " a multi-threaded replica the position is a low-water mark: what lies after it is not"
             " judged; neither is what another channel may have brought"
         ),
         sources=("Percona backup-safe binlog information, whiteboard: case 2",),
@@ -248,7 +248,7 @@ BACKUP_BINLOG_COPY_MATCHES_DATA = register(
             " the file does not grow between the end of the redo copy and the end of its own copy."
         ),
         undecided_when=(
-            "the backup does not tell the GTIDs of its data, or the end of the copy is older than"
+            "the backup does not report the GTIDs of its data, or the end of the copy is older than"
             " the events remembered"
         ),
         sources=("Percona backup-safe binlog information, whiteboard: case 3",),
@@ -388,7 +388,7 @@ class _Backup:
         )
 
     def judge_header(self, position: LogCoordinates) -> None:
-        """Coordinates out of InnoDB's header are not behind the table lock."""
+        """Coordinates out of InnoDB's header are not before the table lock."""
         if self._body.get("coordinates_from") != HEADER or not self._audit.server.is_backup_safe:
             return
         locked = self._session.tables_at

@@ -41,7 +41,7 @@ BACKUP_LOCK_PROTOCOL = register(
         ),
         undecided_when=(
             "the steps of the session were not observed, or the server ended it: then it releases"
-            " its locks itself. A session that never tells its end may hold them as long as it"
+            " its locks itself. A session that never reports its end may hold them as long as it"
             " needs"
         ),
         sources=("Percona backup-safe binlog information, whiteboard: case 1",),

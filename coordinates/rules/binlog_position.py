@@ -88,7 +88,7 @@ class PositionEvidence:
     scope="S",
     severity=Severity.CRITICAL,
     claim=(
-        "The binary log coordinate of a row lies within the named file: at 4 or behind it, and"
+        "The binary log coordinate of a row lies within the named file: at 4 or after it, and"
         " not beyond the last event written when the row was taken."
     ),
     why=(
@@ -98,7 +98,7 @@ class PositionEvidence:
     ),
     undecided_when=(
         "the row has no readable coordinate, the journal shows no file of that base name, has"
-        " not reached the row's place or has a gap before it, or no longer remembers the file"
+        " not reached the row's position or has a gap before it, or no longer remembers the file"
     ),
     sources=(
         "WL#9452, High Level Specification: binary log coordinates",
@@ -171,7 +171,7 @@ def snapshot_position_within_file(e: PositionEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "the coordinate is not readable or not within the file, the journal has a gap there,"
-        " the group around the place was not seen whole, or the events around it are no longer"
+        " the group around the position was not seen whole, or the events around it are no longer"
         " remembered"
     ),
     sources=("WL#9452, F-3", "server bug 32442772"),

@@ -148,7 +148,7 @@ class ChannelEvidence:
     claim=("The executed source coordinate of a channel is not beyond the one that was read."),
     why=(
         "An event is read from the source, written to the relay log and only then applied; both"
-        " coordinates name places in the source's files and come from one row of SHOW REPLICA"
+        " coordinates name positions in the source's files and come from one row of SHOW REPLICA"
         " STATUS. Beyond the read position nothing can have been applied."
     ),
     undecided_when=(
@@ -216,7 +216,7 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
         " because it was executed before; a filtered group is committed empty under its GTID."
         " A passed group that is not executed is a change that the replica never made. The"
         " source's log shows such groups where they were retrieved, or lie between executed"
-        " ones, as behind a channel that was begun at a wrong position."
+        " ones, as after a channel that was begun at a wrong position."
     ),
     undecided_when=(
         "the replica status was not read, gtid_executed or the applied coordinate is not"
@@ -275,7 +275,7 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
     severity=Severity.ERROR,
     claim=(
         "Retrieved_Gtid_Set is exactly what the relay logs show: PREVIOUS_GTIDS of the oldest"
-        " file kept and the complete groups behind it."
+        " file kept and the complete groups after it."
     ),
     why=(
         "The receiver adds a GTID when it has queued the group's last event, and at start the"

@@ -92,8 +92,8 @@ CLONE_COMMITS_ORDERED = register(
         ),
         why=(
             "One position stands for the cloned data only if everything logged before it is"
-            " committed and nothing behind it. Each commit writes its own place into the page, so"
-            " a fall shows a group that committed behind a later one: at that moment the page"
+            " committed and nothing after it. Each commit writes its own position into the page, so"
+            " a fall shows a group that committed after a later one: at that moment the page"
             " named data that were not there."
         ),
         undecided_when=(
@@ -172,7 +172,7 @@ FAILED_CLONE_NOT_RESUMED = register(
             " is gone from its tables, and no set or position shows it."
         ),
         undecided_when=(
-            "the stages or the end of the clone were not observed, or it is not told that the"
+            "the stages or the end of the clone were not observed, or it is not reported that the"
             " clone replaces the recipient's own data (DESTINATION LOCAL INSTANCE)"
         ),
         sources=(

@@ -31,7 +31,7 @@ CLONE_STATUS_AGREES = register(
         severity=Severity.ERROR,
         claim=(
             "clone_status and clone_progress agree with each other and with the clone that the"
-            " journal tells of: Completed or Failed as it ended, an error number where it failed"
+            " journal reports: Completed or Failed as it ended, an error number where it failed"
             " and nowhere else, no stage in front of one that is not completed, and the"
             " coordinates that recovery read from the TRX_SYS page and the GTID table."
         ),

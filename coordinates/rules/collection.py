@@ -156,7 +156,7 @@ NO_PROGRESS_WHILE_LOCKED = register(
         ),
         undecided_when=(
             "the collection's last lock or first unlock was not observed, or the journal has a gap"
-            " between them; an engine's log, when the steps do not tell its LSN"
+            " between them; an engine's log, when the steps do not report its LSN"
         ),
         sources=("WL#9452, F-2.1 to F-2.5",),
         remedy=(

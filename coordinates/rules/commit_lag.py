@@ -154,7 +154,7 @@ class LagEvidence:
     undecided_when=(
         "gtid_executed is not readable, what was logged up to the coordinate is not known, or"
         " more are missing than a server's default bound and neither max_connections nor"
-        " commit_lag_max was told"
+        " commit_lag_max was given"
     ),
     sources=(
         "WL#9452, F-2.2",
@@ -163,7 +163,7 @@ class LagEvidence:
     ),
     remedy=(
         "Collect again. If the same GTIDs stay missing, compare the binary log with the data;"
-        " if only the number is high, tell the audit the true max_connections or commit_lag_max"
+        " if only the number is high, give the audit the true max_connections or commit_lag_max"
         " of the server."
     ),
     evidence=LagEvidence,
@@ -270,7 +270,7 @@ def commit_lag_is_suffix(e: LagEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "no row is old enough yet, gtid_executed is not readable, or what was logged up to the"
-        " coordinates is not known, or nothing logged behind the missing groups is executed"
+        " coordinates is not known, or nothing logged after the missing groups is executed"
         " either: then commits wait, as on a source whose semi-synchronous replica is silent"
     ),
     sources=("WL#9452, F-2.2", "Percona Server issue PS-7873", "server bug 102175"),

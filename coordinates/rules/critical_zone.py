@@ -137,7 +137,7 @@ CRITICAL_SEQUENCE_IN_ZONE = register(
         ),
         undecided_when=(
             "the steps of the sequence were not observed, tickets or the closing of the zone were"
-            " not, or the tables of the thread or of the backup are not told"
+            " not, or the tables of the thread or of the backup are not reported"
         ),
         sources=(
             "WL#3576, Solution with a critical zone",

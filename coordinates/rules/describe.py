@@ -75,7 +75,7 @@ suffice; each entry says when that is. Whatever is observed only later is decide
 
 
 def describe(rule: Rule) -> str:
-    """Everything the registry says of an rule, for a terminal and for a page."""
+    """Everything the registry says of a rule, for a terminal and for a page."""
     paragraphs = (
         (
             f"Tier {rule.tier} ({TIERS[rule.tier]});"

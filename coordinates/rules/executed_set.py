@@ -132,7 +132,7 @@ class ExecutedEvidence:
     sources=("WL#9452, F-2.1 and F-2.2", "MySQL manual: gtid_executed, gtid_purged"),
     remedy=(
         "Do not take position and set of this row as one point. Look for the named GTID in the"
-        " binary log behind the position; if it is in no file, compare the server's data with"
+        " binary log after the position; if it is in no file, compare the server's data with"
         " its replicas."
     ),
     evidence=ExecutedEvidence,
@@ -201,7 +201,7 @@ def executed_within_logged(e: ExecutedEvidence) -> RowAnswer:
     ),
     sources=("MySQL manual: gtid_owned; GTID Life Cycle", "measured on MySQL 8.0.31"),
     remedy=(
-        "Find the owning session (the number behind # is its thread) and KILL it, which rolls"
+        "Find the owning session (the number after # is its thread) and KILL it, which rolls"
         " it back and gives the GTID free. If no such session exists, restart the server at the"
         " next opportunity."
     ),
@@ -353,7 +353,7 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
         " table. Nothing is in flight then, so no lag is allowed."
     ),
     undecided_when=(
-        "the start did not tell the recovered end or the sets found, the recovered files have a"
+        "the start did not report the recovered end or the sets found, the recovered files have a"
         " gap in the journal, or gtid_executed of the first row is not readable"
     ),
     sources=("WL#9211, F-7", "MySQL manual: GTID Format and Storage"),

@@ -101,7 +101,7 @@ UNDO_GTIDS_RECOVERED = register(
             " log holds."
         ),
         undecided_when=(
-            "commits in InnoDB were not observed, the start does not tell the table, or after a"
+            "commits in InnoDB were not observed, the start does not report the table, or after a"
             " crash the GTIDs that it found in undo logs; what the crash took out of the binary"
             " log counts for nothing here"
         ),
@@ -360,7 +360,7 @@ class GtidPersistence:
         Args:
             body: Of the ``start`` record.
             ts: Its moment.
-            crashed: Whether the boot before may have ended without a clean stop.
+            crashed: Whether the previous boot may have ended without a clean stop.
             gone: GTIDs that the crash took out of the binary log: their transactions are gone too.
         """
         table, undo = body.get("gtid_executed_table"), body.get("undo_gtids")

@@ -58,10 +58,10 @@ class GtidTable:
     why=(
         "A rotation saves what the persister has not: GTIDs of non-transactional and empty"
         " groups. It does so before the next file is opened, and a start does the same with the"
-        " last file of the boot before."
+        " last file of the previous boot."
     ),
     undecided_when=(
-        "the table was not read, the row before named no file whose Previous_gtids are known,"
+        "the table was not read, the previous row named no file whose Previous_gtids are known,"
         " the collection was asked for before that row was taken, or the row is older than it"
     ),
     sources=(

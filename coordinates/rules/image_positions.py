@@ -46,7 +46,7 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
             " loses them."
         ),
         undecided_when=(
-            "the image has no applied place or no GTID set, or the channel's relay log was not"
+            "the image has no applied position or no GTID set, or the channel's relay log was not"
             " seen; of a repository that is not transactional, or a low-water mark of workers, it"
             " is not claimed that it names the last transaction"
         ),

@@ -31,7 +31,7 @@ INFO_REPOSITORY_UNAMBIGUOUS = register(
         claim=("Replication does not come up while both a file and a table hold its positions."),
         why=(
             "When the kind of repository is changed, the server moves the positions at start and"
-            " empties the old place. With two filled ones it cannot know which is newer, and"
+            " empties the old one. With two filled ones it cannot know which is newer, and"
             " refuses rather than begin at an arbitrary one."
         ),
         undecided_when=(
@@ -72,15 +72,15 @@ INFO_REPOSITORY_READ_BACK = register(
             "A table of InnoDB keeps every committed write; a clean stop closes and syncs the"
             " others. A crash may take back what was only cached, and recovery may commit a"
             " prepared transaction together with its row. A migration between file and table"
-            " copies the place as it is."
+            " copies the position as it is."
         ),
         undecided_when=(
-            "the journal has no writes of the repository, records are missing behind them, or the"
-            " start did not tell what it read"
+            "the journal has no writes of the repository, records are missing after them, or the"
+            " start did not report what it read"
         ),
         sources=("WL#2775, REQ-3, REQ-5 and REQ-6", "MySQL manual: sync_relay_log_info"),
         remedy=(
-            "Stop replication before it goes on from the wrong place. Compare the place with"
+            "Stop replication before it goes on from the wrong position. Compare the position with"
             " gtid_executed and the replica's own binary log, and set it by CHANGE REPLICATION"
             " SOURCE; keep both repositories in InnoDB tables."
         ),

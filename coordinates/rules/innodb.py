@@ -94,7 +94,7 @@ class RedoEvidence:
     ),
     undecided_when=(
         "the row has no InnoDB part; flushed and written LSN are compared only when one"
-        " statement told them. LSNs of different statements are never compared here"
+        " statement reported them. LSNs of different statements are never compared here"
     ),
     sources=("WL#9452, F-1.2.4", "MySQL manual: Redo Log"),
     remedy=(
@@ -147,7 +147,7 @@ def lsn_order(e: RedoEvidence) -> RowAnswer:
     ),
     why=(
         "The LSN counts headers (12 bytes) and trailers (4 bytes) of the 512-byte blocks too,"
-        " but records only fill what is between; a full block moves the LSN on behind the next"
+        " but records only fill what is between; a full block moves the LSN on after the next"
         " header. Another remainder is a number that InnoDB never had."
     ),
     undecided_when="the row has no InnoDB part, or a number in it is not readable",
@@ -203,7 +203,7 @@ def lsn_block_offset(e: RedoEvidence) -> RowAnswer:
         "MySQL manual: Redo Log; innodb_redo_log_capacity",
     ),
     remedy=(
-        "Check that the told capacity is the server's. Then enlarge innodb_redo_log_capacity"
+        "Check that the reported capacity is the server's. Then enlarge innodb_redo_log_capacity"
         " and look for slow page flushing (innodb_io_capacity, a slow disk, an error in the"
         " log)."
     ),
@@ -243,13 +243,13 @@ def checkpoint_age_within_capacity(e: RedoEvidence) -> RowAnswer:
         " and crashes too."
     ),
     why=(
-        "The LSN counts all redo since the data directory was made; recovery goes on behind"
+        "The LSN counts all redo since the data directory was made; recovery goes on after"
         " what it found. If it falls, redo that pages already rely on is gone, or the data"
         " directory is another one."
     ),
     undecided_when=(
         "the row has no readable LSN, or no row of this data lineage was accepted before; after"
-        " a clone or a restore that the journal tells, comparison begins anew. After a crash"
+        " a clone or a restore that the journal reports, comparison begins anew. After a crash"
         " only what was flushed, or else the checkpoint, bounds the LSN: redo in memory is gone"
     ),
     sources=("WL#9452, F-1.2.4", "MySQL manual: Redo Log; InnoDB Recovery"),
@@ -301,7 +301,7 @@ def lsn_monotone(e: RedoEvidence) -> RowAnswer:
         " counted."
     ),
     undecided_when=(
-        "the row has no readable LSN, there is no accepted row before it, or the LSN stands"
+        "the row has no readable LSN, there is no accepted earlier row, or the LSN is still"
         " still and the executed set of one of the two rows was not accepted or another engine"
         " (MyRocks) keeps logs of its own"
     ),

@@ -82,7 +82,7 @@ LOG_EVENTS_CONTIGUOUS = register(
         sources=("WL#9452, F-3", "MySQL manual: The Binary Log"),
         remedy=(
             "Read the file around the named position with mysqlbinlog. If the event is there, the"
-            " producer lost it (behind 4 GiB: it counts positions in 32 bits); if not, the log is"
+            " producer lost it (after 4 GiB: it counts positions in 32 bits); if not, the log is"
             " damaged and its replicas must be compared with the source."
         ),
         cases={
@@ -117,7 +117,7 @@ BINLOG_LOG_POS_FIELD_AGREES = register(
             " 4 GiB; events made up for a dump stream carry 0."
         ),
         undecided_when=(
-            "the journal does not carry the field, or the event's place is not certain after a gap"
+            "the journal does not carry the field, or the position is not certain after a gap"
         ),
         sources=(
             "MySQL source documentation: binary log events",
@@ -147,13 +147,13 @@ LOG_REDELIVERY_IDENTICAL = register(
         scope="E",
         severity=Severity.CRITICAL,
         claim=(
-            "An event delivered twice for one place of one log has the same type, length, GTID and"
-            " checksum both times."
+            "An event delivered twice for one position has the same type, length, GTID and checksum"
+            " both times."
         ),
         why=(
-            "Transport is at least once, so an event may come again, but a place in a log is"
-            " written once in its lineage. Two contents for one place mean that two servers report"
-            " under one name, or that the log was rewritten without anybody saying so."
+            "Transport is at least once, so an event may come again, but a position in a log is"
+            " written once in its lineage. Two contents of one position mean that two servers"
+            " report under one name, or that the log was rewritten without anybody saying so."
         ),
         undecided_when=(
             "the first delivery is no longer remembered; a missing checksum leaves the other"

@@ -35,7 +35,7 @@ BINLOG_GROUP_WELLFORMED = register(
             "MySQL source documentation: binary log events",
         ),
         remedy=(
-            "Read the place with mysqlbinlog. If the log is torn there, replicas stop at it or skip"
+            "Read the log there with mysqlbinlog. If it is torn, replicas stop at it or skip"
             " changes: rebuild those that passed it, and take backups from a server with a whole"
             " log."
         ),
@@ -115,7 +115,7 @@ TRANSACTION_LENGTH_AGREES = register(
             " group again computes its own value."
         ),
         undecided_when=(
-            "transaction_length is 0 or not told (servers before 8.0.2), or an event of the group"
+            "transaction_length is 0 or not known (servers before 8.0.2), or an event of the group"
             " was not observed"
         ),
         sources=(
@@ -155,7 +155,7 @@ SEQUENCE_NUMBERS_VALID = register(
             " two numbers: wrong ones let groups run side by side that must not."
         ),
         undecided_when=(
-            "the numbers are not told, observation began inside the file, or a gap precedes the"
+            "the numbers are not reported, observation began inside the file, or a gap precedes the"
             " group"
         ),
         sources=(
@@ -237,7 +237,7 @@ PREVIOUS_GTIDS_CONTINUITY = register(
         ),
         undecided_when=(
             "the file before was not observed whole, or holds a gap; extra GTIDs wait for the next"
-            " row that tells gtid_purged"
+            " row that shows gtid_purged"
         ),
         sources=(
             "WL#9211, Gtid_state update_prev_gtids",
@@ -337,7 +337,7 @@ GTID_MODE_RESPECTED = register(
             " time through the permissive modes; ON is reached only when no anonymous transaction"
             " is on its way."
         ),
-        undecided_when="gtid_mode has not been told, or may have changed inside a gap",
+        undecided_when="gtid_mode has not been reported, or may have changed inside a gap",
         sources=("WL#9211, F-6", "MySQL manual: gtid_mode"),
         remedy=(
             "Go back to the permissive mode beside it, wait until all replicas have passed the"

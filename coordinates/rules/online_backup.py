@@ -26,7 +26,7 @@ ENGINE_LOCK_BUDGET = register(
         scope="T",
         severity=Severity.ERROR,
         claim=(
-            "All engines together are locked within one time-out, 2 seconds if no other is told,"
+            "All engines together are locked within one time-out, 2 seconds if none is reported,"
             " and each is given what is left of it; otherwise all are released, 10 seconds or more"
             " pass before the next round, and after the last round that is allowed nothing follows."
         ),
@@ -38,7 +38,7 @@ ENGINE_LOCK_BUDGET = register(
         undecided_when=(
             "the rounds' steps or their times were not observed, or the journal has a gap among"
             " them; what an engine was given, and how many rounds are allowed, is judged only if"
-            " it is told"
+            " it is reported"
         ),
         sources=("WL#3576, mail of 2006-10-30",),
         remedy=(

@@ -1,7 +1,7 @@
 """Rules on the events of InnoDB's redo log: writes, flushes, checkpoints and commits.
 
-Where they come from `redo` records (docs/journal.md), each at its place; without such records none
-of these is decided. `coordinates.logs.redo_log` finds the contradictions.
+They come from `redo` records (docs/journal.md); without such records none of these is decided.
+`coordinates.logs.redo_log` finds the contradictions.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ STORED_SELDOM = reason("stored_seldom", "sync_source_info does not bound what is
     ),
     undecided_when=(
         "the coordinate is not readable, the relay log was not observed or has a gap there, the"
-        " events around the place are no longer remembered, or the channel shows no relay log"
+        " events around the position are no longer remembered, or the channel shows no relay log"
         " though no RESET REPLICA was observed"
     ),
     sources=(

@@ -100,7 +100,7 @@ class StoredEvidence:
     why=(
         "The receiver writes the event first and stores the position after it, so a crash"
         " between the two repeats events. The other order would lose them: the receiver would"
-        " go on behind an event that no relay log holds."
+        " go on after an event that no relay log holds."
     ),
     undecided_when=(
         "the repository (slave_master_info) was not read, the channel is gtid_only, the end of"
@@ -148,7 +148,7 @@ def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
     severity=Severity.ERROR,
     claim=(
         "The two halves of a relay log info row, relay position and source position, denote one"
-        " and the same event, or the source position lies behind it among events that the"
+        " and the same event, or the source position lies after it among events that the"
         " receiver ignores."
     ),
     why=(
@@ -160,7 +160,7 @@ def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "the repository was not read, the channel is gtid_only or fresh, or the relay events at"
-        " the row's place were not observed or are no longer remembered"
+        " the row's position were not observed or are no longer remembered"
     ),
     sources=("WL#2775, REQ-5", "Percona XtraBackup issue PXB-1737"),
     remedy=(
@@ -211,13 +211,13 @@ def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
         "The applier updates the row inside the transaction that it applies, so data and"
         " position commit or vanish together, also in a crash. An older row repeats"
         " transactions after a restart, a newer one loses them. MySQL 8.0 does not write the"
-        " row for groups that no InnoDB commit ends (MyISAM, ANALYZE, FLUSH, XA): behind them"
+        " row for groups that no InnoDB commit ends (MyISAM, ANALYZE, FLUSH, XA): after them"
         " it may stay, and an atomic DDL writes it before the applied coordinate moves."
     ),
     undecided_when=(
         "the repository was not read or is not transactional, the channel is gtid_only, or the"
         " applied coordinate is not known. Several workers store positions at checkpoints only:"
-        " then only a row beyond the applied coordinate, or behind that of an earlier row, is a"
+        " then only a row beyond the applied coordinate, or before that of an earlier row, is a"
         " breach"
     ),
     sources=("WL#2775, REQ-5", "MySQL manual: Replication Metadata Repositories"),
