@@ -35,8 +35,8 @@ GTID_PERSISTER_STEPS_COMPLETE = register(
         claim=(
             "Each write of the GTID persister has all GTIDs that were committed before the"
             " previous one and not written yet, the number in the TRX_SYS page follows each write,"
-            " and a start that does not report the GTIDs of the undo logs reads them before anything"
-            " is committed."
+            " and a start that does not report the GTIDs of the undo logs reads them before any"
+            " commit."
         ),
         why=(
             "The persister switches its two lists at each write, so no GTID waits for more than"
