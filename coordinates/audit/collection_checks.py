@@ -32,7 +32,7 @@ from tallystick.coordinates.state_codec import COLLABORATOR, Bytes, encode, rest
 SUBJECT = "subject"
 """The scope of a row that only holds checks, of an instance or channel without a row of its own."""
 
-_UNREAD = (LOG_NOT_READ.code, RELAY_LOG_NOT_READ.code)
+_UNREAD = (LOG_NOT_READ.code, RELAY_LOG_NOT_READ.code, REDO_LOG_NOT_READ.code)
 _GAPS = {ObservationCode.JOURNAL_GAP, ObservationCode.BLOCK_UNREADABLE}
 _Subject = tuple[str, str | None]
 
@@ -100,13 +100,13 @@ class CollectionChecks:
             return
         is_channel = cut.channel is not None
         if is_channel:
-            is_read = cut.journal_relay_log_file is not None or not cut.relay_log_file
-            why = RELAY_LOG_NOT_READ
+            read = cut.journal_relay_log_file is not None or not cut.relay_log_file
+            log = read, RELAY_LOG_NOT_READ
         else:
-            is_read, why = cut.journal_gtid_set is not None, LOG_NOT_READ
+            log = cut.journal_gtid_set is not None, LOG_NOT_READ
+        redo_log = cut.journal_written_lsn is not None, REDO_LOG_NOT_READ
         for name in self._event_rules(is_channel):
-            if RULES[name] in REDO_RULES:
-                is_read, why = cut.journal_written_lsn is not None, REDO_LOG_NOT_READ
+            is_read, why = redo_log if RULES[name] in REDO_RULES else log
             if cut.reason:
                 yield Check(name, Outcome.UNDECIDED, cut.reason)
             elif is_read:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tallystick.coordinates.audit.collection_checks import (
     SUBJECT,
     CollectionChecks,
+    is_optional,
     rows_with_checks,
 )
 from tallystick.coordinates.audit.cut import Cut
@@ -16,6 +17,7 @@ from tallystick.coordinates.results import (
     SubjectCheck,
 )
 from tallystick.coordinates.rules.explanation import check_text
+from tallystick.coordinates.rules.redo_log import REDO_RULES
 from tests.support.results import checks, finding
 
 
@@ -57,6 +59,16 @@ def test_rules_of_events_hold_where_the_log_was_read():
     assert missing.checks == ()
     assert outcome(channel, "relay_source_pos_monotone") is Outcome.UNDECIDED
     assert outcome(relay, "relay_source_pos_monotone") is Outcome.HOLDS
+
+
+def test_a_server_whose_redo_log_nobody_reads_is_consistent():
+    """Rules of its events are undecided, those of the binary log hold; the row stays as it is."""
+    (cut,) = rows_of(CollectionChecks(), [row(1, 1, verdict="CONSISTENT")])
+    redo = {rule.name for rule in REDO_RULES if rule.scope == "E"}
+    assert redo
+    undecided = [check for check in cut.checks if check.outcome is Outcome.UNDECIDED]
+    assert {check.rule for check in undecided} == redo
+    assert all(is_optional(check, cut.verdict) for check in undecided)
 
 
 def test_a_breach_is_shown_by_its_collection_and_all_later_ones():
