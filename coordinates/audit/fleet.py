@@ -116,6 +116,12 @@ class FleetAudit:
             self._expire_queue(key, queue, end + 1)
         return self.collector.give()
 
+    def give_up(self) -> FleetOutput:
+        """Nothing more is read, though the journals go on: what waits is undecided."""
+        for key, queue in self.queues.items():
+            self._expire_oldest(key, queue, len(queue.items))
+        return self.collector.give()
+
     def expire(self, before_ts: int) -> FleetOutput:
         """Comparisons of rows before `before_ts` that still wait are undecided."""
         for key, queue in self.queues.items():

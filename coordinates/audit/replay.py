@@ -48,12 +48,15 @@ class AuditResult:
         return sum(cut.evaluated for cut in self.cuts)
 
 
-def audit_history(blocks: Iterable[Block], disabled: frozenset[str] = frozenset()) -> AuditResult:
-    """Audit a finished history; its end closes every journal.
+def audit_history(
+    blocks: Iterable[Block], disabled: frozenset[str] = frozenset(), *, goes_on: bool = False
+) -> AuditResult:
+    """Audit a history; unless it goes on, its end closes every journal.
 
     Args:
         blocks: Blocks of any number of instances, each instance's in order.
         disabled: Names of invariants that are not judged.
+        goes_on: Whether the end shows nothing: what waits for later records is undecided.
 
     Raises:
         JournalError: A record cannot be read.
@@ -86,7 +89,7 @@ def audit_history(blocks: Iterable[Block], disabled: frozenset[str] = frozenset(
     for audit in instances.values():
         take_instance(audit.finish())
     take(fleet.absorb(fleet_events))
-    take(fleet.finish())
+    take(fleet.give_up() if goes_on else fleet.finish())
     for cut, observation in list(missing_answers(result.cuts)):
         result.cuts.append(cut)
         result.observations.append(observation)

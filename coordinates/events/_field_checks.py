@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from tallystick.coordinates.values.binlog import parse_log_file_name
@@ -38,11 +39,28 @@ class FieldError(Exception):
 
 def unknown_key(key: str, known: Iterable[str]) -> FieldError:
     """The error of a key that does not belong there."""
+    names = list(known)
+    near = get_close_matches(key, names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
     return FieldError(
-        f"no such key, only {', '.join(known) or 'those of every record'}",
+        f"no such key{hint}, only {', '.join(names) or 'those of every record'}",
         path=key,
         shown=False,
     )
+
+
+def missing_key(key: str, given: Iterable[str], value: str = "") -> FieldError:
+    """The error of a key that must be there; one of those given may be meant for it.
+
+    Args:
+        key: What must be there.
+        given: The keys that are there.
+        value: What its value may be.
+    """
+    near = get_close_matches(key, list(given), n=1)
+    hint = f", not {near[0]!r}" if near else ""
+    values = f", {value}" if value else ""
+    return FieldError(f"this key{hint}{values}", path=key, shown=False)
 
 
 def text(value: Any) -> str:
@@ -197,5 +215,5 @@ class Shape:
                 raise error.under(name) from None
         for key in self.required:
             if key not in kept:
-                raise FieldError("this key", path=key, shown=False)
+                raise missing_key(key, ())
         return kept

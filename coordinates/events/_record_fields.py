@@ -24,6 +24,7 @@ from tallystick.coordinates.events._field_checks import (
     integer,
     list_of,
     log_file,
+    missing_key,
     name,
     one_of,
     switch,
@@ -286,7 +287,7 @@ class _Cases:
 
     def __call__(self, value: dict[str, Any]) -> dict[str, Any]:
         if self.key not in value:
-            raise FieldError("this key", path=self.key, shown=False)
+            raise missing_key(self.key, value)
         name = value[self.key]
         shape = self.cases.get(name) if type(name) is str else None
         if shape is None:

@@ -1,7 +1,8 @@
 """The journal as text, one JSON object a line: read strictly.
 
 Line after line of several instances become blocks of one instance each; ``docs/journal.md`` is the
-contract. Nothing here opens a file.
+contract. A line that is no record is an error, or a gap if the caller wants to go on. Nothing here
+opens a file.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tallystick.coordinates.events._field_checks import (
     FieldError,
     channel_name,
     log_file,
+    missing_key,
     name,
     text,
     unknown_key,
@@ -45,23 +47,49 @@ BLOCK_SIZE = 4096
 _ENVELOPE = ("kind", "instance", "ts", "epoch", "sequence")
 
 
+BAD_LINES_MAX = 20
+_BYTE_ORDER_MARK = "\ufeff"
+
+
 class JsonLinesError(JournalError):
     """A line that is no record of the journal.
 
     Attributes:
         line_number: From 1.
         key: The key in question (``variables.log_bin``), or None where it is the whole line.
+        instance_id: Whose record it is meant to be, None if that cannot be read.
+        others: The errors of further lines, up to ``BAD_LINES_MAX`` in all.
     """
 
-    def __init__(self, line_number: int, key: str | None, problem: str) -> None:
+    def __init__(
+        self,
+        line_number: int,
+        key: str | None,
+        problem: str,
+        instance_id: str | None = None,
+        others: tuple[JsonLinesError, ...] = (),
+    ) -> None:
         where = f"line {line_number}" if key is None else f"line {line_number}, key {key!r}"
-        super().__init__(f"{where}: {problem}")
+        super().__init__("\n".join((f"{where}: {problem}", *map(str, others))))
         self.line_number = line_number
         self.key = key
+        self.problem = problem
+        self.instance_id = instance_id
+        self.others = others
+
+    def with_others(self, others: Iterable[JsonLinesError]) -> JsonLinesError:
+        """The same, and the errors of further lines."""
+        return JsonLinesError(
+            self.line_number, self.key, self.problem, self.instance_id, tuple(others)
+        )
 
 
 def blocks_from_lines(
-    lines: Iterable[str], *, block_size: int = BLOCK_SIZE, end_heartbeats: bool = False
+    lines: Iterable[str | bytes],
+    *,
+    block_size: int = BLOCK_SIZE,
+    end_heartbeats: bool = False,
+    on_bad_line: Callable[[JsonLinesError], None] | None = None,
 ) -> Iterator[Block]:
     """Read records and yield them as blocks.
 
@@ -70,20 +98,43 @@ def blocks_from_lines(
     across instances is disturbed by no more than one such window of the file.
 
     Args:
-        lines: With or without their line ends; blank ones are counted and skipped.
+        lines: With or without their line ends, as text or UTF-8; blank ones are counted and
+            skipped.
         block_size: How many records of one instance make a window.
         end_heartbeats: Whether the end of the lines counts as a heartbeat of every instance, at
             the largest ``ts``: then what waits for an instance is decided.
+        on_bad_line: Takes a line that is no record; the journal goes on after it, with a gap of
+            its instance, or of all instances where that is not known. None: it is an error.
 
     Raises:
-        JsonLinesError: A line is no record of the journal. Blocks of earlier windows were yielded.
+        JsonLinesError: Lines are no records of the journal. Blocks of windows before the first one
+            were yielded.
     """
     if block_size < 1:
         raise ValueError(f"expected a block size of at least 1, got {block_size}")
     reader = _Reader()
+    bad: list[JsonLinesError] = []
     for line_number, line in enumerate(lines, 1):
-        if not line.isspace() and line and reader.add(line, line_number) >= block_size:
-            yield from reader.take_window()
+        if line.isspace() or not line:
+            continue
+        try:
+            is_full = reader.add(line, line_number) >= block_size
+        except JsonLinesError as error:
+            if on_bad_line is None:
+                bad.append(error)
+                if len(bad) == BAD_LINES_MAX:
+                    break
+            else:
+                on_bad_line(error)
+                reader.lose(error.instance_id)
+            continue
+        if is_full:
+            window = reader.take_window()
+            if not bad:
+                yield from window
+    if bad:
+        raise bad[0].with_others(bad[1:])
+    reader.end_gaps()
     yield from reader.take_window()
     if end_heartbeats:
         reader.add_heartbeats()
@@ -98,10 +149,21 @@ class _Journal:
     ts: int = 0
     first_line: int = 0
     in_window: int = 0
+    has_gap: bool = False
+    """Whether lines could not be read since the last record."""
+    gap_count: int = 0
+    """Gaps put between the records of this epoch: sequence numbers of lines count without them."""
 
     @property
     def next_sequence(self) -> int:
         return self.builder.next_sequence + len(self.builder)
+
+    def end_gap(self, ts: int) -> None:
+        """A record comes after lines that could not be read."""
+        if self.has_gap:
+            self.has_gap = False
+            self.gap_count += 1
+            self.builder.server_record(RecordType.GAP, {}, ts=ts)
 
 
 @dataclass(slots=True)
@@ -111,27 +173,52 @@ class _Reader:
     """Blocks of this window that a gap ended, each with the number of its first line."""
     ts: int = 0
     ts_max: int = 0
+    has_gap: bool = False
+    """Whether a line could not be read, and it is not known whose."""
 
-    def add(self, line: str, line_number: int) -> int:
+    def add(self, line: str | bytes, line_number: int) -> int:
         """Take one line; the answer is how many records its instance has in this window."""
         record = _parse(line, line_number)
+        instance_id = record.get("instance")
+        owner = instance_id if type(instance_id) is str and instance_id else None
         try:
             return self._add(record, line_number)
         except RecursionError:
-            raise JsonLinesError(line_number, None, "expected values less deeply nested") from None
+            problem = "expected values less deeply nested"
+            raise JsonLinesError(line_number, None, problem, owner) from None
         except FieldError as error:
             found = f", found {_shown(error.value)}" if error.shown else ""
-            raise JsonLinesError(
-                line_number, error.path, f"expected {error.expected}{found}"
-            ) from None
+            problem = f"expected {error.expected}{found}"
+            raise JsonLinesError(line_number, error.path, problem, owner) from None
+
+    def lose(self, instance_id: str | None) -> None:
+        """A line could not be read; it counts as one, for records without ``ts``."""
+        self.ts += 1
+        if instance_id is None:
+            self.has_gap = True
+            for journal in self.journals.values():
+                journal.has_gap = True
+            return
+        try:
+            journal = self.journals.get(instance_id) or self._open(instance_id)
+        except FieldError:
+            self.lose(None)
+        else:
+            journal.has_gap = True
+
+    def end_gaps(self) -> None:
+        """No record follows."""
+        for journal in self.journals.values():
+            journal.end_gap(journal.ts)
 
     def _add(self, record: dict[str, Any], line_number: int) -> int:
-        kind = record.pop("kind", None)
+        kinds = f"one of {', '.join((*_STREAMS, *_RECORD_TYPES))}"
+        kind = _take("kind", record, kinds)
         stream = _STREAMS.get(kind) if type(kind) is str else None
         record_type = _RECORD_TYPES.get(kind) if type(kind) is str else None
         if stream is None and record_type is None:
-            raise FieldError(f"one of {', '.join((*_STREAMS, *_RECORD_TYPES))}", kind, "kind")
-        instance_id = record.pop("instance", None)
+            raise FieldError(kinds, kind, "kind")
+        instance_id = _take("instance", record, "our own name of the server")
         journal = self.journals.get(instance_id) if type(instance_id) is str else None
         if journal is None:
             journal = self._open(instance_id)
@@ -148,28 +235,25 @@ class _Reader:
                 ts,
                 "ts",
             )
-        builder = journal.builder
-        if stream is Stream.REDO:
-            builder.redo_event(*_read_redo_event(record), ts=ts, **record)
-        elif stream is not None:
-            event_type, fields = _read_event(stream, record)
-            builder.log_event(stream, event_type, ts=ts, **fields)
-        elif record_type is not None:
+        if not len(journal.builder):
+            journal.first_line = line_number
+        if record_type is not None:
             body = RECORD_SHAPES[record_type](record)
-            builder.server_record(record_type, body, ts=ts, channel=body.get("channel"))
+            journal.end_gap(ts)
+            journal.builder.server_record(record_type, body, ts=ts, channel=body.get("channel"))
+        else:
+            _append_event(journal, stream, record, ts)
         self.ts = ts
         if record_type is not RecordType.LOG_STATUS:
             # A row may come before the events that it refers to.
             journal.ts = ts
         self.ts_max = max(self.ts_max, ts)
-        if len(builder) == 1:
-            journal.first_line = line_number
         journal.in_window += 1
         return journal.in_window
 
     def _open(self, instance_id: Any) -> _Journal:
         try:
-            journal = _Journal(BlockBuilder(name(instance_id)))
+            journal = _Journal(BlockBuilder(name(instance_id)), has_gap=self.has_gap)
         except FieldError as error:
             raise error.under("instance") from None
         self.journals[instance_id] = journal
@@ -182,8 +266,12 @@ class _Reader:
         old = journal.builder
         if epoch is None:
             epoch = old.epoch
+        if epoch != old.epoch:
+            journal.gap_count = 0
         if sequence is None:
             sequence = journal.next_sequence if epoch == old.epoch else 0
+        else:
+            sequence += journal.gap_count
         if (epoch, sequence) == (old.epoch, journal.next_sequence):
             return
         if len(old):
@@ -207,6 +295,26 @@ class _Reader:
         return (block for _, block in window)
 
 
+def _append_event(
+    journal: _Journal, stream: Stream | None, record: dict[str, Any], ts: int
+) -> None:
+    if stream is Stream.REDO:
+        redo_type, lsn = _read_redo_event(record)
+        journal.end_gap(ts)
+        journal.builder.redo_event(redo_type, lsn, ts=ts, **record)
+    elif stream is not None:
+        event_type, fields = _read_event(stream, record)
+        journal.end_gap(ts)
+        journal.builder.log_event(stream, event_type, ts=ts, **fields)
+
+
+def _take(key: str, record: dict[str, Any], expected: str) -> Any:
+    """Take a key out of a record that must have it."""
+    if key not in record:
+        raise missing_key(key, record, expected)
+    return record.pop(key)
+
+
 # One line
 
 
@@ -227,18 +335,23 @@ _decode = json.JSONDecoder(
 ).decode
 
 
-def _parse(line: str, line_number: int) -> dict[str, Any]:
+def _parse(line: str | bytes, line_number: int) -> dict[str, Any]:
     try:
-        record = _decode(line)
+        text = (line if isinstance(line, str) else line.decode()).removeprefix(_BYTE_ORDER_MARK)
+    except UnicodeDecodeError as error:
+        problem = f"expected UTF-8 ({error.reason} at byte {error.start})"
+        raise JsonLinesError(line_number, None, problem) from None
+    try:
+        record = _decode(text)
     except (ValueError, RecursionError) as error:
         # The decoder's own message counts lines within this one.
         reason = f"{error.msg} at {error.pos}" if isinstance(error, json.JSONDecodeError) else error
         raise JsonLinesError(
-            line_number, None, f"expected a JSON object ({reason}), found {_shown(line.rstrip())}"
+            line_number, None, f"expected a JSON object ({reason}), found {_shown(text.rstrip())}"
         ) from None
     if type(record) is not dict:
         raise JsonLinesError(
-            line_number, None, f"expected a JSON object, found {_shown(line.rstrip())}"
+            line_number, None, f"expected a JSON object, found {_shown(text.rstrip())}"
         )
     return {key: value for key, value in record.items() if value is not None}
 
@@ -253,6 +366,7 @@ def _shown(value: Any) -> str:
 _STREAMS = {"binlog": Stream.BINLOG, "relay": Stream.RELAY, "redo": Stream.REDO}
 _RECORD_TYPES = {record_type.name.lower(): record_type for record_type in RecordType}
 _VERBS = {verb.name.replace("_", " "): verb for verb in QueryVerb if verb}
+_ANY_TYPE = "a MySQL event type by name or code (0 to 255)"
 _TYPE_CODES = {event_type.name: int(event_type) for event_type in EventType}
 
 _read_printed_gtid = re.compile(
@@ -365,13 +479,13 @@ def _event_shape(stream: Stream, event_type: int) -> _EventShape:
 
 
 def _read_event(stream: Stream, record: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    name = record.pop("type", None)
+    name = _take("type", record, _ANY_TYPE)
     event_type = _TYPE_CODES.get(name) if type(name) is str else name
     if type(event_type) is not int or not 0 <= event_type <= 255:
-        raise FieldError("a MySQL event type by name or code (0 to 255)", name, "type")
+        raise FieldError(_ANY_TYPE, name, "type")
     shape = _event_shape(stream, event_type)
     if not shape.required <= record.keys():
-        raise FieldError("this key", path=min(shape.required - record.keys()), shown=False)
+        raise missing_key(min(shape.required - record.keys()), record)
     fields = dict(shape.absent)
     integers = shape.integers
     for key, value in record.items():
@@ -397,20 +511,21 @@ def _read_event(stream: Stream, record: dict[str, Any]) -> tuple[int, dict[str, 
 # Events of the redo log
 
 _REDO_TYPES = {redo_type.name: redo_type for redo_type in RedoType}
+_ANY_REDO_TYPE = f"one of {', '.join(_REDO_TYPES)}"
 _REDO_FIELDS = ("lsn", "start_lsn", "block_number", "data_length")
 
 
 def _read_redo_event(record: dict[str, Any]) -> tuple[RedoType, int]:
     """Type and LSN; what the record still holds are the fields of a WRITE."""
-    name = record.pop("type", None)
+    name = _take("type", record, _ANY_REDO_TYPE)
     redo_type = _REDO_TYPES.get(name) if type(name) is str else None
     if redo_type is None:
-        raise FieldError(f"one of {', '.join(_REDO_TYPES)}", name, "type")
+        raise FieldError(_ANY_REDO_TYPE, name, "type")
     is_write = redo_type is RedoType.WRITE
     required = _REDO_FIELDS[:2] if is_write else _REDO_FIELDS[:1]
     for key in required:
         if key not in record:
-            raise FieldError("this key", path=key, shown=False)
+            raise missing_key(key, record)
     for key, value in record.items():
         if key not in (_REDO_FIELDS if is_write else required):
             raise unknown_key(key, (*_REDO_FIELDS, "type", *_ENVELOPE))

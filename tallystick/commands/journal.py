@@ -49,7 +49,8 @@ def journal(
 ) -> None:
     """Print the journal topic as JSON Lines, or write JSON Lines into it.
 
-    The form is that of docs/journal.md: `tallystick journal | tallystick replay -` audits it.
+    The form is that of docs/journal.md:
+    `tallystick journal | tallystick replay --history-goes-on -` audits it.
     """
     settings = load(
         {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
@@ -87,7 +88,7 @@ def _print(settings: Settings, instance: str | None, follow: bool) -> None:
 def _write(settings: Settings, file: str) -> None:
     from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
     from tallystick.journal_topic import open_journal, prepare_topics
-    from tallystick.runs.replay import lines_of
+    from tallystick.runs.replay import lines_of, refusal
 
     prepare_topics(settings)
     sink = open_journal(settings)
@@ -98,7 +99,8 @@ def _write(settings: Settings, file: str) -> None:
             written += len(block)
     except JsonLinesError as error:
         name = "standard input" if file == terminal.STANDARD_STREAM else file
-        raise MisuseError(f"{name!r}: {error}; {written} records before it were written") from None
+        before = f"{written} records before it were written"
+        raise MisuseError(f"{refusal(name, error)}\n{before}") from None
     finally:
         sink.close()
     terminal.show(f"{written:,} records written to {settings.topic_prefix}.journal")

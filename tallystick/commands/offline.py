@@ -26,21 +26,42 @@ if TYPE_CHECKING:
 
 def replay(
     *,
-    file: Annotated[str, typer.Argument(help="A journal as JSON Lines; - is standard input.")],
+    file: Annotated[
+        str,
+        typer.Argument(help="A journal as JSON Lines, or compressed by gzip; - is standard input."),
+    ],
+    history_goes_on: Annotated[
+        bool,
+        typer.Option(
+            "--history-goes-on",
+            help="More records will come: the end of the file shows nothing about any instance.",
+        ),
+    ] = False,
+    skip_bad_lines: Annotated[
+        bool,
+        typer.Option("--skip-bad-lines", help="A line that is no record is a gap, not an error."),
+    ] = False,
     disable: Disable = None,
     output: Outputs = None,
     json: JsonResult = False,
 ) -> None:
     """Audit a journal from a file, without Kafka and Spark.
 
-    The same core as in the stream finds the same. Exit status: 0 consistent,
+    The same core as in the stream finds the same. Of a topic that still grows:
+    `tallystick journal | tallystick replay --history-goes-on -`. Exit status: 0 consistent,
     1 inconsistent, 3 undecided.
     """
     from tallystick.runs.replay import replay as run
 
     disabled = frozenset(load({"disabled": disable}).settings.disabled)
     requests = requested(output, json)
-    finish(run(file, disabled), requests)
+    result = run(
+        file,
+        disabled,
+        history_goes_on=history_goes_on,
+        notice_skipped=terminal.notice if skip_bad_lines else None,
+    )
+    finish(result, requests)
 
 
 def report(

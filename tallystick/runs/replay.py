@@ -2,38 +2,92 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 import time
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from tallystick.coordinates.audit.collection_checks import checks_of_history
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
-from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.events.json_lines import (
+    BAD_LINES_MAX,
+    JsonLinesError,
+    blocks_from_lines,
+)
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import MisuseError
 from tallystick.runs.result import RunResult, ServerSummary
 from tallystick.terminal import STANDARD_STREAM
 
+if TYPE_CHECKING:
+    from io import BufferedReader
 
-def replay(file: str, disabled: frozenset[str]) -> RunResult:
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def replay(
+    file: str,
+    disabled: frozenset[str],
+    *,
+    history_goes_on: bool = False,
+    notice_skipped: Callable[[str], None] | None = None,
+) -> RunResult:
     """Audit a journal as JSON Lines.
 
     Args:
         file: Its path; ``-`` is standard input.
         disabled: Names of rules that are switched off.
+        history_goes_on: Whether the end of the file shows nothing.
+        notice_skipped: Takes a sentence about each line that is no record, and is a gap then.
+            None: such lines are errors.
 
     Raises:
         MisuseError: It cannot be read.
     """
     begun_at = datetime.now(timezone.utc)
     name = "standard input" if file == STANDARD_STREAM else file
+    skipped = 0
+
+    def skip(error: JsonLinesError) -> None:
+        nonlocal skipped
+        skipped += 1
+        if notice_skipped is not None and skipped <= BAD_LINES_MAX:
+            notice_skipped(f"skipped: {error}")
+
+    blocks = blocks_from_lines(
+        lines_of(file),
+        end_heartbeats=not history_goes_on,
+        on_bad_line=None if notice_skipped is None else skip,
+    )
     try:
-        audit = audit_history(blocks_from_lines(lines_of(file), end_heartbeats=True), disabled)
+        audit = audit_history(blocks, disabled, goes_on=history_goes_on)
+    except JsonLinesError as error:
+        raise MisuseError(refusal(name, error)) from None
     except JournalError as error:
         raise MisuseError(f"{name!r}: {error}") from None
-    return result_of_audit(audit, command="replay", title=name, begun_at=begun_at)
+    if notice_skipped is not None and skipped:
+        lines = "1 line" if skipped == 1 else f"{skipped} lines"
+        notice_skipped(f"{lines} of {name!r} skipped: each is a gap")
+    return result_of_audit(
+        audit,
+        command="replay",
+        title=name,
+        begun_at=begun_at,
+        has_end_heartbeats=not history_goes_on,
+    )
+
+
+def refusal(name: str, error: JsonLinesError) -> str:
+    """What is wrong with the lines of a file, a line each."""
+    if not error.others:
+        return f"{name!r}: {error}"
+    count = 1 + len(error.others)
+    at_least = "at least " if count == BAD_LINES_MAX else ""
+    return f"{name!r}: {at_least}{count} lines are no records\n{error}"
 
 
 def result_of_audit(
@@ -43,15 +97,18 @@ def result_of_audit(
     title: str,
     begun_at: datetime,
     servers: Mapping[str, ServerSummary] | None = None,
+    has_end_heartbeats: bool = True,
 ) -> RunResult:
-    """The result of a run whose audit was in memory."""
+    """The result of a run whose audit was in memory.
+
+    With ``has_end_heartbeats`` each journal ends with a heartbeat of ours, which is no event.
+    """
     return RunResult(
         command=command,
         title=title,
         begun_at=begun_at,
         elapsed_s=time.time() - begun_at.timestamp(),
-        # The heartbeat at the end of each journal is ours.
-        events=max(0, audit.events - len(audit.instances)),
+        events=max(0, audit.events - len(audit.instances) * has_end_heartbeats),
         found=audit.findings,
         observations=audit.observations,
         cuts=audit.cuts,
@@ -62,23 +119,20 @@ def result_of_audit(
     )
 
 
-def lines_of(file: str) -> Iterator[str]:
-    """The lines of a file, or of standard input for ``-``.
+def lines_of(file: str) -> Iterator[bytes]:
+    """The lines of a file, or of standard input for ``-``; compressed by gzip or not.
 
     Raises:
-        MisuseError: It cannot be read, or is no UTF-8.
+        MisuseError: It cannot be read.
     """
     try:
         is_standard = file == STANDARD_STREAM
         source = sys.stdin.buffer if is_standard else Path(file).open("rb")  # noqa: SIM115
-    except OSError as error:
-        raise MisuseError(f"{file!r} cannot be read: {error.strerror}") from error
-    with source:
-        try:
-            for number, line in enumerate(source, 1):
-                try:
-                    yield line.decode()
-                except UnicodeDecodeError as error:
-                    raise MisuseError(f"{file!r}, line {number}: no UTF-8: {error}") from None
-        except OSError as error:
-            raise MisuseError(f"{file!r} cannot be read: {error.strerror}") from error
+        with source:
+            if cast("BufferedReader", source).peek(2).startswith(_GZIP_MAGIC):
+                yield from gzip.GzipFile(fileobj=source)
+            else:
+                yield from source
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise MisuseError(f"{file!r} cannot be read: {reason}") from error

@@ -211,7 +211,7 @@ REFUSED = [
     ({"instance": "a"}, "kind", "one of binlog, relay, redo, start"),
     ({"kind": "Stop", "instance": "a"}, "kind", "found 'Stop'"),
     ({"kind": [], "instance": "a"}, "kind", "found []"),
-    ({"kind": "stop"}, "instance", "expected text, found None"),
+    ({"kind": "stop"}, "instance", "expected this key"),
     ({"kind": "stop", "instance": ""}, "instance", "not empty"),
     ({"kind": "stop", "instance": {}}, "instance", "expected text"),
     ('{"kind":"stop","instance":"\\ud800"}', "instance", "lone surrogates"),
@@ -314,6 +314,90 @@ def test_time_that_falls_within_an_instance_is_refused():
     read(fact("stop", ts=5), {**fact("stop", ts=4), "instance": "b"}, fact("stop", ts=5))
     with pytest.raises(JsonLinesError, match=r"line 2, key 'ts': expected at least 5.*found 4"):
         read(fact("stop", ts=5), fact("stop", ts=4))
+
+
+NEAR = [
+    (fact("stop", clen=True), "clen", "(did you mean 'clean'?)"),
+    (event(type="GTID", gtids=f"{UUID}:1"), "gtid", "this key, not 'gtids'"),
+    (event(typ="XID") | {"type": None}, "type", "this key, not 'typ', a MySQL event type"),
+    ({"knd": "stop", "instance": "a"}, "kind", "this key, not 'knd', one of binlog"),
+    ({"kind": "stop", "instnce": "a"}, "instance", "this key, not 'instnce'"),
+    (fact("channel", channel="", actoin="reset"), "action", "this key, not 'actoin'"),
+]
+
+
+@pytest.mark.parametrize(("record", "key", "message"), NEAR)
+def test_a_key_that_is_nearly_right_is_named(record, key, message):
+    """Also where it is missing under its right name."""
+    with pytest.raises(JsonLinesError, match=re.escape(message)) as caught:
+        read(record)
+    assert caught.value.key == key
+
+
+def test_all_bad_lines_are_reported():
+    """And no block comes after the first one."""
+    lines = [json.dumps(fact("stop")), "x", json.dumps(fact("stop")), "{}", b"\xff", "[]"]
+    blocks = blocks_from_lines(lines, block_size=1)
+    assert len(next(blocks)) == 1
+    with pytest.raises(JsonLinesError) as caught:
+        next(blocks)
+    errors = (caught.value, *caught.value.others)
+    assert [error.line_number for error in errors] == [2, 4, 5, 6]
+    assert str(caught.value).count("\n") == 3
+    assert "line 5: expected UTF-8" in str(caught.value)
+
+
+def skipped(*lines: object, **settings: object) -> list[tuple[str, int, int, list[str]]]:
+    """Instance, epoch, first sequence and kinds of each block, bad lines being gaps."""
+    text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    blocks = blocks_from_lines(text, on_bad_line=lambda _: None, **settings)
+    return [
+        (
+            block.instance_id,
+            block.epoch,
+            block.first_sequence,
+            [RecordType(code).name for code in block.columns["type"].tolist()],
+        )
+        for block in blocks
+    ]
+
+
+def test_a_skipped_line_is_a_gap_of_its_instance():
+    """Two in a row are one gap; it comes with the next record, or at the end."""
+    b = {**fact("stop"), "instance": "b"}
+    bad = fact("stop", clean=3)
+    assert skipped(fact("stop"), b, bad, bad, fact("heartbeat"), bad) == [
+        ("a", 0, 0, ["STOP", "GAP", "HEARTBEAT", "GAP"]),
+        ("b", 0, 0, ["STOP"]),
+    ]
+
+
+def test_a_skipped_line_of_nobody_is_a_gap_of_everybody():
+    """Also of an instance that comes later: the line may have been its start."""
+    b, c = ({**fact("stop"), "instance": name} for name in "bc")
+    assert skipped(fact("stop"), b, '{"kind":', fact("stop"), c) == [
+        ("a", 0, 0, ["STOP", "GAP", "STOP"]),
+        ("b", 0, 0, ["STOP", "GAP"]),
+        ("c", 0, 0, ["GAP", "STOP"]),
+    ]
+    assert skipped("rubbish", {"kind": "stop", "instance": 5}, fact("stop")) == [
+        ("a", 0, 0, ["GAP", "STOP"])
+    ]
+
+
+def test_a_gap_of_a_skipped_line_repeats_no_sequence():
+    """The numbers that lines give count without the gaps put between them."""
+    bad = fact("stop", clean=3, sequence=1)
+    rows = [fact("stop", sequence=n) for n in range(4)]
+    assert skipped(rows[0], bad, rows[2], rows[3]) == [
+        ("a", 0, 0, ["STOP"]),
+        ("a", 0, 2, ["GAP", "STOP", "STOP"]),
+    ]
+    unknown = skipped(rows[0], "rubbish", rows[1], rows[2], fact("stop", epoch=1, sequence=0))
+    assert unknown == [
+        ("a", 0, 0, ["STOP", "GAP", "STOP", "STOP"]),
+        ("a", 1, 0, ["STOP"]),
+    ]
 
 
 def test_a_block_size_below_one_is_refused():

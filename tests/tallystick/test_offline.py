@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -27,7 +28,7 @@ def stdin(monkeypatch):
 
     def give(text: str | bytes) -> None:
         raw = text if isinstance(text, bytes) else text.encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(raw))))
 
     return give
 
@@ -83,6 +84,69 @@ def test_help_leaves_its_lines_to_the_terminal(tallystick):
     lines = tallystick("demo", "--help").out.splitlines()
     assert "collection. Nothing is left running." in " ".join(map(str.strip, lines))
     assert not any(line.strip().endswith("Nothing is") for line in lines)
+
+
+def test_replay_reports_all_bad_lines_at_once(tallystick, tmp_path):
+    """Each with what is wrong with it; the twentieth is the last."""
+    lines = EXAMPLE.splitlines()
+    lines[2] = lines[2].replace("gtid_set", "gtidset")
+    lines[4] = lines[4][:40]
+    lines[7] = lines[7].replace("31", "-31")
+    (tmp_path / "j").write_text("\n".join(lines))
+    ran = tallystick("replay", "j")
+    assert ran.code == 2
+    assert "3 lines are no records" in ran.err
+    assert "line 3, key 'gtid_set': expected this key, not 'gtidset'" in ran.err
+    assert "line 5: expected a JSON object" in ran.err
+    assert "line 8, key 'length': expected an integer from 1" in ran.err
+    (tmp_path / "j").write_text("\n".join(["{}"] * 30))
+    ran = tallystick("replay", "j")
+    assert "at least 20 lines" in ran.err
+    assert "line 20, key 'kind': expected this key" in ran.err
+    assert "line 21" not in ran.err
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLE.splitlines())))
+def test_a_bad_line_that_is_skipped_is_a_gap(tallystick, tmp_path, number):
+    """Whichever line of a consistent journal cannot be read: it is not consistent any more."""
+    lines = EXAMPLE.splitlines()
+    lines[number] = "rubbish"
+    (tmp_path / "j").write_text("\n".join(lines))
+    ran = tallystick("replay", "j", "--skip-bad-lines", "--json")
+    report = json.loads(ran.out)
+    assert (ran.code, report["verdict"]) == (3, "UNDECIDED")
+    assert "JOURNAL_GAP" in {one["code"] for one in report["observations"]}
+    assert f"skipped: line {number + 1}: expected a JSON object" in ran.err
+    assert "1 line of 'j' skipped: each is a gap" in ran.err
+    assert tallystick("replay", "j").code == 2
+
+
+def test_replay_reads_gzip_and_a_byte_order_mark(tallystick, stdin, tmp_path):
+    """Whatever the file is called; a file cut short is an error."""
+    packed = gzip.compress(EXAMPLE.encode())
+    for data in (packed, b"\xef\xbb\xbf" + EXAMPLE.encode()):
+        (tmp_path / "j").write_bytes(data)
+        assert tallystick("replay", "j").code == 0
+        stdin(data)
+        assert tallystick("replay", "-").code == 0
+    (tmp_path / "j.gz").write_bytes(packed[:-20])
+    ran = tallystick("replay", "j.gz", "--skip-bad-lines")
+    assert (ran.code, "'j.gz' cannot be read" in ran.err) == (2, True)
+
+
+def test_the_end_of_a_history_that_goes_on_shows_nothing(tallystick, tmp_path):
+    """A source whose records are still on their way has not lost what its replica has."""
+    lines = (ROOT / "tests/real_journals/reset_and_change_source.jsonl").read_text().splitlines()
+    owners = [json.loads(line)["instance"] for line in lines]
+    source = owners[0]
+    last = max(n for n, owner in enumerate(owners) if owner == source)
+    early = [line for n, line in enumerate(lines) if owners[n] != source or n < last * 0.6]
+    (tmp_path / "j").write_text("\n".join(early))
+    assert tallystick("replay", "j").code == 1
+    ran = tallystick("replay", "j", "--history-goes-on", "--json")
+    assert ran.code == 3
+    reasons = {one["reason"] for one in json.loads(ran.out)["observations"]}
+    assert "source_not_reached" in reasons
 
 
 def test_replay_counts_the_lines_of_the_file(tallystick, tmp_path):
