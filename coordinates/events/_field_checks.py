@@ -96,15 +96,18 @@ def channel_name(value: Any) -> str:
     return text(value).lower()
 
 
-def integer(least: int = 0, most: int = INT64_MAX) -> Check:
+@dataclass(frozen=True, slots=True)
+class Integer:
     """A check for integers of a range."""
 
-    def check(value: Any) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise FieldError(f"an integer from {least} to {most}", value)
-        return value
+    least: int = 0
+    most: int = INT64_MAX
 
-    return check
+    def __call__(self, value: Any) -> int:
+        """Check ``value``."""
+        if type(value) is not int or not self.least <= value <= self.most:
+            raise FieldError(f"an integer from {self.least} to {self.most}", value)
+        return value
 
 
 def boolean(value: Any) -> bool:
@@ -127,15 +130,19 @@ def switch(value: Any) -> bool:
     return kept
 
 
-def one_of(*allowed: str) -> Check:
+class OneOf:
     """A check for the values of a closed list."""
 
-    def check(value: Any) -> str:
-        if type(value) is not str or value not in allowed:
-            raise FieldError(f"one of {', '.join(allowed)}", value)
-        return value
+    __slots__ = ("allowed",)
 
-    return check
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = allowed
+
+    def __call__(self, value: Any) -> str:
+        """Check ``value``."""
+        if type(value) is not str or value not in self.allowed:
+            raise FieldError(f"one of {', '.join(self.allowed)}", value)
+        return value
 
 
 def identifier(value: Any) -> str | int:
@@ -152,19 +159,23 @@ def anything(value: Any) -> Any:
     return value
 
 
-def list_of(check: Check) -> Check:
-    def check_list(value: Any) -> list[Any]:
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A check for lists, item by item."""
+
+    check: Check
+
+    def __call__(self, value: Any) -> list[Any]:
+        """Check ``value``."""
         if type(value) is not list:
             raise FieldError("a list", value)
         kept = []
         for index, item in enumerate(value):
             try:
-                kept.append(check(item))
+                kept.append(self.check(item))
             except FieldError as error:
                 raise error.under(f"[{index}]") from None
         return kept
-
-    return check_list
 
 
 _PASSWORD_COLUMNS = frozenset({"user_password", "password", "master_password", "source_password"})
@@ -180,7 +191,7 @@ def table_row(value: Any) -> dict[str, Any]:
     return value
 
 
-table_rows = list_of(table_row)
+table_rows = ListOf(table_row)
 
 
 @dataclass(frozen=True, slots=True)

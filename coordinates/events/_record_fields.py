@@ -16,17 +16,17 @@ from tallystick.coordinates.events._field_checks import (
     UINT32_MAX,
     Check,
     FieldError,
+    Integer,
+    ListOf,
+    OneOf,
     Shape,
     anything,
     boolean,
     channel_name,
     identifier,
-    integer,
-    list_of,
     log_file,
     missing_key,
     name,
-    one_of,
     switch,
     table_row,
     table_rows,
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.journal import Block
 
 
-_COUNT = integer()
-_PORTION = integer(1)
-_SERVER_ID = integer(0, UINT32_MAX)
-_POSITION = integer()
+_COUNT = Integer()
+_PORTION = Integer(1)
+_SERVER_ID = Integer(0, UINT32_MAX)
+_POSITION = Integer()
 
 _VARIABLES = Shape(
     {
-        "gtid_mode": one_of("OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"),
+        "gtid_mode": OneOf("OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"),
         "log_bin": switch,
         "log_replica_updates": switch,
         "binlog_order_commits": switch,
@@ -58,7 +58,7 @@ _VARIABLES = Shape(
         "relay_log_info_transactional": switch,
         "innodb_redo_log_capacity": _PORTION,
         "innodb_redo_log_enabled": switch,
-        "innodb_flush_log_at_trx_commit": integer(0, 2),
+        "innodb_flush_log_at_trx_commit": Integer(0, 2),
         "group_replication_group_name": text,
         "have_backup_safe_binlog_info": switch,
         "server_uuid": name,
@@ -76,17 +76,17 @@ _VARIABLES = Shape(
 _REPOSITORY = Shape(
     {
         "channel": channel_name,
-        "repository": one_of("slave_master_info", "slave_relay_log_info"),
+        "repository": OneOf("slave_master_info", "slave_relay_log_info"),
         "file": boolean,
         "table": boolean,
-        "option": one_of("FILE", "TABLE"),
+        "option": OneOf("FILE", "TABLE"),
         "started": boolean,
         "engine": name,
         "row": table_row,
     }
 )
 
-_BINARY_LOGS = list_of(
+_BINARY_LOGS = ListOf(
     Shape(
         {"name": text, "size": _COUNT},
         ("name",),
@@ -130,20 +130,20 @@ _LOG_STATUS = Shape(
         "clone_progress": table_rows,
         "replication_connection_status": table_rows,
         "replication_applier_status_by_worker": table_rows,
-        "unread": list_of(
+        "unread": ListOf(
             Shape({"part": name, "code": _COUNT, "message": text}, ("part",)),
         ),
     },
     ("collection_id",),
 )
 
-_RESOURCES = ("LOCK_collect_instance_log", "channel_map", "LOCK_plugin", "binlog", "gtid_state")
+RESOURCES = ("LOCK_collect_instance_log", "channel_map", "LOCK_plugin", "binlog", "gtid_state")
 
 
-def _resource(value: Any) -> str:
+def resource(value: Any) -> str:
     name = text(value)
-    if name not in _RESOURCES and not name.startswith(("channel:", "engine:")):
-        raise FieldError(f"one of {', '.join(_RESOURCES)}, channel:NAME, engine:NAME", value)
+    if name not in RESOURCES and not name.startswith(("channel:", "engine:")):
+        raise FieldError(f"one of {', '.join(RESOURCES)}, channel:NAME, engine:NAME", value)
     return name
 
 
@@ -153,7 +153,7 @@ _CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
             "source_uuid": text,
             "source_instance": name,
             "auto_position": boolean,
-            "ignore_server_ids": list_of(_SERVER_ID),
+            "ignore_server_ids": ListOf(_SERVER_ID),
             "filtered": boolean,
             "source_log_file": text,
             "source_log_pos": _POSITION,
@@ -180,29 +180,27 @@ _CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
 _COLLECTION_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     **{step: ({}, ()) for step in ("enter", "error", "leave")},
     **{
-        step: ({"resource": _resource, "lsn": _COUNT}, ("resource",))
+        step: ({"resource": resource, "lsn": _COUNT}, ("resource",))
         for step in ("lock", "collect", "unlock")
     },
 }
 
 _ZONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
-    "close": ({"zone": name, "tables": list_of(name)}, ()),
+    "close": ({"zone": name, "tables": ListOf(name)}, ()),
     **{step: ({"zone": name}, ()) for step in ("wait", "validity_point", "open")},
     **{step: ({"zone": name, "ticket": identifier}, ("ticket",)) for step in ("enter", "drop")},
     **{
         step: (
-            {"zone": name, "thread": identifier, "ticket": identifier, "tables": list_of(name)},
+            {"zone": name, "thread": identifier, "ticket": identifier, "tables": ListOf(name)},
             ("thread",),
         )
         for step in ("write_binlog", "commit", "unlock_tables")
     },
 }
 
-_TABLES = list_of(
-    Shape({"name": name, "engine": name, "rows": _COUNT, "checksum": text}, ("name",))
-)
+_TABLES = ListOf(Shape({"name": name, "engine": name, "rows": _COUNT, "checksum": text}, ("name",)))
 
-_REPLICA_POSITIONS = list_of(
+_REPLICA_POSITIONS = ListOf(
     Shape(
         {
             "channel": channel_name,
@@ -227,7 +225,7 @@ _SUMMARY: dict[str, Check] = {
     "tables": _TABLES,
     "channels": _REPLICA_POSITIONS,
     "session": identifier,
-    "coordinates_from": one_of("innodb_header", "source_status"),
+    "coordinates_from": OneOf("innodb_header", "source_status"),
     "lsn": _COUNT,
     "binlog_copy": Shape({"file": log_file, "position": _POSITION}, ("file", "position")),
 }
@@ -235,7 +233,7 @@ _SUMMARY: dict[str, Check] = {
 
 _BACKUP_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     "begin": (
-        {"backup_id": name, "session": identifier, "tables": list_of(name)},
+        {"backup_id": name, "session": identifier, "tables": ListOf(name)},
         ("backup_id",),
     ),
     "image": ({"backup_id": name, **_SUMMARY}, ("backup_id",)),
@@ -274,7 +272,7 @@ _BACKUP_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Cases:
+class Cases:
     """An object whose fields depend on the value under ``key``."""
 
     key: str
@@ -299,8 +297,8 @@ def _cases(
     key: str,
     common: dict[str, Check],
     cases: Mapping[str, tuple[dict[str, Check], tuple[str, ...]]],
-) -> _Cases:
-    return _Cases(
+) -> Cases:
+    return Cases(
         key,
         {
             name: Shape({key: text, **common, **fields}, (key, *common, *required))
@@ -309,19 +307,19 @@ def _cases(
     )
 
 
-RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
+RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
     RecordType.START: Shape(
         {
             "server_uuid": name,
             "server_id": _SERVER_ID,
             "version": text,
-            "profile": one_of("mysql-8.0", "wl9452"),
+            "profile": OneOf("mysql-8.0", "wl9452"),
             "crashed": boolean,
             "recovered": Shape({"file": log_file, "position": _POSITION}, ("file", "position")),
-            "data_lineage": one_of("restored", "cloned"),
+            "data_lineage": OneOf("restored", "cloned"),
             "gtid_executed_table": text,
             "undo_gtids": text,
-            "repositories": list_of(_REPOSITORY),
+            "repositories": ListOf(_REPOSITORY),
             "variables": _VARIABLES,
         },
         ("server_uuid",),
@@ -338,9 +336,9 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
     ),
     RecordType.INFO_WRITE: Shape(
         {
-            "table": one_of("slave_master_info", "slave_relay_log_info", "slave_worker_info"),
+            "table": OneOf("slave_master_info", "slave_relay_log_info", "slave_worker_info"),
             "channel": channel_name,
-            "reason": one_of(
+            "reason": OneOf(
                 "relay_rotate",
                 "change_source",
                 "receiver_stop",
@@ -358,7 +356,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
     RecordType.ZONE: _cases("step", {}, _ZONE_STEPS),
     RecordType.ENGINE_LOCK: Shape(
         {
-            "step": one_of(
+            "step": OneOf(
                 "prelock", "begin", "lock", "timeout", "unlock_all", "retry", "abort", "done"
             ),
             "engine": name,
@@ -370,18 +368,18 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
     ),
     RecordType.BACKUP_LOCK: Shape(
         {
-            "step": one_of("lock", "unlock"),
-            "lock": one_of("tables", "binlog", "instance", "global_read"),
+            "step": OneOf("lock", "unlock"),
+            "lock": OneOf("tables", "binlog", "instance", "global_read"),
             "session": identifier,
         },
         ("step", "lock"),
     ),
     RecordType.STATEMENT: Shape(
-        {"engine": name, "type": one_of("dml", "ddl"), "binlogged": boolean}
+        {"engine": name, "type": OneOf("dml", "ddl"), "binlogged": boolean}
     ),
     RecordType.CLONE: Shape(
         {
-            "step": one_of(
+            "step": OneOf(
                 "begin",
                 "refused",
                 "version",
@@ -396,7 +394,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
                 "end",
                 "recovered",
             ),
-            "role": one_of("donor", "recipient"),
+            "role": OneOf("donor", "recipient"),
             "peer": name,
             "stage": text,
             "donor_version": text,
@@ -406,14 +404,14 @@ RECORD_SHAPES: Mapping[RecordType, Shape | _Cases] = {
             "gtid_executed": text,
             "error": anything,
             "message": text,
-            "blocks": one_of("xa"),
+            "blocks": OneOf("xa"),
             "destination": text,
         },
         ("step",),
     ),
     RecordType.GTID_PERSISTER: Shape(
         {
-            "step": one_of("prepare", "commit", "write", "number", "purge", "recover"),
+            "step": OneOf("prepare", "commit", "write", "number", "purge", "recover"),
             "trx_no": _COUNT,
             "gtid": text,
             "gtids": text,

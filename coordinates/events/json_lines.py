@@ -419,7 +419,7 @@ def _read_gtid_set(value: Any, fields: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _EventShape:
+class EventShape:
     """The keys of one event type: integers with column and range, others with their reader."""
 
     integers: Mapping[str, tuple[str, int, int]]
@@ -449,7 +449,8 @@ _OF_GROUP = {
 
 
 @lru_cache(maxsize=512)
-def _event_shape(stream: Stream, event_type: int) -> _EventShape:
+def event_shape(stream: Stream, event_type: int) -> EventShape:
+    """The keys of an event of a binary log or relay log."""
     integers = dict(_COMMON)
     others: dict[str, Callable[[Any, dict[str, Any]], None]] = {"file": _read_file}
     required = {"file", "start", "length"}
@@ -475,7 +476,7 @@ def _event_shape(stream: Stream, event_type: int) -> _EventShape:
         required.add(key)
     if event_type == EventType.ROTATE:
         integers["next_position"] = ("value", 0, INT64_MAX)
-    return _EventShape(integers, others, frozenset(required), absent)
+    return EventShape(integers, others, frozenset(required), absent)
 
 
 def _read_event(stream: Stream, record: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -483,7 +484,7 @@ def _read_event(stream: Stream, record: dict[str, Any]) -> tuple[int, dict[str, 
     event_type = _TYPE_CODES.get(name) if type(name) is str else name
     if type(event_type) is not int or not 0 <= event_type <= 255:
         raise FieldError(_ANY_TYPE, name, "type")
-    shape = _event_shape(stream, event_type)
+    shape = event_shape(stream, event_type)
     if not shape.required <= record.keys():
         raise missing_key(min(shape.required - record.keys()), record)
     fields = dict(shape.absent)
@@ -512,7 +513,7 @@ def _read_event(stream: Stream, record: dict[str, Any]) -> tuple[int, dict[str, 
 
 _REDO_TYPES = {redo_type.name: redo_type for redo_type in RedoType}
 _ANY_REDO_TYPE = f"one of {', '.join(_REDO_TYPES)}"
-_REDO_FIELDS = ("lsn", "start_lsn", "block_number", "data_length")
+REDO_FIELDS = ("lsn", "start_lsn", "block_number", "data_length")
 
 
 def _read_redo_event(record: dict[str, Any]) -> tuple[RedoType, int]:
@@ -522,13 +523,13 @@ def _read_redo_event(record: dict[str, Any]) -> tuple[RedoType, int]:
     if redo_type is None:
         raise FieldError(_ANY_REDO_TYPE, name, "type")
     is_write = redo_type is RedoType.WRITE
-    required = _REDO_FIELDS[:2] if is_write else _REDO_FIELDS[:1]
+    required = REDO_FIELDS[:2] if is_write else REDO_FIELDS[:1]
     for key in required:
         if key not in record:
             raise missing_key(key, record)
     for key, value in record.items():
-        if key not in (_REDO_FIELDS if is_write else required):
-            raise unknown_key(key, (*_REDO_FIELDS, "type", *_ENVELOPE))
+        if key not in (REDO_FIELDS if is_write else required):
+            raise unknown_key(key, (*REDO_FIELDS, "type", *_ENVELOPE))
         if type(value) is not int or not 0 <= value <= INT64_MAX:
             raise FieldError(f"an integer from 0 to {INT64_MAX}", value, key)
     lsn: int = record.pop("lsn")

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tallystick.coordinates.events.json_schema import page as schema_page
 from tallystick.producers.simulator.faults import FAULTS, Fault, FaultGroup
 from tallystick.producers.simulator.negatives import NEGATIVES
 
@@ -73,3 +74,4 @@ if __name__ == "__main__":
         page = DOCS / name
         written = page.read_text("utf-8").partition(MARK)[0]
         page.write_text(written + MARK + make(), "utf-8")
+    (DOCS / "journal.schema.json").write_text(schema_page(), "utf-8")
