@@ -193,8 +193,11 @@ class LocalMysqld:
             if process is not None:
                 process.send(signal.SIGCONT)
 
-    def launch(self) -> None:
+    def launch(self, *arguments: str) -> None:
         """Starts the process and returns at once; `wait_until_answering` follows.
+
+        Args:
+            arguments: of the command line, after the server's own options.
 
         Raises:
             MysqldError: it runs already, its port is taken, or it has no data.
@@ -220,6 +223,7 @@ class LocalMysqld:
             "--pid-file=mysqld.pid",
             "--mysqlx=OFF",
             *_arguments(self._options),
+            *arguments,
         ]
         if self._dies_with_owner:
             command = dying_with_parent(command, sys.executable)

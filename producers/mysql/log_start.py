@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple, final
 
-from tallystick.coordinates.values.binlog import MAGIC_LENGTH, parse_log_file_name
+from tallystick.coordinates.values.binlog import (
+    EVENT_HEADER_LENGTH,
+    MAGIC_LENGTH,
+    parse_log_file_name,
+)
 from tallystick.producers.mysql.tail_state import TailState
+
+
+STOP_LENGTH = EVENT_HEADER_LENGTH + 4
+"""Of a STOP event with its checksum."""
 
 
 class Happened(Enum):
@@ -15,6 +23,7 @@ class Happened(Enum):
 
     NOTHING = "nothing that is lost"
     PURGED = "files were purged that had not been read to their end"
+    CLOSED = "the rest of a file could not be read: the server came back without a binary log"
     RESET = "the binary log began anew"
 
 
@@ -45,6 +54,9 @@ def find_start(state: TailState, logs: Mapping[str, int]) -> Start:
     following = numbers.get(number + 1)
     size = logs.get(state.file)
     if size is not None:
+        if state.ended_by and following is not None and size > state.position:
+            is_stop = size - state.position <= STOP_LENGTH
+            return Start(following, MAGIC_LENGTH, Happened.NOTHING if is_stop else Happened.CLOSED)
         if size > state.position or (size == state.position and following is None):
             return Start(state.file, state.position, Happened.NOTHING)
         if following is not None:

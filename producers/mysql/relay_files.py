@@ -68,6 +68,8 @@ class RelayFiles:
             for a start of the server may be there that has not been recorded.
         is_stopped: Whether reading has stopped there.
         is_loss_reported: Whether it has been reported that files may be passed over.
+        arrivals: The files that were read after others that are gone, with when the server opened
+            them, seconds of its clock: starts of the server may be in between.
         is_anew: Whether the numbers began again at 1: RESET REPLICA, CHANGE REPLICATION SOURCE.
             What was left of the old files has been read, nothing of the new ones ever is.
     """
@@ -83,6 +85,9 @@ class RelayFiles:
         self.jumps = False
         self.is_stopped = False
         self.is_loss_reported = False
+        self.arrivals: dict[int, int] = {}
+        self._started_s = 0
+        self._has_jumped = False
         self._ahead: dict[int, int] = {}
         """Open files after the one at hand, by number: they may be purged before their turn."""
         self._file: int | None = None
@@ -92,6 +97,28 @@ class RelayFiles:
         """The numbers of all files that are there, ascending."""
         found = (self._match(path.name) for path in self._directory.iterdir())
         return sorted(int(match[1]) for match in found if match is not None)
+
+    def started(self, opened_s: int) -> None:
+        """A start of the server has been recorded; its files are read from here on.
+
+        Args:
+            opened_s: When it opened its first log file, seconds of the server's clock.
+        """
+        if not self.is_beyond(opened_s):
+            self.starts += 1
+        self.arrivals = {n: s for n, s in self.arrivals.items() if s >= opened_s}
+        self._started_s = opened_s
+        self.jumps = True
+
+    def is_beyond(self, opened_s: int) -> bool:
+        """Whether files that a start left have been passed over, with that start."""
+        return any(arrived_s >= opened_s for arrived_s in self.arrivals.values())
+
+    def is_of_start(self, number: int, opened_s: int) -> bool:
+        """Whether a file that has been read is of a start that opened its first log file then."""
+        return any(
+            number >= first and arrived_s >= opened_s for first, arrived_s in self.arrivals.items()
+        )
 
     def read(self, upto: tuple[int, int] | None = None) -> list[Events]:
         """The events that have been written since the last call.
@@ -127,6 +154,7 @@ class RelayFiles:
             if later[0] != self.cursor.number + 1:
                 if not self._may_jump():
                     break
+                self._has_jumped = True
             elif not self.cursor.goes_on:
                 if not self.starts:
                     break
@@ -172,6 +200,7 @@ class RelayFiles:
             later = self._later(self.numbers())
             if not later or not self._may_jump():
                 return False
+            self._has_jumped = True
             self.cursor = RelayCursor(later[0], MAGIC_LENGTH)
             return self._open()
         try:
@@ -184,6 +213,11 @@ class RelayFiles:
             return False
         self._file = file
         self._checksum_length = format_description.checksum_length
+        if self._has_jumped:
+            self._has_jumped = False
+            self.arrivals[self.cursor.number] = format_description.timestamp
+            if self.starts and format_description.timestamp >= self._started_s:
+                self.starts = 0
         return True
 
     def _read_file(self, found: list[Events], limit: int | None) -> None:

@@ -90,10 +90,20 @@ class RelayLogs:
                     self._files[channel] = RelayFiles(self._directory, base_name, cursor)
         self.read()
 
-    def leave_boot(self) -> None:
-        """Record what the previous boot received, before the start that is recorded next."""
+    def leave_boot(self, opened_s: int) -> None:
+        """Record what the previous boot received, before the start that is recorded next.
+
+        Args:
+            opened_s: When that start opened its first log file, seconds of the server's clock.
+        """
         self.read()
-        self.record(self._clock_us())
+        for channel, waiting in self._waiting.items():
+            files = self._files[channel]
+            while waiting:
+                events = waiting[0][1]
+                if events is not None and files.is_of_start(_number_of(events.file), opened_s):
+                    break
+                self._record(channel, waiting.popleft()[1])
         for channel, files in self._files.items():
             if files.is_stopped and not files.is_loss_reported:
                 # Here, where the start's own file of the binary log anchors the journal anew.
@@ -101,11 +111,10 @@ class RelayLogs:
                 self._journal.server_record(RecordType.GAP, {})
                 files.is_loss_reported = True
 
-    def started(self) -> None:
-        """A start of the server has been recorded."""
+    def started(self, opened_s: int) -> None:
+        """A start of the server has been recorded, which opened its first log file then."""
         for files in self._files.values():
-            files.starts += 1
-            files.jumps = True
+            files.started(opened_s)
 
     def lose(self) -> None:
         """The server is not heard any more."""
@@ -258,11 +267,15 @@ class RelayLogs:
             self.anew.add(channel)
 
 
+def _number_of(file: str) -> int:
+    return parse_log_file_name(file)[1]
+
+
 def _count_before(events: Events | None, limit: LogPosition, *, is_group_open: bool) -> int:
     """How many of them are before a position, or go on with the group that it is in."""
     if events is None:
         return 1
-    number, position = parse_log_file_name(events.file)[1], limit[1]
+    number, position = _number_of(events.file), limit[1]
     count = count_of(events)
     if number < limit[0]:
         return count

@@ -142,6 +142,8 @@ class ServerHistory:
             self._go_on(server)
         elif server.is_boot_unreported:
             self._record_boot(server, {})
+            # The file that was followed is closed, and cannot be read before there is a log again.
+            state.ended_by = EventType.STOP
 
     def _begin_journal(self, server: ServerNow, more: dict[str, Any] | None = None) -> None:
         state = self._journal.state
@@ -193,14 +195,14 @@ class ServerHistory:
             return
         self._older_copy.forget()
         self.start = (start.file, start.position)
-        if start.happened is Happened.PURGED:
+        if start.happened in (Happened.PURGED, Happened.CLOSED):
             self._notice(
-                f"{self.name}: {state.file} after {state.position} was purged before it was read:"
-                " reported as a gap"
+                f"{self.name}: {state.file} after {state.position} was not read:"
+                f" {start.happened.value}: reported as a gap"
             )
             self._journal.server_record(RecordType.GAP, {})
             self._is_after_gap = True
-            if server.is_boot_unreported:
+            if server.is_boot_unreported and start.happened is Happened.PURGED:
                 self._record_boot(server, {})
 
     def _record_reset(self, server: ServerNow) -> None:
@@ -255,13 +257,19 @@ class ServerHistory:
             raise BeganAnewError(f"{self.name}: {state.file} is another file than before")
 
     def _record_boot(
-        self, server: ServerNow, more: dict[str, Any], *, is_watched: bool = True
+        self,
+        server: ServerNow,
+        more: dict[str, Any],
+        *,
+        opened_s: int | None = None,
+        is_watched: bool = True,
     ) -> None:
         """The present boot of the server began here."""
         body = {**server.start_body, **more}
         if server.gtid_table is not None:
             body["gtid_executed_table"] = server.gtid_table
-        self._record_start(body, server.boot_s, is_watched=is_watched)
+        first_s = int(server.boot_s) if opened_s is None else opened_s
+        self._record_start(body, server.boot_s, first_s, is_watched=is_watched)
         server.is_boot_unreported = False
         if server.recovers_relay_log and is_watched:
             for channel in self.channels.known:
@@ -271,18 +279,18 @@ class ServerHistory:
                 self.channels.forget_received(channel)
 
     def _record_start(
-        self, body: dict[str, Any], boot_s: float | None, *, is_watched: bool
+        self, body: dict[str, Any], boot_s: float | None, opened_s: int, *, is_watched: bool
     ) -> None:
         """A boot began: record first what the previous one received, if that was watched.
 
         Of boots before the journal only the binary log is left; the relay logs are of the present.
         """
         if is_watched:
-            self.relays.leave_boot()
+            self.relays.leave_boot(opened_s)
         self._journal.server_record(RecordType.START, body)
         self._journal.state.started(body, boot_s)
         if is_watched:
-            self.relays.started()
+            self.relays.started(opened_s)
 
     def end_session(self) -> None:
         """Record what came before the stream ended: it may not come again."""
@@ -429,11 +437,11 @@ class ServerHistory:
             more["recovered"] = {"file": state.file, "position": min(size, state.position)}
         is_watched = not state.begun_in or number_of(file) > number_of(state.begun_in)
         if created >= server.boot_s - BOOT_TOLERANCE_S:
-            self._record_boot(server, more, is_watched=is_watched)
+            self._record_boot(server, more, opened_s=created, is_watched=is_watched)
             return
         # A boot that ended before anybody could ask the server.
         body = {"server_uuid": state.server_uuid, "version": version.partition("-")[0], **more}
-        self._record_start(body, None, is_watched=is_watched)
+        self._record_start(body, None, created, is_watched=is_watched)
 
     def record_variables(self, variables: Mapping[str, Any]) -> None:
         """Record those that have another value than was recorded."""

@@ -79,6 +79,11 @@ class LogEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionLost:
+    """The server ended the connection on which the end of the log is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChannelsRead:
     """Bodies of ``change_source`` records, as the server described its channels before `ts`."""
 
@@ -107,7 +112,7 @@ class ServerWatch:
         clock_us: Callable[[], int],
         interval_s: float,
         seen: Callable[[], tuple[str, int]],
-        report: Callable[[Collected | LogEnd | ChannelsRead], None],
+        report: Callable[[Collected | LogEnd | ChannelsRead | ConnectionLost], None],
     ) -> None:
         self._settings = settings
         self._collector = collector
@@ -185,7 +190,9 @@ class ServerWatch:
                 cursor.execute(self._statement)
                 row = cursor.fetchone()
         except Exception:  # noqa: BLE001  the stream reports what is wrong; here it is tried again
-            self._disconnect()
+            if self._connection is not None:
+                self._disconnect()
+                self._report(ConnectionLost())
             return
         file, position = (None, 0) if row is None else (str(row[0]), int(row[1]))
         self._report(LogEnd(ts, file, position, seen))

@@ -27,6 +27,7 @@ from tallystick.producers.mysql.server_watch import (
     ChannelsRead,
     Collected,
     Collects,
+    ConnectionLost,
     LogEnd,
     ServerWatch,
 )
@@ -103,7 +104,9 @@ class Tail:
             first_file=options.first_file,
         )
         self._scheduler = CollectionScheduler(self.journal, self._history, options, answered)
-        self._reports: queue.SimpleQueue[Collected | LogEnd | ChannelsRead] = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue[Collected | LogEnd | ChannelsRead | ConnectionLost] = (
+            queue.SimpleQueue()
+        )
         self._dump: BinlogDump | None = None
         self._saved_at = self._relays_at = self._clock()
         self._problem = ""
@@ -251,8 +254,19 @@ class Tail:
                 self._history.describe_channels(report)
             elif isinstance(report, LogEnd):
                 self._history.note_log_end(report)
+            elif isinstance(report, ConnectionLost):
+                self._check_session()
             else:
                 self._scheduler.collected(report)
+
+    def _check_session(self) -> None:
+        """Without a stream that ends with it, nothing else shows that the server may be another.
+
+        Raises:
+            MysqlError: There is no stream.
+        """
+        if self._dump is None:
+            raise MysqlError(f"{self.name}: the server ended the connection")
 
     def _seen(self) -> tuple[str, int]:
         dump = self._dump

@@ -249,9 +249,9 @@ class Lab:
         self.servers[name].request_stop()
         self.servers[name].wait_for_end()
 
-    def restart(self, name: str) -> None:
-        """Starts a server that is down, and returns when it answers."""
-        self.servers[name].launch()
+    def restart(self, name: str, *arguments: str) -> None:
+        """Starts a server that is down, with more arguments, and returns when it answers."""
+        self.servers[name].launch(*arguments)
         self.servers[name].wait_until_answering()
 
     def copy_server_uuid(self, donor: str, name: str) -> str:

@@ -74,3 +74,33 @@ def test_a_place_is_told_with_the_rest_of_its_group(
     )
     assert {1: ""} == whole.texts
     relays.forget()
+
+
+def opened_at(seconds: int) -> bytes:
+    """The beginning of a file that the server opened then."""
+    return HEAD[:4] + struct.pack("<I", seconds) + HEAD[8:]
+
+
+def test_files_of_a_boot_wait_for_its_start_though_one_before_them_is_gone(tmp_path: Path) -> None:
+    """A tail that lags records two starts after the second: a file of the second is read early."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
+    relays = RelayLogs(tmp_path, journal, lambda _: None, clock_us=lambda: 900)
+    (tmp_path / "relay.000001").write_bytes(opened_at(10))
+    relays.open({"": "relay.000001"})
+    (tmp_path / "relay.000003").write_bytes(opened_at(30))
+    for started_s in (20, 30, 40):
+        if started_s == 40:
+            (tmp_path / "relay.000004").write_bytes(opened_at(40))
+        relays.leave_boot(started_s)
+        journal.server_record(RecordType.START, {"server_uuid": f"{started_s}"})
+        relays.started(started_s)
+        relays.read()
+    relays.record(900)
+    journal.save()
+    whole = concatenate(sink.blocks)
+    files = [whole.files[n] if n >= 0 else "" for n in whole.columns["file"].tolist()]
+    starts = [n for n, name in enumerate(files) if whole.columns["type"][n] == RecordType.START]
+    assert starts[0] > files.index("relay.000001")
+    assert starts[1] < files.index("relay.000003") < starts[2] < files.index("relay.000004")
+    relays.forget()

@@ -407,3 +407,24 @@ def collected(mysqld: Lab) -> Callable[[str], RunningTail]:
         return tail
 
     return collect
+
+
+def test_a_server_without_a_binary_log_is_followed_to_its_return(own_mysqld: Lab) -> None:
+    """Off, off again and on: each boot is recorded, and every later row is judged."""
+    boots = ("--skip-log-bin",), ("--skip-log-bin",), ()
+    options = TailOptions(back_off_max_s=1.0)
+    with running(settings_of(own_mysqld, SOURCE_B), options=options) as tail:
+        tail.collect("before")
+        for number, arguments in enumerate(boots, 2):
+            own_mysqld.stop(SOURCE_B)
+            own_mysqld.restart(SOURCE_B, *arguments)
+            wait_for(lambda n=number: len(starts(tail)) == n, lambda: tail.notices)
+            tail.collect(f"boot-{number}")
+    assert [True, False, False, True] == [one["variables"]["log_bin"] for one in starts(tail)]
+    result = audit_history(tail.sink.blocks)
+    assert [Verdict.CONSISTENT] * 4 == [Verdict(cut.verdict) for cut in result.cuts]
+    assert not result.findings
+
+
+def starts(tail: RunningTail) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in tail.records if '"kind":"start"' in line]

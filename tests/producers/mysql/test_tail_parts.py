@@ -44,6 +44,8 @@ FILES = {"binlog.000003": 500, "binlog.000004": 700}
         ("binlog.000004", 600, 0, ("binlog.000004", 600, Happened.NOTHING)),
         ("binlog.000004", 700, 0, ("binlog.000004", 700, Happened.NOTHING)),
         ("binlog.000003", 400, 0, ("binlog.000003", 400, Happened.NOTHING)),
+        ("binlog.000003", 400, EventType.STOP, ("binlog.000004", 4, Happened.CLOSED)),
+        ("binlog.000003", 477, EventType.STOP, ("binlog.000004", 4, Happened.NOTHING)),
         ("binlog.000003", 500, EventType.ROTATE, ("binlog.000003", 500, Happened.NOTHING)),
         ("binlog.000003", 900, 0, ("binlog.000003", 500, Happened.NOTHING)),
         ("binlog.000002", 800, EventType.STOP, ("binlog.000003", 4, Happened.NOTHING)),
