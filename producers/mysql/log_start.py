@@ -13,7 +13,6 @@ from tallystick.coordinates.values.binlog import (
 )
 from tallystick.producers.mysql.tail_state import TailState
 
-
 STOP_LENGTH = EVENT_HEADER_LENGTH + 4
 """Of a STOP event with its checksum."""
 
