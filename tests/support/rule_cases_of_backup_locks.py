@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.journals import UUID_C, Journal
+from tests.support.journals import UUID_A, UUID_C, Journal
 from tests.support.rule_cases import apply, case, replica, source
 
 SESSION = {"session": 7}
@@ -248,7 +248,7 @@ def backup_coordinates_match_data__without_changes(breaks: bool) -> Journal:
     return image(journal, gtid_executed=held)
 
 
-def replica_image(data: int, position: int, **settings: object) -> Journal:
+def replica_image(data: int, position: int, held: str | None = None, **settings: object) -> Journal:
     """A replica with four groups: its backup's data hold some, its position is behind some."""
     journal, relay, waiting = replica(2, **settings)
     for group in waiting[:2]:
@@ -260,7 +260,7 @@ def replica_image(data: int, position: int, **settings: object) -> Journal:
     return image(
         journal,
         binlog_position=own[data - 1],
-        gtid_executed=f"{UUID_C}:1-{data}",
+        gtid_executed=f"{UUID_C}:{held or f'1-{data}'}",
         channels=[{"channel": "", **channel}],
     )
 
@@ -273,6 +273,13 @@ def backup_replica_coordinates_match_data(breaks: bool) -> Journal:
 @case()
 def backup_replica_coordinates_match_data__low_water_mark(breaks: bool) -> Journal:
     return replica_image(data=4, position=3, replica_parallel_workers=0 if breaks else 4)
+
+
+@case("backup_coordinates_match_data")
+def backup_replica_coordinates_match_data__both(breaks: bool) -> Journal:
+    """A group is missing before the position, and one is held from after it."""
+    held = "1-2:4" if breaks else None
+    return replica_image(data=3, position=3, held=held, **SERIAL)
 
 
 @case()
@@ -292,6 +299,39 @@ def backup_binlog_copy_matches_data(breaks: bool) -> Journal:
         gtid_executed=held,
         binlog_copy={"file": "binlog.000001", "position": copied},
     )
+
+
+def copied(at: int, data: str, into: int = 0) -> Journal:
+    """A backup reports no position, and a copy of the file.
+
+    Args:
+        at: How many groups the copy has.
+        data: Numbers of the groups that the data hold.
+        into: How many bytes more the copy has.
+    """
+    journal = source()
+    last = journal.binlog.groups[at - 1][-1]
+    end = last["start"] + last["length"] + into
+    copy = {"file": "binlog.000001", "position": end}
+    held = f"{UUID_A}:{data}"
+    return image(
+        journal, binlog_file=None, binlog_position=None, gtid_executed=held, binlog_copy=copy
+    )
+
+
+@case()
+def backup_binlog_copy_matches_data__later(breaks: bool) -> Journal:
+    return copied(2, "1-3" if breaks else "1-2")
+
+
+@case()
+def backup_binlog_copy_matches_data__both(breaks: bool) -> Journal:
+    return copied(2, "1:3" if breaks else "1-2")
+
+
+@case()
+def backup_binlog_copy_matches_data__inside_event(breaks: bool) -> Journal:
+    return copied(2, "1-2", into=int(breaks))
 
 
 @case()

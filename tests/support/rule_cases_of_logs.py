@@ -227,6 +227,16 @@ def binlog_group_wellformed__begin_twice(breaks: bool) -> Journal:
 
 
 @case()
+def binlog_group_wellformed__format_description(breaks: bool) -> Journal:
+    journal = source()
+    group = journal.binlog.group()
+    if breaks:
+        group[3].pop("query", None)
+        group[3]["type"] = "FORMAT_DESCRIPTION"
+    return journal
+
+
+@case()
 def binlog_group_wellformed__nested(breaks: bool) -> Journal:
     journal = source()
     group = journal.binlog.group()

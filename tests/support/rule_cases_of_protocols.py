@@ -76,6 +76,12 @@ def collection_unlock_complete(breaks: bool) -> Journal:
 
 
 @case()
+def collection_unlock_complete__left(breaks: bool) -> Journal:
+    unlocks = UNLOCKS.replace(" -LOCK_collect_instance_log", "") if breaks else UNLOCKS
+    return collecting(f"{LOCKS} {COLLECTS} {unlocks}")
+
+
+@case()
 def collection_unlock_complete__order(breaks: bool) -> Journal:
     logs = " ".join(f"-{log}" for log in LOGS)
     unlocks = f"-channel_map {logs} -LOCK_collect_instance_log" if breaks else f"{logs} {RELEASES}"
@@ -145,18 +151,39 @@ def no_progress_while_locked(breaks: bool) -> Journal:
     return collecting(logged)
 
 
-@case()
-def no_progress_while_locked__reset(breaks: bool) -> Journal:
+def moved(kind: str, *, is_locked: bool, **body: object) -> Journal:
+    """Something moves while a collection goes on, before or after it has locked the logs."""
     journal = source()
     fields = {"collection_id": "c1", "session": 7}
     journal.record("collection", step="enter", **fields)
-    if breaks:
-        for resource in ("channel_map", "binlog"):
-            journal.record("collection", step="lock", resource=resource, **fields)
-    journal.record("binlog_reset")
-    if breaks:
+    resources = ("LOCK_collect_instance_log", "channel_map", "channel:", "binlog", "gtid_state")
+    for resource in resources if is_locked else ():
+        journal.record("collection", step="lock", resource=resource, **fields)
+    journal.record(kind, **body)
+    if is_locked:
         journal.record("collection", step="collect", resource="binlog", **fields)
     return journal
+
+
+@case()
+def no_progress_while_locked__reset(breaks: bool) -> Journal:
+    return moved("binlog_reset", is_locked=breaks)
+
+
+@case()
+def no_progress_while_locked__gtid_purged(breaks: bool) -> Journal:
+    return moved("gtid_purged", is_locked=breaks, added=f"{UUID_A}:9")
+
+
+@case()
+def no_progress_while_locked__channel(breaks: bool) -> Journal:
+    return moved("channel", is_locked=breaks, channel="", action="start_receiver")
+
+
+@case()
+def no_progress_while_locked__flush(breaks: bool) -> Journal:
+    table = "slave_master_info"
+    return moved("info_write", is_locked=breaks, table=table, channel="", reason="sync", row={})
 
 
 @case()
@@ -327,6 +354,15 @@ def purge_waits_for_gtid_persist(breaks: bool) -> Journal:
     journal.record(persister, step="commit", trx_no=12, gtid=f"{UUID_A}:2")
     journal.record(persister, step="write", gtids=f"{UUID_A}:1", trx_num_gtid=11)
     journal.record(persister, step="purge", trx_no=13 if breaks else 11)
+    return journal
+
+
+@case()
+def purge_waits_for_gtid_persist__number(breaks: bool) -> Journal:
+    """The number of the TRX_SYS page is not beyond a transaction whose GTID is not written."""
+    journal = source()
+    journal.record("gtid_persister", step="commit", trx_no=10, gtid=f"{UUID_A}:1")
+    journal.record("gtid_persister", step="number", trx_num_gtid=10 + breaks)
     return journal
 
 
