@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -107,11 +108,7 @@ class CollectionValidator:
             frame = _pandas_frame(rows)
         try:
             results = _run(summary, frame, run_id)
-            if any(
-                len(result.broken) < result.tally.broken
-                or len(result.undecided) < result.tally.undecided
-                for result in results
-            ):
+            if any(len(result.broken) < result.tally.broken for result in results):
                 # The same run id: the fuller result takes the place of the first one.
                 results = _run(complete, frame, run_id)
         finally:
@@ -200,28 +197,20 @@ def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdi
 
     Rules that apply to no row do not count; if no rule held anywhere, nothing is known.
     """
-    optional = {
-        (cut.instance_id, cut.channel, check.rule)
-        for cut in cuts
-        for check in cut.undecided
-        if is_optional(check, cut.verdict)
+    # A row with an undecided check is undecided: these are all, or some other is.
+    optional = Counter(c.rule for cut in cuts for c in cut.undecided if is_optional(c, cut.verdict))
+    outcomes = {
+        result.outcome
+        for result in results
+        if result.outcome is not Outcome.UNDECIDED
+        or result.rule is None
+        or result.tally.undecided != optional[result.rule]
     }
-    outcomes = {result.outcome for result in results if not _is_optional(result, optional)}
     if Outcome.BROKEN in outcomes:
         return Verdict.INCONSISTENT
     if Outcome.UNDECIDED in outcomes or Outcome.HELD not in outcomes:
         return Verdict.UNDECIDED
     return Verdict.CONSISTENT
-
-
-def _is_optional(
-    result: ExpectationResult, optional: Collection[tuple[str | None, str | None, str]]
-) -> bool:
-    if result.outcome is not Outcome.UNDECIDED or result.rule is None:
-        return False
-    if not result.undecided or len(result.undecided) < result.tally.undecided:
-        return False
-    return all((row.instance_id, row.channel, result.rule) in optional for row in result.undecided)
 
 
 def _not_validated(collection_id: str, reason: str) -> CollectionValidation:

@@ -107,7 +107,7 @@ def test_a_missing_value_is_undecided(validator, column):
     ("channels", "verdict", "said", "expected"),
     [
         (1, "CONSISTENT", "retrieved_matches_relay: unread; lsn_order", Verdict.CONSISTENT),
-        (30, "CONSISTENT", "retrieved_matches_relay: unread; lsn_order", Verdict.CONSISTENT),
+        (250, "CONSISTENT", "retrieved_matches_relay: unread; lsn_order", Verdict.CONSISTENT),
         (1, "UNDECIDED", "retrieved_matches_relay: unread", Verdict.UNDECIDED),
         (1, "CONSISTENT", "lsn_order: unread", Verdict.UNDECIDED),
     ],
@@ -129,7 +129,7 @@ def test_what_the_audit_leaves_open_by_name_does_not_hide_its_verdict(
     (open_one,) = (
         result for result in validation.undecided if result.rule == "retrieved_matches_relay"
     )
-    assert open_one.tally.undecided == len(open_one.undecided) == channels
+    assert open_one.tally.undecided == channels
 
 
 @pytest.mark.parametrize(
