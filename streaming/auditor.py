@@ -155,7 +155,7 @@ def resumed(
             return InstanceAudit.from_bytes(saved, instance_id), AuditOutput()
         except StateError as error:
             audit = InstanceAudit(instance_id, disabled=disabled)
-            return audit, audit.begin_anew(saved, error, first)
+            return audit, audit.lose_state(saved, error, first)
     return InstanceAudit(instance_id, disabled=disabled), AuditOutput()
 
 

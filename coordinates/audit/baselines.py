@@ -48,6 +48,15 @@ class ChannelBaselines:
     """Threads that the previous row showed as stopped without an error."""
     master_info: MasterInfoWrite | None = None
 
+    def without_values(self) -> ChannelBaselines:
+        """What was configured, and no value of a row."""
+        return ChannelBaselines(
+            source_uuid=self.source_uuid,
+            auto_position=self.auto_position,
+            is_filtered=self.is_filtered,
+            source_instance=self.source_instance,
+        )
+
 
 @dataclass(eq=False)
 class Baselines:
@@ -78,10 +87,12 @@ class Baselines:
     """Number of the oldest binary log file at the previous row."""
     channels: dict[str, ChannelBaselines] = field(default_factory=dict)
     has_row: bool = False
+    may_filter: bool = False
+    """Whether channels may have filters that the journal did not show."""
 
     def channel(self, name: str) -> ChannelBaselines:
         """The channel's history, begun when new."""
-        return self.channels.setdefault(name, ChannelBaselines())
+        return self.channels.setdefault(name, ChannelBaselines(is_filtered=self.may_filter))
 
     def begin_binlog_lineage(self) -> None:
         """RESET, clone, restore: positions and sets begin anew."""
@@ -105,15 +116,6 @@ class Baselines:
         self.numbers = {}
         self.fallen = {}
         self.channels = {}
-
-    def forget_rows(self) -> None:
-        """Records are missing: no value of before bounds what comes; settings are kept."""
-        self.begin_binlog_lineage()
-        self.numbers = {}
-        self.fallen = {}
-        for name, channel in self.channels.items():
-            self.begin_channel_lineage(name, channel.lineage)
-            channel.receiver_stopped_at = None
 
     def lose_redo(self) -> None:
         """A crash: redo that was not on disk yet is gone, only what was flushed stays a bound.

@@ -230,10 +230,15 @@ class FleetEventReader:
     def _lineage_began(self, fact: FleetEvent, member: Member) -> None:
         is_reset = fact.body["reason"] == "reset"
         member.timeline.begin_lineage(fact.body["binlog_lineage"], fact.ts, is_reset=is_reset)
-        # A RESET is noticed some time after it: until then the log is known up to its last mark.
+        if is_reset:
+            self._end_logs_unseen(fact, BINLOG)
+        else:
+            self.origins.end_logs(fact.instance_id, BINLOG, fact.ts)
+
+    def _end_logs_unseen(self, fact: FleetEvent, stream: str | None) -> None:
+        """Logs began anew some time before this was noticed: they are known up to the last mark."""
         known_ts = self.origins.instance(fact.instance_id).known_ts
-        ended_ts = min(fact.ts, known_ts) if is_reset else fact.ts
-        self.origins.end_logs(fact.instance_id, BINLOG, ended_ts)
+        self.origins.end_logs(fact.instance_id, stream, min(fact.ts, known_ts))
 
     def _channel_administered(self, fact: FleetEvent, member: Member) -> None:
         body, replica = fact.body, member.replica
@@ -317,9 +322,14 @@ class FleetEventReader:
         if member.replica.recovery is not None:
             member.replica.recovery.lose()
         member.replica.is_fresh = False
-        member.timeline.miss(fact.ts)
         for channel in member.replica.channels.values():
             channel.lose()
+        lineage = fact.body["binlog_lineage"]
+        if lineage != member.timeline.lineage:
+            self.comparisons.hand_on_all(member, Place.of(fact))
+            member.replica.lose_records()
+            self._end_logs_unseen(fact, None)
+        member.timeline.miss(lineage, fact.ts)
 
 
 def _by_sid(sids: list[str], local: npt.NDArray[Any]) -> list[tuple[str, Any]]:

@@ -82,7 +82,7 @@ class InstanceAudit(ServerRecordReader):
         restore(audit, rest, of)
         return audit
 
-    def begin_anew(self, saved: bytes, reason: StateError, first: Block | None) -> AuditOutput:
+    def lose_state(self, saved: bytes, reason: StateError, first: Block | None) -> AuditOutput:
         """The saved state cannot be read: what follows is as after a gap.
 
         Of a state that another version has saved, or that is damaged in part, the server's
@@ -111,9 +111,8 @@ class InstanceAudit(ServerRecordReader):
             error=str(reason),
             is_undecided=True,
         )
-        self.has_lost_state = True
         self.reporter.fleet_event(FleetEventKind.STATE_LOST, {})
-        self._lose_records()
+        self._lose_records(settings_are_known=True)
         return self._output()
 
     # The step
@@ -186,7 +185,9 @@ class InstanceAudit(ServerRecordReader):
             is_first = self.epoch < 0
             self.epoch = block.epoch
             self.next_sequence = block.first_sequence if is_first else 0
-            if not is_first:
+            if is_first and block.first_sequence:
+                self.begin_anew(settings_are_known=False)
+            elif not is_first:
                 self.reporter.note(
                     ObservationCode.JOURNAL_GAP,
                     observations.EPOCH_BEGAN,
@@ -218,25 +219,12 @@ class InstanceAudit(ServerRecordReader):
         self.next_sequence = block.next_sequence
         return block.take(known, len(block)) if known else block
 
-    def _lose_records(self) -> None:
+    def _lose_records(self, *, settings_are_known: bool = False) -> None:
         """Part of the journal is missing: everything is anchored anew."""
         # Whether the journal reached the rows that wait is now unknowable: they are undecided.
         self._settle_rows(force=True)
         self.learn()
-        self.applied.forget()
-        self.repositories.forget()
-        self.reporter.fleet_event(FleetEventKind.GAP, {})
-        self.binlog.mark_gap()
-        self.redo.mark_gap()
-        for relay in self.relays.values():
-            relay.mark_gap()
-        # A RESET may have gone unseen: no earlier baseline is comparable any more.
-        self.baselines.forget_rows()
-        self.lose_sessions(records_lost=True)
-        self.clones.interrupted(records_lost=True)
-        self.clone_steps.interrupted(records_lost=True)
-        self.clone_tables.forget()
-        self.persistence.interrupted()
+        self.begin_anew(settings_are_known=settings_are_known)
 
     # Reading
 
@@ -365,7 +353,8 @@ class InstanceAudit(ServerRecordReader):
             at=f"{self.reporter.epoch}:{self.reporter.sequence}",
             is_undecided=True,
         )
-        self._lose_records()
+        # Its writer goes on observing the server: what was configured meanwhile is in the journal.
+        self._lose_records(settings_are_known=True)
 
     # Rows
 

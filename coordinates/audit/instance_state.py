@@ -1,13 +1,14 @@
 """Everything that the audit of one instance remembers, and how its parts are made.
 
 What is remembered is as small as interval lists and the last few events. The fields are the state,
-in the order in which they are read: a part may need those before it.
+in the order in which they are read: a part may need those before it. When records are missing, every
+part begins anew, whatever it remembers: nothing from before bounds what follows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import MISSING, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.audit.baselines import Baselines
 from tallystick.coordinates.audit.reporter import Reporter
@@ -38,6 +39,9 @@ from tallystick.coordinates.values.binlog import LogCoordinates
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
+
+GOES_ON: Final = {"lost records": "goes on"}
+"""Metadata of fields that are kept when records are missing; all others are made anew."""
 
 
 @dataclass(slots=True)
@@ -79,7 +83,7 @@ class InstanceState:
     Attributes:
         reporter: Takes what is found.
         server: What the server said of itself; it is saved apart.
-        history: The baselines of accepted rows.
+        baselines: Accepted values of rows, and the sources of channels.
         binlog: The binary log.
         relays: The relay log of each channel.
         redo: InnoDB's redo log.
@@ -105,11 +109,12 @@ class InstanceState:
         event_findings: How many findings the events after the last row brought.
         data_lineage: Grows when the data is replaced.
         has_stopped: Whether the server was shut down since its last start.
-        has_lost_state: Whether a saved state could not be read: relay logs that come are not new.
+        has_lost_records: Whether records from before what was read are missing: logs are not new.
+        first_lineage: Number of the first lineage of each log that is read from here on.
     """
 
-    reporter: Reporter
-    server: Server = field(default_factory=Server, metadata=TRANSIENT)
+    reporter: Reporter = field(metadata=GOES_ON)
+    server: Server = field(default_factory=Server, metadata=TRANSIENT | GOES_ON)
     baselines: Baselines = field(default_factory=Baselines)
     binlog: BinlogReader = field(init=False)
     relays: dict[str, RelayReader] = field(default_factory=dict)
@@ -133,14 +138,15 @@ class InstanceState:
     info_write_steps: InfoWriteSteps = field(init=False)
     applied: AppliedGroups = field(default_factory=AppliedGroups)
     waiting: list[WaitingRow] = field(default_factory=list)
-    cuts: list[Cut] = field(default_factory=list, metadata=TRANSIENT)
-    epoch: int = -1
-    next_sequence: int = 0
-    ts: int = 0
-    event_findings: int = 0
-    data_lineage: int = 0
+    cuts: list[Cut] = field(default_factory=list, metadata=TRANSIENT | GOES_ON)
+    epoch: int = field(default=-1, metadata=GOES_ON)
+    next_sequence: int = field(default=0, metadata=GOES_ON)
+    ts: int = field(default=0, metadata=GOES_ON)
+    event_findings: int = field(default=0, metadata=GOES_ON)
+    data_lineage: int = field(default=0, metadata=GOES_ON)
     has_stopped: bool = False
-    has_lost_state: bool = False
+    has_lost_records: bool = field(default=False, metadata=GOES_ON)
+    first_lineage: int = field(default=0, metadata=GOES_ON)
 
     def __post_init__(self) -> None:
         reporter = self.reporter
@@ -164,6 +170,30 @@ class InstanceState:
         self.repositories = InfoRepositories(reporter)
         self.info_write_steps = InfoWriteSteps(reporter)
 
+    def begin_anew(self, *, settings_are_known: bool) -> None:
+        """Records are missing: forget everything but the fields that go on.
+
+        Args:
+            settings_are_known: Whether the settings of the server and the sources of its channels
+                are still those that were read.
+        """
+        channels = self.baselines.channels
+        self.has_lost_records = True
+        self.first_lineage = 1 + max(log.lineage for log in (self.binlog, *self.relays.values()))
+        for part in fields(InstanceState):
+            if part.init and part.metadata.get("lost records") != "goes on":
+                make: Any = part.default_factory
+                setattr(self, part.name, part.default if make is MISSING else make())
+        if settings_are_known:
+            for name, channel in channels.items():
+                self.baselines.channels[name] = channel.without_values()
+        else:
+            self.server = Server()
+            self.baselines.may_filter = True
+        self.__post_init__()
+        self.binlog.lineage = self.first_lineage
+        self.binlog.mark_gap()
+
     @property
     def instance_id(self) -> str:
         """The instance."""
@@ -174,7 +204,8 @@ class InstanceState:
         relay = self.relays.get(name)
         if relay is None:
             relay = self.relays[name] = RelayReader(self.reporter, self.server, name)
-            if self.has_lost_state:
+            relay.lineage = self.first_lineage
+            if self.has_lost_records:
                 relay.mark_gap()
         return relay
 

@@ -262,10 +262,14 @@ class InstanceTimeline:
             self._leave_known(max(ts, self.known_ts), of_another_log=True)
         else:
             self.take_snapshot(max(ts, self.known_ts))
+        self._leave_lineage(lineage)
+        self.lineage_ts = ts
+
+    def _leave_lineage(self, lineage: int) -> None:
+        """What follows is held against nothing that was logged."""
         self.loss_count += 1
         self.beyond = self.beyond | self.logged()
         self.lineage = lineage
-        self.lineage_ts = ts
         self.base_name = None
         self.file_number = 0
         self.grouped = GrowingGtidSet()
@@ -276,17 +280,21 @@ class InstanceTimeline:
         self.is_told = False
         self.purged = None
 
-    def miss(self, ts: int) -> None:
-        """Part of the journal is missing, a RESET maybe."""
+    def miss(self, lineage: int, ts: int) -> None:
+        """Events are missing; in a new lineage maybe a RESET, and whatever else a journal shows."""
         self._leave_known(ts, of_another_log=True)
-        self.loss_count += 1
-        self.is_complete = False
         self.has_row = False
-        self.row_ts = None
-        self.is_told = False
         file = self.files.get((self.lineage, self.file_number))
         if file is not None:
             file.is_open_ended = True
+        if lineage != self.lineage:
+            self._leave_lineage(lineage)
+            self.server_id = self.group_uuid = None
+            return
+        self.loss_count += 1
+        self.is_complete = False
+        self.row_ts = None
+        self.is_told = False
 
     # What is said beside the log
 

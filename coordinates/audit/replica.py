@@ -256,6 +256,15 @@ class Replica:
         self.left = GtidSet.EMPTY
         self.left_uuids = []
 
+    def lose_records(self) -> None:
+        """Records are missing: only what explains executed GTIDs is kept."""
+        known = self.left
+        for channel in self.channels.values():
+            known = known | channel.received.freeze()
+        self.left = known
+        self.channels = {}
+        self.clone_peer = self.clone_ts = self.clone_end_ts = None
+
     def received(self) -> tuple[GtidSet, ...]:
         """What its channels have ever queued."""
         return (self.left, *(channel.received.freeze() for channel in self.channels.values()))

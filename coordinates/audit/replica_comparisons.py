@@ -107,6 +107,7 @@ class ReplicaComparisons:
         channel.is_listed = True
         if values["source_uuid"]:
             channel.source_uuid = values["source_uuid"].lower()
+        channel.source_instance = values["source_instance"] or channel.source_instance
         channel.is_filtered = channel.is_filtered or bool(values["filtered"])
         channel.auto_position = bool(values["auto_position"])
         return channel

@@ -199,7 +199,8 @@ def _growth(row: Row) -> Growth:
         brought=(history.unexplained, history.assigned, binlog.local.freeze(), purged, *received),
         uuids=tuple(uuid for uuid in (server.server_uuid, server.group_uuid) if uuid is not None),
         has_anonymous=any(relay.has_anonymous for relay in row.relays.values()),
-        is_complete=server.server_uuid is not None
+        is_complete=server.has_started
+        and server.server_uuid is not None
         and not history.unseen_channel_left
         and all(_was_seen_completely(row.relays.get(name)) for name in state.channels),
     )

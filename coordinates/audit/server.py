@@ -25,13 +25,21 @@ WORKERS_DEFAULT = 4
 
 @dataclass(eq=False)
 class Server:
-    """Identity and settings of one instance as of its last ``start`` or ``variables`` record."""
+    """Identity and settings of one instance as of its last ``start`` or ``variables`` record.
+
+    Before a ``start`` was read a setting that is not given is not known: what follows of it is then
+    what forbids least.
+
+    Attributes:
+        has_started: Whether a ``start`` was read.
+    """
 
     server_uuid: str | None = None
     server_id: int | None = None
     version: str | None = None
     profile: str = "mysql-8.0"
     variables: dict[str, Any] = field(default_factory=dict)
+    has_started: bool = False
 
     def started(self, body: Mapping[str, Any]) -> None:
         """Take over a ``start`` record.
@@ -44,6 +52,7 @@ class Server:
         self.server_uuid = uuid or self.server_uuid
         if isinstance(body.get("server_id"), int):
             self.server_id = body["server_id"]
+        self.has_started = True
         self.version = body.get("version", self.version)
         self.profile = body.get("profile", self.profile)
         self.changed(body.get("variables", {}))
@@ -101,7 +110,7 @@ class Server:
     @property
     def logs_everything(self) -> bool:
         """Whether every executed GTID is also logged."""
-        return self.log_bin and self._flag("log_replica_updates", default=True)
+        return self.log_bin and self._flag("log_replica_updates", default=self.has_started)
 
     @property
     def workers(self) -> int:
@@ -115,7 +124,7 @@ class Server:
         ordered_appliers = self.workers <= 1 or self._flag(
             "replica_preserve_commit_order", default=True
         )
-        return self._flag("binlog_order_commits", default=True) and ordered_appliers
+        return self._flag("binlog_order_commits", default=self.has_started) and ordered_appliers
 
     @property
     def commit_lag_max(self) -> int:
@@ -134,7 +143,7 @@ class Server:
     @property
     def relay_log_info_is_transactional(self) -> bool:
         """Whether the relay log info repository commits with the transaction it describes."""
-        return self._flag("relay_log_info_transactional", default=True)
+        return self._flag("relay_log_info_transactional", default=self.has_started)
 
     @property
     def group_uuid(self) -> str | None:

@@ -92,7 +92,7 @@ class ServerRecordReader(InstanceState):
         self.images.interrupted()
 
     def _started(self, body: dict[str, Any], ts: int) -> None:
-        was_known = self.server.server_uuid is not None or self.has_lost_state
+        was_known = self.server.server_uuid is not None or self.has_lost_records
         log_bin = self.server.log_bin
         self.server.started(body)
         self.reporter.is_mute = False

@@ -399,7 +399,7 @@ class BinlogReader(BinlogFileReader):
         self.last_sequence_number = ABSENT
         self.own_gnos.forget()
         self.emit_gathered()
-        self.reporter.fleet_event(FleetEventKind.GAP, {})
+        self.reporter.fleet_event(FleetEventKind.GAP, {"binlog_lineage": self.lineage})
 
     def mark_gap(self) -> None:
         """Records are missing, maybe a RESET among them: nothing of before bounds what comes."""

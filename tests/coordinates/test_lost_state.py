@@ -37,7 +37,7 @@ def resumed(audit: InstanceAudit, saved: bytes, first: Block) -> tuple[InstanceA
     with pytest.raises(StateError, match=repr(audit.instance_id)) as caught:
         InstanceAudit.from_bytes(saved, audit.instance_id)
     again = InstanceAudit(audit.instance_id)
-    return again, again.begin_anew(saved, caught.value, first)
+    return again, again.lose_state(saved, caught.value, first)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -81,7 +81,8 @@ class Journal:
         self.fleet_event(FleetEventKind.TIME)
 
     def gap(self) -> None:
-        self.fleet_event(FleetEventKind.GAP)
+        self.lineage += 1
+        self.fleet_event(FleetEventKind.GAP, binlog_lineage=self.lineage)
 
     def assign(self, gtids: str) -> None:
         self.fleet_event(FleetEventKind.GTID_PURGED, added=gtids)
@@ -251,6 +252,7 @@ class Journal:
             "channel": name,
             "channel_lineage": self.channel_lineages.get(name, 0),
             "source_uuid": None if source is None else source.uuid,
+            "source_instance": None,
             "auto_position": True,
             "filtered": False,
             "retrieved_gtid_set": retrieved,
