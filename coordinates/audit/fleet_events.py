@@ -71,9 +71,9 @@ class FleetEventKind(str, Enum):
     TIME = "time"
     """Nothing but ``ts``: the journal of the instance is known up to it (heartbeat)."""
     GAP = "gap"
-    """Events are missing before this: what was logged in between is unknown until the next PREVIOUS.
-    body: ``binlog_lineage``. A new one: records of the journal are missing, and nothing from before
-    bounds what follows."""
+    """Events are missing before this: what was logged in between is unknown until the next
+    PREVIOUS. body: ``binlog_lineage``. A new one: records of the journal are missing, and nothing
+    from before bounds what follows."""
     STATE_LOST = "state_lost"
     """The instance's audit begins anew, lineage numbers too: its state could not be read. body:
     empty."""

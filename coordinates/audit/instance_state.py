@@ -1,8 +1,8 @@
 """Everything that the audit of one instance remembers, and how its parts are made.
 
 What is remembered is as small as interval lists and the last few events. The fields are the state,
-in the order in which they are read: a part may need those before it. When records are missing, every
-part begins anew, whatever it remembers: nothing from before bounds what follows.
+in the order in which they are read: a part may need those before it. When records are missing,
+every part begins anew, whatever it remembers: nothing from before bounds what follows.
 """
 
 from __future__ import annotations
@@ -179,7 +179,8 @@ class InstanceState:
         """
         channels = self.baselines.channels
         self.has_lost_records = True
-        self.first_lineage = 1 + max(log.lineage for log in (self.binlog, *self.relays.values()))
+        relay_lineages = [relay.lineage for relay in self.relays.values()]
+        self.first_lineage = 1 + max(self.binlog.lineage, *relay_lineages, self.first_lineage)
         for part in fields(InstanceState):
             if part.init and part.metadata.get("lost records") != "goes on":
                 make: Any = part.default_factory

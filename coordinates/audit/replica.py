@@ -180,6 +180,8 @@ class Replica:
         clone_peer, clone_ts: Donor and begin of the last clone that the journal has reported.
         clone_end_ts: When that clone was told to have completed, None before.
         is_clone_status_read: Whether a row has shown how that clone ended.
+        resumed_from: Sources that have sent groups since that clone; a channel made later, or
+            pointed elsewhere and back, goes on where another has ended.
         recovery: What has happened since its data were restored from an image.
         keeps_commit_order: replica_preserve_commit_order, as of its last start.
         place: Place of the last fact that does not depend on how the journal was cut.
@@ -197,6 +199,7 @@ class Replica:
     clone_ts: int | None = None
     clone_end_ts: int | None = None
     is_clone_status_read: bool = False
+    resumed_from: set[str] = field(default_factory=set)
     judged_clones: set[str] = field(default_factory=set)
     recovery: RunningRecovery | None = None
     keeps_commit_order: bool = True
@@ -236,7 +239,9 @@ class Replica:
         if body["channel_lineage"] != channel.lineage:
             channel.lineage = body["channel_lineage"]
             channel.begins = True
-        if channel.first_queued is None and self.clone_ts is not None and len(sid):
+        sender = channel.key or channel.name
+        if self.clone_ts is not None and len(sid) and sender not in self.resumed_from:
+            self.resumed_from.add(sender)
             channel.first_queued = self._first(body, fact.arrays, sid)
             channel.begins_by_gtid = False  # clone_resume_exact judges what comes first
         channel.queue(body, fact.arrays, sid)
@@ -253,6 +258,7 @@ class Replica:
     def begin_data_lineage(self) -> None:
         """Another data directory: its channels are those of the copy, until told otherwise."""
         self.channels = {}
+        self.resumed_from = set()
         self.left = GtidSet.EMPTY
         self.left_uuids = []
 
@@ -292,7 +298,7 @@ class Replica:
         if body.get("step") == "begin" or self.clone_ts is None:
             for channel in self.channels.values():
                 channel.first_queued = None
-        if body.get("step") == "begin" or self.clone_ts is None:
+            self.resumed_from = set()
             self.clone_ts = ts
             self.clone_end_ts = None
             self.is_clone_status_read = False

@@ -93,7 +93,7 @@ class ServerRecordReader(InstanceState):
 
     def _started(self, body: dict[str, Any], ts: int) -> None:
         was_known = self.server.server_uuid is not None or self.has_lost_records
-        log_bin = self.server.log_bin
+        log_bin, logs_everything = self.server.log_bin, self.server.logs_everything
         self.server.started(body)
         self.reporter.is_mute = False
         if was_known and self.server.log_bin != log_bin:
@@ -107,6 +107,8 @@ class ServerRecordReader(InstanceState):
         crashed = was_known and self._has_crashed(body)
         if was_known:
             self.learn()
+            if not (logs_everything and self.server.logs_everything):
+                self.applied.forget()
             self.applied.started(_file_and_position(position), crashed=crashed)
             awaits = crashed and self.persistence.awaits_start
             logged = self.binlog.logged.freeze() if awaits else GtidSet.EMPTY

@@ -12,20 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, parse_log_file_name
+from tallystick.producers.simulator.backup import backup_locks
 from tallystick.producers.simulator.backup.backup_protocol import Backup
 from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
+from tallystick.producers.simulator.backup.outer_locks import OuterLocks
 from tallystick.producers.simulator.backup.tables import TableData
 from tallystick.producers.simulator.innodb import gtid_persistence, redo_log
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.bus import Change, Notice
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.kernel.topology import InstancePlan, server_uuids
+from tallystick.producers.simulator.kernel.world import WENT_DOWN
 from tallystick.producers.simulator.server import administration, binary_log, commit, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.clients import Clients
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
+from tallystick.producers.simulator.server.locks import MAY_EXECUTE, MAY_MOVE, MAY_WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -147,12 +151,15 @@ def restore(
 
     Nobody replicates from the server, and its channels are given up.
     """
+    backup_locks.end_all(fleet, server)
+    server.remove(OuterLocks)
     commit.finish_all(fleet, server)
     for channel in server[ChannelMap].configured:
         administration.reset_replica(fleet, channel, everything=True)
     server.is_running = False
     server[CommitQueue].generation += 1
     server.journal.record(RecordType.STOP, {"clean": True})
+    fleet.bus.emit(WENT_DOWN, fleet, server)
     fleet.schedule(fleet.now + _RESTORE_US, None, _come_up, image, server, when_up)
 
 
@@ -299,6 +306,14 @@ def _execute_next(
             tables=server[TableData].checksums(),
         )
         when_done(recovery)
+        return
+    later = partial(_execute_next, fleet, recovery, groups, index, when_done)
+    kind = groups[index].kind
+    if not (
+        fleet.bus.emit(MAY_WRITE, server, kind, later)
+        and fleet.bus.emit(MAY_EXECUTE, server, kind, later)
+        and fleet.bus.emit(MAY_MOVE, server, later)
+    ):
         return
     commit.commit(fleet, server, groups[index])
     pace = fleet.rng.randrange(*_GROUP_US)

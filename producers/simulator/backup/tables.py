@@ -8,11 +8,19 @@ leaves another digest, while groups of different rows may change places.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server import workload
-from tallystick.producers.simulator.server.commit_queue import VISIBLE
+from tallystick.producers.simulator.server.channels import ChannelMap, QueuedGroup
+from tallystick.producers.simulator.server.commit_queue import (
+    MAY_REORDER,
+    VISIBLE,
+    CommitQueue,
+    Pending,
+)
+from tallystick.producers.simulator.server.locks import MAY_COMMIT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -149,8 +157,37 @@ def install(instances: Iterable[Instance]) -> None:
 
 
 def join(bus: Bus) -> None:
-    """Somebody may read the content of tables."""
+    """Somebody may look at the content of tables; changes of one row then wait for each other."""
     bus.connect(VISIBLE, _change)
+    bus.connect(MAY_REORDER, _may_reorder)
+    bus.connect(MAY_COMMIT, _may_execute)
+
+
+def _may_reorder(instance: Instance, pending: Pending) -> bool:
+    """Whether no group that was logged earlier holds the lock of the row that a group changes."""
+    if instance.get(TableData) is None:
+        return True
+    earlier = takewhile(lambda other: other is not pending, instance[CommitQueue].in_commit)
+    return not any(_same_row(other.logged.group, pending.logged.group) for other in earlier)
+
+
+def _may_execute(instance: Instance, group: Group) -> bool:
+    """Whether no group that a channel received earlier is to change the same row before."""
+    if instance.get(TableData) is None:
+        return True
+    for channel in instance[ChannelMap].channels.values():
+        queued = [item for item in channel.pending if isinstance(item, QueuedGroup)]
+        if any(item.logged.group is group for item in queued):
+            earlier = takewhile(lambda item: item.logged.group is not group, queued)
+            return not any(
+                _same_row(item.logged.group, group) for item in earlier if not item.is_applied
+            )
+    return True
+
+
+def _same_row(one: Group, other: Group) -> bool:
+    table = table_of(one)
+    return table is not None and table == table_of(other) and row_of(one) == row_of(other)
 
 
 def _change(instance: Instance, group: Group) -> None:

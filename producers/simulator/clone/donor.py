@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
+from tallystick.producers.simulator.backup.tables import TableData
 from tallystick.producers.simulator.clone.commit_order import CommitOrder
 from tallystick.producers.simulator.innodb import gtid_persistence, trx_sys, undo_recovery
 from tallystick.producers.simulator.innodb.redo_log import Innodb
@@ -49,11 +50,13 @@ class ClonedData:
         innodb: Redo log, TRX_SYS page and undo logs, those of prepared XA transactions too.
         table: Rows of mysql.gtid_executed.
         undo: GTIDs that only undo log headers hold.
+        tables: The content of tables, where it is kept account of.
     """
 
     innodb: Innodb
     table: GtidIntervals
     undo: GtidIntervals
+    tables: TableData | None
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +147,7 @@ class Donation:
                    page.transactions.copy()),
             donor[GtidState].table.copy(),
             undo,
+            donor[TableData].copy() if donor.get(TableData) is not None else None,
         )  # fmt: skip
         file, position = page.trx_sys
         if not self._reach("position_read", binlog_file=file, binlog_position=position):

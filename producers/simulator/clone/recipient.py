@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
+from tallystick.producers.simulator.backup.tables import TableData
 from tallystick.producers.simulator.clone.clone_status import (
     DESTINATION,
     ER_CLONE_DISALLOWED,
@@ -291,7 +292,9 @@ class Clone:
             return
         executed = data.table.copy()
         executed.update(data.undo)
-        self._take_over(data, executed, crashed=crashed)
+        if not self._take_over(data, executed, crashed=crashed):
+            lifecycle.start_later(self.fleet, recipient, crashed=True)
+            return
         self.fleet.bus.emit(CLONE_STEP, self.fleet, recipient, "RECOVERY")
         file, position = data.innodb.trx_sys
         self.status.binlog_file, self.status.binlog_position = file, position
@@ -310,8 +313,12 @@ class Clone:
         self.record("end", peer=self.donor.instance_id)
         self.fleet.schedule(self.fleet.now + 1, None, self._ended)
 
-    def _take_over(self, data: ClonedData, executed: GtidIntervals, *, crashed: bool) -> None:
-        """The donor's data directory: own logs and channels begin anew, own UUID and names stay."""
+    def _take_over(self, data: ClonedData, executed: GtidIntervals, *, crashed: bool) -> bool:
+        """The donor's data directory: own logs and channels begin anew, own UUID and names stay.
+
+        Returns:
+            Whether it came up; else it has crashed again.
+        """
         fleet, recipient = self.fleet, self.recipient
         for channel in recipient[ChannelMap].channels.values():
             administration.clear_channel(channel)
@@ -322,9 +329,12 @@ class Clone:
         recipient[GtidState].table = data.table.copy()
         recipient[Innodb] = data.innodb
         redo_log.recover(recipient, fleet.rng)
+        if data.tables is not None:
+            recipient[TableData] = data.tables.copy()
         gtid_persistence.forget_memory(recipient)
         found = gtid_persistence.recover(fleet, recipient)
-        assert found is not None
+        if found is None:
+            return False
         body = lifecycle.start_body(fleet, recipient, crashed=crashed)
         body["data_lineage"] = "cloned"
         body["repositories"] = []
@@ -335,6 +345,7 @@ class Clone:
         gtid_persistence.record_recovery(recipient, found)
         if recipient[BinaryLog].is_open:
             binary_log.open_file(fleet, recipient, 1, GtidIntervals())
+        return True
 
     def _after(self, delay_us: int, act: Callable[[World], None]) -> None:
         self.fleet.schedule(self.fleet.now + delay_us, self.recipient, act)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tallystick.producers.simulator.kernel.scenario import Scenario
 
-__all__ = ["NEGATIVES", "Negative", "with_options"]
+__all__ = ["AT_LEAST", "NEGATIVES", "Negative", "with_options"]
 
 _FAMILIES: Final = tuple(
     f"{__name__}.{family}"
@@ -35,19 +35,27 @@ NEGATIVES: Final[Mapping[str, type[Negative]]] = {
 """All negative cases by name, in the order of their families and of their definition."""
 
 
+AT_LEAST: Final = frozenset({"writes_per_second"})
+"""Options of which several cases get the greatest that one of them needs."""
+
+
 def with_options(scenario: Scenario) -> Scenario:
     """The scenario with the options that its negative cases need.
 
     Raises:
-        ValueError: A case is not known, or needs another topology than the scenario has.
+        ValueError: A case is not known, or cannot be together with another.
     """
     options: dict[str, Any] = {}
     for name in scenario.negatives:
         case = NEGATIVES.get(name)
         if case is None:
             raise ValueError(f"expected a negative case of {', '.join(NEGATIVES)}, got {name!r}")
+        for other in case.excludes.intersection(scenario.negatives):
+            raise ValueError(f"negative cases {name!r} and {other!r} together make a fault")
         for key, value in case.options.items():
-            if options.setdefault(key, value) != value:
+            if key in AT_LEAST:
+                options[key] = max(value, options.get(key, value))
+            elif options.setdefault(key, value) != value:
                 raise ValueError(
                     f"negative case {name!r} needs {key}={value!r}, another needs {options[key]!r}"
                 )

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.world import World
 
 _LONG_US = 700_000
+_OF_THE_OTHER_DESIGN = frozenset(
+    {
+        *("commit_zone", "backup_bails_out", "replica_zone", "crash_in_zone"),
+        *("recovery_on_new_server", "recovery_on_same_server", "recovery_by_position"),
+        *("recovery_to_a_time", "recovery_from_replica"),
+    }
+)
+"""No server has both: backups take the locks of Percona Server, or WL#3576's critical zone."""
 
 
 class BackupLocks(Negative):
@@ -26,6 +34,7 @@ class BackupLocks(Negative):
     name = "backup_locks"
     text = "commits go on under LOCK TABLES FOR BACKUP, and the InnoDB header runs ahead of it"
     options: ClassVar = {"writes_per_second": 20.0}
+    excludes: ClassVar = _OF_THE_OTHER_DESIGN
 
     def arrange(self, fleet: World) -> None:
         for instance in fleet.instances.values():
@@ -42,6 +51,7 @@ class StaleInnodbHeader(Negative):
         "have_backup_safe_binlog_info"
     )
     options: ClassVar = {"writes_per_second": 15.0}
+    excludes: ClassVar = _OF_THE_OTHER_DESIGN
 
     def arrange(self, fleet: World) -> None:
         for instance in fleet.instances.values():
@@ -55,6 +65,7 @@ class BinlogLockHeldLong(Negative):
     name = "binlog_lock_held_long"
     text = "commits, receivers and appliers wait while a backup finishes its copy of the redo"
     options: ClassVar = {"topology": "pair", "writes_per_second": 15.0}
+    excludes: ClassVar = _OF_THE_OTHER_DESIGN
 
     def arrange(self, fleet: World) -> None:
         options = Options(slave_info=True, finish_redo_us=_LONG_US)
@@ -70,6 +81,7 @@ class GaleraSnapshot(Negative):
     name = "galera_snapshot"
     text = "a node's last binary log file is copied while clients wait to commit"
     options: ClassVar = {"writes_per_second": 15.0}
+    excludes: ClassVar = _OF_THE_OTHER_DESIGN
 
     def arrange(self, fleet: World) -> None:
         for instance in fleet.instances.values():
@@ -84,6 +96,7 @@ class BackupSessionKilled(Negative):
     name = "backup_session_killed"
     text = "a backup ends in the middle: the server releases its locks, nobody unlocks"
     options: ClassVar = {"writes_per_second": 15.0}
+    excludes: ClassVar = _OF_THE_OTHER_DESIGN
 
     def arrange(self, fleet: World) -> None:
         for number, instance in enumerate(fleet.instances.values()):

@@ -15,7 +15,12 @@ from tallystick.producers.simulator.negatives.acts import (
     after_ms,
     watch_persisters,
 )
-from tallystick.producers.simulator.negatives.fleet import Failover, GroupReplication, upgrade_now
+from tallystick.producers.simulator.negatives.fleet import (
+    Failover,
+    GroupReplication,
+    Upgrade,
+    upgrade_now,
+)
 from tallystick.producers.simulator.negatives.negative import Negative
 from tallystick.producers.simulator.negatives.replication import SemiSync
 from tallystick.producers.simulator.server import administration, clients, commit, workload
@@ -145,6 +150,7 @@ class CloneThenUpgrade(Negative):
     name = "clone_then_upgrade"
     text = "a clone is upgraded like any server"
     options: ClassVar = _PAIR
+    excludes: ClassVar = Upgrade.excludes
 
     def arrange(self, fleet: World) -> None:
         after_ms(fleet, 400, None, _clone)
@@ -181,7 +187,7 @@ class CloneIntoGroup(Negative):
 
     name = "clone_into_group"
     text = "a member comes back to its group by a clone, as the logs that it lacks are purged"
-    options: ClassVar = _PAIR
+    options: ClassVar = {**_PAIR, **GroupReplication.options}
 
     def arrange(self, fleet: World) -> None:
         GroupReplication().arrange(fleet)

@@ -17,12 +17,14 @@ class Negative:
         name: What a scenario calls it.
         text: What looks wrong, and why it is not.
         options: Fields of the scenario that it sets.
+        excludes: Cases with which it would make a fault: servers do both, but not in good health.
     """
 
     registered: ClassVar[list[type[Negative]]] = []
     name: ClassVar[str]
     text: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
+    excludes: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):

@@ -51,6 +51,10 @@ class RecoveryOnSameServer(Negative):
     name = "recovery_on_same_server"
     text = "a server falls back to an image's sets, replays its own old log and uses GNOs again"
     options: ClassVar = {"topology": "single", "writes_per_second": 15.0}
+    # A restored server that replicates from this one has what it falls back from.
+    excludes: ClassVar = frozenset(
+        {"recovery_on_new_server", "recovery_by_position", "recovery_to_a_time"}
+    )
 
     def arrange(self, fleet: World) -> None:
         source = sources(fleet)[0]
