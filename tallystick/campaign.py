@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from tallystick import cover
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.explanation import explain
@@ -83,7 +84,8 @@ class SeedResult:
     def campaign_command(self) -> str:
         """The command that runs this seed again."""
         seed = self.scenario.seed
-        return f"tallystick campaign --seeds {seed}:{seed + 1}"
+        flag = " --cover" if self.scenario == cover.scenario_of(seed) else ""
+        return f"tallystick campaign{flag} --seeds {seed}:{seed + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +245,20 @@ def run_campaign(
         faults: Names of the faults that odd seeds take in turn; None: all, empty: none.
         negatives: Whether healthy fleets do what looks wrong.
     """
+    return run_scenarios(scenario_of(seed, faults, negatives) for seed in seeds)
+
+
+def run_scenarios(scenarios: Iterable[Scenario]) -> CampaignResult:
+    """Simulate and audit every scenario.
+
+    Args:
+        scenarios: What to simulate.
+    """
     began = time.perf_counter()
     results = []
     with _seldom_collected_garbage() as count_seed:
-        for seed in seeds:
-            results.append(run_seed(scenario_of(seed, faults, negatives)))
+        for scenario in scenarios:
+            results.append(run_seed(scenario))
             count_seed()
     return CampaignResult(tuple(results), time.perf_counter() - began)
 

@@ -22,6 +22,7 @@ from tallystick.settings import load, suggestion
 
 if TYPE_CHECKING:
     from tallystick.campaign import CampaignResult, SeedResult
+    from tallystick.cover import CoverCount
 
 
 def replay(
@@ -87,7 +88,17 @@ def report(
 
 def campaign(
     *,
-    seeds: Annotated[str, typer.Option(help="Half-open range A:B.", metavar="A:B")] = "0:100",
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="Half-open range A:B; default 0:100, or the whole cover.", metavar="A:B"),
+    ] = None,
+    cover: Annotated[
+        bool,
+        typer.Option(
+            "--cover",
+            help="Healthy fleets only, which bring all pairs of negative cases and settings.",
+        ),
+    ] = False,
     fault: Annotated[
         list[str] | None,
         typer.Option(help="Only this fault, instead of all in turn; may be repeated."),
@@ -96,22 +107,33 @@ def campaign(
 ) -> None:
     """Simulate and audit many seeds in memory: what is found, what is made up.
 
-    Odd seeds have a fault, even ones are healthy and may look unusual. Exit status: 0 when every
-    fault was found and nothing else was, 1 when not.
+    Odd seeds have a fault, even ones are healthy and may look unusual. With --cover all are
+    healthy, and every pair of circumstances occurs. Exit status: 0 when every fault was found and
+    nothing else was, 1 when not.
     """
-    from tallystick.campaign import run_campaign
+    from tallystick import cover as pairwise
+    from tallystick.campaign import run_campaign, run_scenarios
     from tallystick.producers.simulator.faults import FAULTS
 
     for name in fault or ():
         if name not in FAULTS:
             raise MisuseError(f"no fault has the name {name!r}{suggestion(name, FAULTS)}")
-    chosen = _seeds(seeds)
+    if cover and fault:
+        raise MisuseError("--cover and --fault: a cover is of healthy fleets")
+    chosen = _seeds(seeds or f"0:{len(pairwise.cover()) if cover else 100}")
     with terminal.progress(f"simulating and auditing {len(chosen)} seeds"):
-        result = run_campaign(chosen, faults=fault or None)
+        if cover:
+            result = run_scenarios(map(pairwise.scenario_of, chosen))
+        else:
+            result = run_campaign(chosen, faults=fault or None)
+    counts = pairwise.count(seed.scenario for seed in result.seeds) if cover else None
     if json:
-        terminal.show_json(_campaign_document(result))
+        covered = {} if counts is None else {"cover": counts._asdict()}
+        terminal.show_json(_campaign_document(result) | covered)
     else:
         terminal.show(*_campaign_lines(result))
+        if counts is not None:
+            terminal.show(*_cover_lines(counts))
     raise typer.Exit(ExitCode.CONSISTENT if result.is_right else ExitCode.INCONSISTENT)
 
 
@@ -150,6 +172,17 @@ def _campaign_lines(result: CampaignResult) -> Iterator[str | tuple[str, str]]:
         f"{len(result.seeds)} seeds, {result.records:,} records in {result.elapsed_s:.1f} s, "
         f"{result.seeds_per_s:.1f} seeds/s"
     )
+
+
+def _cover_lines(counts: CoverCount) -> Iterator[str]:
+    yield "pairs that occurred together, of those that can"
+    for title, (met, can) in (
+        ("two settings", counts.settings),
+        ("a negative case and a setting", counts.mixed),
+        ("two negative cases", counts.negatives),
+    ):
+        yield f"  {title}: {met:,} of {can:,}"
+    yield f"triples of negative cases: {counts.triples:,}"
 
 
 def _failures(result: CampaignResult) -> list[tuple[str, tuple[SeedResult, ...]]]:
