@@ -85,7 +85,7 @@ class ServerRecordReader(InstanceState):
         self.info_write_steps.interrupted()
         self.online_backup_steps.interrupted(records_lost=records_lost)
         self.backup_lock_steps.interrupted()
-        self.zones.interrupted(records_lost=records_lost)
+        self.zones.interrupted()
         self.engine_locks.interrupted()
         self.metadata_lock.interrupted()
         self.backup_locks.interrupted()
@@ -121,7 +121,7 @@ class ServerRecordReader(InstanceState):
         self.baselines.forget_master_info()
         self.has_stopped = False
         self.lose_sessions(records_lost=False)
-        self.clones.interrupted(records_lost=False)
+        self.clones.interrupted()
         self.clone_steps.interrupted(records_lost=False)
         self.clones.started(body.get("data_lineage"))
         self.clone_tables.started(body.get("data_lineage"), ts)

@@ -389,11 +389,8 @@ class CloneProtocol:
         ):
             self._is_failed = True
 
-    def interrupted(self, *, records_lost: bool) -> None:
-        """A restart ends a donor's clone; lost records may hide a stage."""
+    def interrupted(self) -> None:
+        """A restart ends a donor's clone."""
         self._blocked_at = None
         self.blocks_xa = self._is_ordered = False
         self._page = None
-        if records_lost:
-            self._stage = None
-            self._data_dropped = self._is_failed = self._replaces_data = False

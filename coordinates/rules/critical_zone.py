@@ -361,7 +361,7 @@ class CriticalZoneProtocol:
             Broken(case, witness=witness, at=at, thread=thread, taken=taken, tables=tables),
         )
 
-    def interrupted(self, *, records_lost: bool) -> None:
-        """The server ended and its tickets are gone, or they are not known any more."""
-        self._is_known = not records_lost
+    def interrupted(self) -> None:
+        """The server ended and its tickets are gone."""
+        self._is_known = True
         self._zones = {}
