@@ -78,12 +78,12 @@ class ServerRecordReader(InstanceState):
         self._learned = 0
         return fleet_events
 
-    def lose_sessions(self, *, records_lost: bool) -> None:
-        """What sessions held and had still to do is gone with the server, or not known any more."""
+    def lose_sessions(self) -> None:
+        """What sessions held and had still to do is gone with the server."""
         self.collections.interrupted()
         self.collection_steps.interrupted()
         self.info_write_steps.interrupted()
-        self.online_backup_steps.interrupted(records_lost=records_lost)
+        self.online_backup_steps.interrupted()
         self.backup_lock_steps.interrupted()
         self.zones.interrupted()
         self.engine_locks.interrupted()
@@ -120,9 +120,9 @@ class ServerRecordReader(InstanceState):
         self.redo.server_started(crashed=crashed)
         self.baselines.forget_master_info()
         self.has_stopped = False
-        self.lose_sessions(records_lost=False)
+        self.lose_sessions()
         self.clones.interrupted()
-        self.clone_steps.interrupted(records_lost=False)
+        self.clone_steps.interrupted()
         self.clones.started(body.get("data_lineage"))
         self.clone_tables.started(body.get("data_lineage"), ts)
         for relay in self.relays.values():
@@ -191,7 +191,7 @@ class ServerRecordReader(InstanceState):
 
     def _stopped(self, body: dict[str, Any], ts: int) -> None:
         self.has_stopped = bool(body.get("clean", True))
-        self.lose_sessions(records_lost=False)
+        self.lose_sessions()
 
     def _variables_changed(self, body: dict[str, Any], ts: int) -> None:
         variables = body.get("variables")

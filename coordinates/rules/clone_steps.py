@@ -162,8 +162,6 @@ class CloneSteps:
             at=f"clone {step} at {ts}",
         )
 
-    def interrupted(self, *, records_lost: bool) -> None:
+    def interrupted(self) -> None:
         """A restart ends a donor's clone, and may be part of a recipient's."""
         self._given = None
-        if records_lost:
-            self._taken = None

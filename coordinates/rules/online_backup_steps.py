@@ -257,10 +257,10 @@ class OnlineBackupSteps:
         subject = "The backup" if self._backup_id is None else f"Backup {self._backup_id}"
         report_missing(self._reporter, rule, subject=subject, step=step, missing=missing, at=at)
 
-    def interrupted(self, *, records_lost: bool) -> None:
-        """The server ended and its locks are gone, or they are not known any more."""
+    def interrupted(self) -> None:
+        """The server ended and its locks are gone."""
         reset(self)
-        self._knows_locks = not records_lost
+        self._knows_locks = True
 
 
 def _execute(zone: _Zone, step: str, body: Mapping[str, Any]) -> None:
