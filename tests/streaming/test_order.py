@@ -15,6 +15,7 @@ from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import Finding, Observation
+from tallystick.coordinates.rules.observations import NOT_ANSWERED
 from tallystick.streaming.auditor import BlockRow, audit_rows, resumed
 from tests.support.orders import STORED, Journals, journals_of
 
@@ -65,9 +66,12 @@ def streamed(journals: Journals, size: int, random: Random) -> list[Any]:
 
 
 def _shown(findings: list[Finding], observations: list[Observation]) -> list[Any]:
-    """Findings once each, and what is undecided, in an order of their own."""
+    """Findings once each, and what is undecided, in an order of their own.
+
+    Answers that never came are reported by the rounds of the job, and at the end of a replay.
+    """
     found = {finding.finding_id: finding.to_dict() for finding in findings}
-    seen = [str(one.to_dict()) for one in observations]
+    seen = [str(one.to_dict()) for one in observations if one.reason != NOT_ANSWERED.code]
     return [sorted(found.items()), sorted(seen)]
 
 
