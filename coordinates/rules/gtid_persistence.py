@@ -207,7 +207,7 @@ class GtidPersistence:
     """The GTID persister's promises: what it has written, and how far undo may be purged."""
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
-    _steps: PersisterSteps = field(metadata=COLLABORATOR)
+    _persister_steps: PersisterSteps = field(metadata=COLLABORATOR)
     _pending: dict[str, int] = field(default_factory=dict)
     """GTID to trx_no of transactions whose GTID is not in the table yet; 0: prepared."""
     _since: dict[str, int] = field(default_factory=dict)
@@ -224,7 +224,7 @@ class GtidPersistence:
         """Take one ``gtid_persister`` record."""
         step = body.get("step")
         trx_no = body.get("trx_no")
-        self._steps.took(str(step), ts)
+        self._persister_steps.took(str(step), ts)
         if step == "commit" and isinstance(trx_no, int):
             self._ended(str(body.get("gtid")), trx_no, ts)
         elif step == "prepare":
@@ -236,7 +236,7 @@ class GtidPersistence:
             self._moved(body, ts)
         elif step == "purge" and isinstance(trx_no, int):
             self._judge_limit("purge_limit_passed", "purge limit", trx_no, ts)
-            self._steps.purged(self._pending, trx_no, ts)
+            self._persister_steps.purged(self._pending, trx_no, ts)
         elif step == "recover":
             self._forget()
             self._recovered(body.get("trx_num_gtid"))
@@ -246,7 +246,7 @@ class GtidPersistence:
         """A start reads the number; a crash may have taken back what was not flushed."""
         if isinstance(number, int):
             self._trx_num_gtid = number
-            self._steps.numbered(number)
+            self._persister_steps.numbered(number)
 
     def _ended(self, gtid: str, trx_no: int, ts: int) -> None:
         try:
@@ -284,7 +284,7 @@ class GtidPersistence:
                 written=written,
             )
             self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
-        left_out = self._steps.written(self._pending, written, body, ts)
+        left_out = self._persister_steps.written(self._pending, written, body, ts)
         for gtid in known:
             del self._pending[gtid]
         for gtid in (*known, *left_out):
@@ -328,7 +328,7 @@ class GtidPersistence:
             )
             self._reporter.broken(PURGE_WAITS_FOR_GTID_PERSIST, broken)
         self._trx_num_gtid = number
-        self._steps.numbered(number)
+        self._persister_steps.numbered(number)
         self._judge_limit("trx_num_gtid_passed", "TRX_SYS_TRX_NUM_GTID", number, ts)
 
     def _judge_limit(self, case: str, what: str, number: int, ts: int) -> None:
@@ -368,7 +368,7 @@ class GtidPersistence:
         if self._pending and is_told:
             self._judge_found(f"{table},{undo or ''}", ts, gone)
         self._forget()
-        self._steps.started(tells_undo=isinstance(undo, str))
+        self._persister_steps.started(tells_undo=isinstance(undo, str))
 
     def _judge_found(self, text: str, ts: int, gone: GtidSet) -> None:
         try:
@@ -433,7 +433,7 @@ class GtidPersistence:
         self._forget()
         self._trx_num_gtid = 0
         self._file = None
-        self._steps.forget()
+        self._persister_steps.forget()
 
     def reset(self) -> None:
         """RESET empties the table, and no transaction of before belongs into it."""
