@@ -9,11 +9,17 @@ specifications they know
 - ``{names:list}``: a list as text,
 - ``{gtid:group}``: a GTID, or that the group is anonymous where it is empty,
 - ``{table:content}``: rows and checksum of a table,
-- ``{origins:origins}``: where a GTID's transactions were committed first.
+- ``{origins:origins}``: where a GTID's transactions were committed first;
+
+and in statements, where nothing is shortened,
+
+- ``{gtids:sql}``: a string of SQL, quoted,
+- ``{file:sh}``: a word of a command line, quoted.
 """
 
 from __future__ import annotations
 
+import shlex
 import string
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,6 +46,8 @@ class Explanation(NamedTuple):
     observed_in: str
     expected: str
     expected_in: str
+    verify: tuple[tuple[str, str], ...]
+    """Instance, and the statement or command to run on it, to see the contradiction."""
 
 
 class _Formatter(string.Formatter):
@@ -75,7 +83,18 @@ def _origins(origins: Sequence[Mapping[str, int]]) -> str:
     )
 
 
+def _sql(value: Any) -> str:
+    escaped = str(value).translate({ord("\\"): "\\\\", ord("'"): "''", 0: "\\0"})
+    return f"'{escaped}'"
+
+
+def _word(value: Any) -> str:
+    return shlex.quote(str(value))
+
+
 _SPECIAL: dict[str, Callable[[Any], str]] = {
+    "sql": _sql,
+    "sh": _word,
     "group": _group,
     "content": _content,
     "origins": _origins,
@@ -106,14 +125,26 @@ def explain(finding: Finding) -> Explanation:
     if texts is None:
         shown = "; ".join(f"{name} {value}" for name, value in finding.data.items())
         return Explanation(
-            f"{finding.rule} is broken: {finding.case}.", finding.witness, "", shown, ""
+            f"{finding.rule} is broken: {finding.case}.", finding.witness, "", shown, "", ()
         )
-    return Explanation(*(fill(template, values) for template in texts))
+    assert rule is not None
+    known = {name for name, value in values.items() if value is not None}
+    verify = tuple(
+        (fill(statement.on, values), fill(statement.text, values))
+        for statement in rule.verify
+        if statement.names() <= known
+    )
+    sentence, observed, observed_in, expected, expected_in = (
+        fill(template, values) for template in texts
+    )
+    return Explanation(sentence, observed, observed_in, expected, expected_in, verify)
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
     """A finding as JSON for its readers: the data, and the sentences made of them."""
-    return finding.to_dict() | explain(finding)._asdict()
+    texts = explain(finding)
+    verify = [{"on": on, "statement": statement} for on, statement in texts.verify]
+    return finding.to_dict() | texts._asdict() | {"verify": verify}
 
 
 def reason_text(check: Check) -> str:

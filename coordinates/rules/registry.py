@@ -7,7 +7,7 @@ all. Reports, documentation and expectations read the registry, so that a name i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any, Literal, NamedTuple, final
@@ -40,8 +40,33 @@ class Case(NamedTuple):
 
     def names(self) -> set[str]:
         """The values that its texts name."""
-        parsed = (Formatter().parse(text) for text in self)
-        return {name for parts in parsed for _, name, _, _ in parts if name}
+        return _names(self)
+
+
+class Statement(NamedTuple):
+    """What an operator runs to see a contradiction: templates in the manner of ``Case``.
+
+    One whose values a finding does not have is not shown with it.
+    """
+
+    on: str
+    """The instance that it is run on, or that the log files are of: mostly ``{instance}``."""
+    text: str
+    """SQL, or a command line of MySQL's own tools; values as ``{value:sql}``, ``{value:sh}``, or
+    ``{number:d}``."""
+
+    def names(self) -> set[str]:
+        """The values that its texts name."""
+        return _names(self)
+
+    def specs(self) -> set[str]:
+        """How the values of its text are formatted."""
+        return {spec or "" for _, name, spec, _ in Formatter().parse(self.text) if name}
+
+
+def _names(templates: Iterable[str]) -> set[str]:
+    parsed = (Formatter().parse(text) for text in templates)
+    return {name for parts in parsed for _, name, _, _ in parts if name}
 
 
 @final
@@ -60,6 +85,7 @@ class Rule:
         undecided_when: When the evidence does not suffice.
         sources: Where it is written or measured: document and section.
         remedy: What an operator does about a breach.
+        verify: What an operator runs to see a breach with his own eyes.
         cases: The ways to break it, by their codes.
         judge: The predicate on evidence, None where a protocol or a log is followed step by step.
         evidence: What the predicate of a rule on rows reads; None for every other rule. The class
@@ -79,6 +105,7 @@ class Rule:
     undecided_when: str
     sources: tuple[str, ...]
     remedy: str
+    verify: tuple[Statement, ...] = ()
     cases: Mapping[str, Case] = field(default_factory=dict, hash=False)
     judge: Callable[..., Any] | None = field(default=None, compare=False)
     evidence: type[Any] | None = field(default=None, compare=False)

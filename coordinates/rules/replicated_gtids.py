@@ -18,7 +18,7 @@ from tallystick.coordinates.rules.between import (
     wait_or_give_up,
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
-from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.registry import Case, Statement, reason
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -190,6 +190,10 @@ def _is_young(state: Snapshot, ts: int) -> bool:
         " replica; if harmless, commit an empty transaction under its GTID on the source, which"
         " gtid_origin_agreement then names as what it is. Set super_read_only on replicas."
     ),
+    verify=(
+        Statement("{instance}", "SELECT GTID_SUBSET({witness:sql}, @@GLOBAL.gtid_executed);"),
+        Statement("{sources:list}", "SELECT GTID_SUBTRACT({witness:sql}, @@GLOBAL.gtid_executed);"),
+    ),
     cases={
         "not_of_source": Case(
             "The replica has executed {witness:gtids}, which its source {sources:list} has neither"
@@ -321,6 +325,10 @@ def _without_upstreams(rest: GtidSet, row: ReplicaExecuted, against: Against) ->
     remedy=(
         "Clone or restore the replica from a server that has the data; keep binary logs longer"
         " (binlog_expire_logs_seconds) than the longest lag of a replica."
+    ),
+    verify=(
+        Statement("{source}", "SELECT GTID_SUBSET({witness:sql}, @@GLOBAL.gtid_purged);"),
+        Statement("{instance}", "SELECT GTID_SUBTRACT({witness:sql}, @@GLOBAL.gtid_executed);"),
     ),
     cases={
         "purged_and_missing": Case(

@@ -120,6 +120,7 @@ def _lines(finding: Finding) -> Iterator[str]:
     yield f"observed, {texts.observed_in}: {texts.observed}"
     yield f"expected, {texts.expected_in}: {texts.expected}"
     yield f"witness: {finding.witness}"
+    yield from (f"on {on}: {statement}" for on, statement in texts.verify)
 
 
 def _safe(text: str) -> str:

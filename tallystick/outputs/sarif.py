@@ -80,6 +80,7 @@ def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
         f"observed, {texts.observed_in}: {texts.observed}",
         f"expected, {texts.expected_in}: {texts.expected}",
         f"witness: {finding.witness}",
+        *(f"on {on}: {statement}" for on, statement in texts.verify),
     )
     return {
         "ruleId": finding.rule,

@@ -15,6 +15,7 @@ from tallystick.outputs._view import (
     broken_rules,
     channel_name,
     doubts,
+    moment,
     repeated,
     singular,
     undecided_rules,
@@ -148,11 +149,13 @@ def _findings(result: RunResult) -> Iterator[Line]:
 
 def _finding(result: RunResult, finding: Finding) -> Iterator[Line]:
     texts = explain(finding)
-    yield f"  {finding.instance_id}{_channels(result, finding)}, at {finding.at}"
+    where = f"{finding.instance_id}{_channels(result, finding)}"
+    yield f"  {where}, at {finding.at}, {moment(finding.ts)}"
     yield f"    {texts.sentence}"
     yield f"    observed, {texts.observed_in}: {_short(texts.observed)}"
     yield f"    expected, {texts.expected_in}: {_short(texts.expected)}"
     yield f"    witness: {_short(finding.witness)}"
+    yield from (f"    on {on}: {statement}" for on, statement in texts.verify)
     positions = repeated(result, finding)
     if positions:
         yield f"    found again at {positions}"
