@@ -128,6 +128,25 @@ class CloneResumed:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageChannel:
+    """What the summary of an image says of a channel of the replica that it was taken of.
+
+    Attributes:
+        read, executed: Coordinates in the source's log, None not in it.
+        coordinates_ts: Since when they are of the present source, None not known.
+        is_filtered: Whether the channel leaves out groups of its source.
+    """
+
+    instance_id: str
+    place: Place
+    backup_id: str
+    read: Coordinates | None
+    executed: Coordinates | None
+    coordinates_ts: int | None
+    is_filtered: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreMade:
     """An image was restored.
 
@@ -198,6 +217,7 @@ Evidence = (
     | GroupsQueued
     | CloneMade
     | CloneResumed
+    | ImageChannel
     | RestoreMade
     | RecoveryMade
 )

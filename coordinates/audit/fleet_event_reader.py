@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallystick.coordinates.audit.comparison import RestoreMade, RunningRecovery
+from tallystick.coordinates.audit.comparison import ImageChannel, RestoreMade, RunningRecovery
 from tallystick.coordinates.audit.finding_collector import Subject
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
 from tallystick.coordinates.audit.journal_position import Place
 from tallystick.coordinates.audit.origins import OriginColumns, Origins
-from tallystick.coordinates.audit.replica import BEGINS, CONNECTS, FORGETS_COORDINATES, Replica
+from tallystick.coordinates.audit.replica import (
+    BEGINS,
+    CONNECTS,
+    FORGETS_COORDINATES,
+    Replica,
+    ReplicaChannel,
+)
 from tallystick.coordinates.audit.replica_comparisons import (
     Member,
     ReplicaComparisons,
@@ -26,7 +32,7 @@ from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
 
@@ -278,7 +284,9 @@ class FleetEventReader:
         body, replica = fact.body, member.replica
         step = body["step"]
         if step == "image":
-            member.timeline.image(body)
+            if "coordinates_from" not in body:
+                member.timeline.image(body)
+            self._compare_image(fact, member)
         elif step == "checksum":
             member.timeline.check_sums(body)
         elif step == "restore":
@@ -291,6 +299,23 @@ class FleetEventReader:
         elif step == "replayed" and "replay" in replica.recovery.restored:
             self._compare_recovery(fact, replica, replica.recovery)
             replica.recovery = None
+
+    def _compare_image(self, fact: FleetEvent, member: Member) -> None:
+        for summary in fact.body.get("channels") or ():
+            name = str(summary["channel"]).lower()
+            channel = member.replica.channels.get(name) or ReplicaChannel(name)
+            key = channel.key or source_key(summary.get("source_instance"), None)
+            found = ImageChannel(
+                instance_id=fact.instance_id,
+                place=Place.of(fact),
+                backup_id=str(fact.body["backup_id"]),
+                read=_coordinates(summary, "read"),
+                executed=_coordinates(summary, "exec"),
+                coordinates_ts=channel.coordinates_ts,
+                is_filtered=channel.is_filtered,
+            )
+            sources = () if key is None else (key,)
+            self.comparisons.enqueue(fact.instance_id, name, sources, found)
 
     def _compare_restore(self, fact: FleetEvent, member: Member) -> None:
         timeline = member.timeline
@@ -330,6 +355,11 @@ class FleetEventReader:
             member.replica.lose_records()
             self._end_logs_unseen(fact, None)
         member.timeline.miss(lineage, fact.ts)
+
+
+def _coordinates(summary: Mapping[str, Any], name: str) -> tuple[str, int] | None:
+    file, position = (summary.get(f"{name}_source_log_{part}") for part in ("file", "pos"))
+    return (file, position) if isinstance(file, str) and isinstance(position, int) else None
 
 
 def _by_sid(sids: list[str], local: npt.NDArray[Any]) -> list[tuple[str, Any]]:

@@ -315,9 +315,9 @@ class ServerRecordReader(InstanceState):
         if "coordinates_from" not in body:
             self.online_backup_steps.backup(body, ts)
             self.images.step(body)
-            if body["step"] not in ("begin", "end"):
-                image = {**body, "binlog_lineage": self.binlog.lineage}
-                self.reporter.fleet_event(FleetEventKind.BACKUP, image)
+        if body["step"] not in ("begin", "end"):
+            image = {**body, "binlog_lineage": self.binlog.lineage}
+            self.reporter.fleet_event(FleetEventKind.BACKUP, image)
 
     def _engine_locked(self, body: dict[str, Any], ts: int) -> None:
         self.engine_locks.step(body, ts)

@@ -41,7 +41,7 @@ ZONE_STEPS_COMPLETE = register(
             " stays closed stops every change."
         ),
         undecided_when=UNDECIDED_WHEN
-        + "; of a zone whose tickets are not recorded no wait is demanded",
+        + "; of a zone of which no wait was ever recorded none is demanded",
         sources=("WL#3576, Solution with a critical zone and Critical Zone API",),
         remedy=(
             "Discard the backup and take it again. If changes hang, end the backup's session: the"
@@ -92,7 +92,8 @@ METADATA_LOCK_STEPS_COMPLETE = register(
             " table and that of its definition."
         ),
         undecided_when=UNDECIDED_WHEN
-        + "; of a backup that records no engine lock it is not demanded",
+        + "; of a backup that records neither engine locks nor tickets and tables it is not"
+        " demanded",
         sources=("WL#3576, When the zone should be entered",),
         remedy="Discard the backup and take it again under LOCK INSTANCE FOR BACKUP.",
         cases=step_missing("WL#3576, When the zone should be entered"),
@@ -111,13 +112,16 @@ class _Zone:
 
     Attributes:
         taken: Its steps, empty while it is open.
-        has_tickets: Whether tickets of it are recorded.
+        has_tickets, has_waited: Whether tickets of it, and waits for them, are recorded.
+        names_tables: Whether it was closed for tables that are backed up.
         inside: Ticket to the steps of its critical sequence, once that has begun.
         unfinished: Threads that dropped their tickets too early to what they left out.
     """
 
     taken: list[str] = field(default_factory=list)
     has_tickets: bool = False
+    has_waited: bool = False
+    names_tables: bool = False
     inside: dict[str, list[str]] = field(default_factory=dict)
     unfinished: dict[str, list[str]] = field(default_factory=dict)
 
@@ -148,9 +152,11 @@ class OnlineBackupSteps:
         zone = self._zones.setdefault(str(body.get("zone", "")), _Zone())
         if step == "close":
             zone.taken = [step]
+            zone.names_tables = "tables" in body
         elif step == "open":
             zone.taken = []
         elif step == "wait" and zone.taken:
+            zone.has_waited = True
             zone.taken.append(step)
         elif step == "validity_point":
             self._validity_point(zone, f"validity point at {ts}")
@@ -170,13 +176,14 @@ class OnlineBackupSteps:
             zone.unfinished[thread] = left_out
 
     def _validity_point(self, zone: _Zone, at: str) -> None:
-        is_unwaited = zone.has_tickets and zone.taken and "wait" not in zone.taken
+        is_unwaited = zone.has_waited and zone.taken and "wait" not in zone.taken
         missing = ["wait"] if is_unwaited else []
         for thread, steps in zone.unfinished.items():
             missing += [f"{step} of thread {thread}" for step in steps]
         zone.unfinished.clear()
         self._report(ZONE_STEPS_COMPLETE, "validity_point", missing, at)
-        if self._engines and (self._knows_locks or self._backup_id is not None):
+        is_recorded = self._engines or (zone.has_tickets and zone.names_tables)
+        if is_recorded and (self._knows_locks or self._backup_id is not None):
             unlocked = [] if self._holders else [_INSTANCE]
             self._report(METADATA_LOCK_STEPS_COMPLETE, "validity_point", unlocked, at)
         self._demand_locked(self._engines, self._locked, "validity_point", at)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tallystick.coordinates.audit.comparison import ChannelRow
+from tallystick.coordinates.audit.comparison import ChannelRow, ImageChannel
 from tallystick.coordinates.audit.timeline_file import FIRST_POSITION, PlaceKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
@@ -106,7 +106,7 @@ def source_coordinate_valid(row: ChannelRow, against: Against) -> Compared:
     state = next(source.states.since(row.place.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
-    found, unknown = _wrong_coordinates(row, against, state)
+    found, unknown = wrong_coordinates(row, against, state)
     if unknown is not None and not against.fresh(found):
         return unknown
     return against.report_at(found)
@@ -119,8 +119,8 @@ _WRONG = {
 }
 
 
-def _wrong_coordinates(
-    row: ChannelRow, against: Against, state: Snapshot
+def wrong_coordinates(
+    row: ChannelRow | ImageChannel, against: Against, state: Snapshot
 ) -> tuple[list[Broken], Undecided | None]:
     """What is wrong with the coordinates, and why others are not known."""
     found: list[Broken] = []
@@ -151,7 +151,7 @@ def _is_wrong(kind: PlaceKind, name: str) -> bool:
     return kind in wrong or (kind is PlaceKind.EVENT_END and name == "executed")
 
 
-def _may_be_ignored(kind: PlaceKind, row: ChannelRow, against: Against) -> bool:
+def _may_be_ignored(kind: PlaceKind, row: ChannelRow | ImageChannel, against: Against) -> bool:
     """Whether an applier may be inside a group because its receiver ignores it.
 
     Events of ignored server ids, in a ring the replica's own, are dropped one by one, and the
@@ -205,7 +205,7 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     state = next(source.states.since(row.place.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
-    wrong, unknown = _wrong_coordinates(row, against, state)
+    wrong, unknown = wrong_coordinates(row, against, state)
     if unknown is not None:
         return unknown
     if against.fresh(wrong):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tallystick.coordinates.audit.fleet import Edge
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.rules.explanation import explain, observation_text
 from tests.support.fleet_journals import (
     EVENT_LENGTH,
@@ -576,6 +577,27 @@ class TestSourceCoordinateValid:
         assert names(output) == ([] if is_valid else ["source_coordinate_valid"])
         if not is_valid:
             assert output.findings[0].witness == f"s-bin.000001:{position}"
+
+    @pytest.mark.parametrize(
+        ("kind", "beyond", "is_valid"),
+        [("exec", 0, True), ("exec", 8, False), ("exec", EVENT_LENGTH, False), ("read", 8, False)],
+    )
+    def test_an_image_names_positions_of_the_source(self, kind, beyond, is_valid):
+        """An image has the positions of a group's end, not of anything beyond it."""
+        source, replica = fleet_of_two()
+        source.log(f"{A}:1", f"{A}:2")
+        position = end_of(1) + beyond
+        summary = {
+            "channel": "",
+            "source_instance": "s",
+            f"{kind}_source_log_file": "s-bin.000001",
+            f"{kind}_source_log_pos": position,
+        }
+        image = {"step": "image", "backup_id": "b1", "binlog_lineage": 0, "channels": [summary]}
+        replica.fleet_event(FleetEventKind.BACKUP, **image)
+        source.time()
+        expected = [] if is_valid else ["image_source_position_valid"]
+        assert names(audit(source, replica)) == expected
 
     @pytest.mark.parametrize("way", ["ring", "filtered", "ignore_server_ids", None])
     def test_an_applier_moves_event_by_event_through_what_its_receiver_ignores(self, way):

@@ -117,6 +117,8 @@ def sequence(*steps: str) -> Journal:
             fields |= {"ticket": int(ticket)} if ticket else {}
             fields |= {"tables": [table]} if table else {}
             journal.record("zone", step=words[word], **fields)
+        elif word == "metadata":
+            journal.record("backup_lock", step="lock", lock="instance", session=9)
         elif word == "close":
             journal.record("zone", step=word, tables=["shop.a", "shop.b"])
         else:
@@ -193,7 +195,8 @@ def no_metadata_change_during_backup__of_two(breaks: bool) -> Journal:
 @case()
 def zone_steps_complete(breaks: bool) -> Journal:
     wait = [] if breaks else ["wait"]
-    return sequence("enter 1", "close", "drop 1", *wait, "validity_point", "open")
+    steps = ("close", "wait", "open", "close", *wait, "validity_point", "open")
+    return sequence("metadata", *steps)
 
 
 @case()
@@ -201,7 +204,14 @@ def zone_steps_complete__sequence(breaks: bool) -> Journal:
     """A ticket is dropped between logging and making visible, and nothing follows."""
     rest = [] if breaks else ["commit 5@1:shop.a", "unlock 5@1:shop.a"]
     inside = ("enter 1", "log 5@1:shop.a", *rest, "drop 1")
-    return sequence(*inside, "close", "wait", "validity_point", "open")
+    return sequence("metadata", *inside, "close", "wait", "validity_point", "open")
+
+
+@case()
+def metadata_lock_steps_complete__of_the_zone(breaks: bool) -> Journal:
+    """Who records tickets and the backup's tables records that lock, too."""
+    steps = ("enter 1", "close", "drop 1", "wait", "validity_point", "open")
+    return sequence(*([] if breaks else ["metadata"]), *steps)
 
 
 def backup(*steps: str, engine: str = "InnoDB") -> Journal:

@@ -71,7 +71,7 @@ class _StepLeftOut(JournalFault):
 
 
 class ZoneNotWaited(_StepLeftOut):
-    """The backup closes the zone and goes on at once."""
+    """A backup closes the zone and goes on at once, though the one before has waited."""
 
     number = 163
     name = "zone_not_waited"
@@ -80,13 +80,13 @@ class ZoneNotWaited(_StepLeftOut):
 
     def __init__(self) -> None:
         super().__init__()
-        self._has_tickets = False
+        self._has_waited = False
 
     def leaves_out(self, record_type: RecordType, body: Mapping[str, Any]) -> bool:
-        """It is demanded where tickets are recorded."""
-        is_zone = record_type is RecordType.ZONE
-        self._has_tickets |= is_zone and body["step"] == "enter"
-        return is_zone and self._has_tickets and body["step"] == "wait"
+        """The second wait."""
+        is_wait = record_type is RecordType.ZONE and body["step"] == "wait"
+        has_waited, self._has_waited = self._has_waited, self._has_waited or is_wait
+        return is_wait and has_waited
 
 
 class EngineLeftUnlocked(_StepLeftOut):

@@ -218,6 +218,34 @@ class ImageRelayInfoStale(_BackupFault):
             self.mark(fleet, self.backed_up)
 
 
+class ImageHasRelayPosition(_BackupFault):
+    """The summary takes an offset of the relay log for one of the source's log."""
+
+    number = 179
+    name = "image_has_relay_position"
+    text = "the executed position in the image of a replica has an offset of its relay log"
+    must_fire = frozenset({"image_source_position_valid"})
+    base = BaseHistory.REPLICA
+    recovers = False
+
+    def choose(self, fleet: World) -> Instance:
+        """A replica."""
+        return next(i for i in fleet.instances.values() if i[ChannelMap].channels)
+
+    def on_image(self, fleet: World, image: Image) -> None:
+        """Swap them where that is no end of a group, and nothing before the stored position."""
+        for copied in image.channels:
+            file, offset = copied["exec_source_log_file"], copied["relay_log_pos"]
+            source = fleet.instances[copied["source_instance"]]
+            found = next((f for f in source[BinaryLog].files if f.name == file), None)
+            ends = set() if found is None else {group.end for group in found.groups()}
+            if self.injected or not ends or offset <= copied["exec_source_log_pos"]:
+                continue
+            if offset not in ends:
+                copied["exec_source_log_pos"] = offset
+                self.mark(fleet, self.backed_up)
+
+
 class ImageMissesChange(_BackupFault):
     """A MyISAM table is copied before its last change, which the log has."""
 
