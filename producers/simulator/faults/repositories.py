@@ -21,7 +21,7 @@ from tallystick.producers.simulator.faults.logs import ends_in_xid, gtid_of
 from tallystick.producers.simulator.faults.row import Row
 from tallystick.producers.simulator.replication_info.master_info import MasterInfo
 from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
-from tallystick.producers.simulator.server import lifecycle, receiver
+from tallystick.producers.simulator.server import administration, lifecycle, receiver
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver
 
 if TYPE_CHECKING:
@@ -174,7 +174,9 @@ class MasterInfoNotFlushedOnStop(ChannelFault, ActFault):
             is_busy = channel[Receiver].is_connected and channel[Receiver].read != stored
             # The next count would write it, whatever the stop does.
             period = channel.replica.variables["sync_source_info"]
-            is_busy = is_busy and channel[MasterInfo].handler.sync_counter + 1 != period
+            if period == 1 and channel[Receiver].is_connected:
+                administration.set_variables(channel.replica, sync_source_info=0)
+            is_busy = is_busy and not 0 < period <= channel[MasterInfo].handler.sync_counter + 1
             if is_busy and channel[Receiver].read[0] == stored[0]:
                 self._channel = channel
                 self._stopped_at = fleet.now
