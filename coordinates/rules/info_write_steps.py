@@ -58,6 +58,8 @@ _DEMANDED: Final = {
     "stop_applier": ((_RELAY, "applier_stop"),),
 }
 """Channel's action to the writes, each with its reason, that belong to it."""
+_BY_ITSELF: Final = frozenset({"reconnect", "relay_purge"})
+"""Actions of the threads, not of a statement: they may come while one still writes."""
 _ENDING: Final = frozenset({"reset", "reset_all"})
 """Actions after which the repositories are empty."""
 
@@ -85,6 +87,8 @@ class InfoWriteSteps:
 
     def administered(self, channel: str, action: str, ts: int) -> None:
         """Take one ``channel`` record: what the previous one demanded has been written by now."""
+        if action in _BY_ITSELF:
+            return
         if action in _ENDING:
             self._awaited.pop(channel, None)
             return

@@ -394,6 +394,20 @@ def info_write_steps_complete__next_action(breaks: bool) -> Journal:
     return journal
 
 
+@case()
+def info_write_steps_complete__purge_between(breaks: bool) -> Journal:
+    """The applier purges its relay log while the statement still writes."""
+    journal, _, _ = replica()
+    _write_master(journal, "change_source")
+    journal.record("channel", channel="", action="stop_receiver")
+    if breaks:
+        journal.record("channel", channel="", action="start_receiver")
+    else:
+        journal.record("channel", channel="", action="relay_purge", to_file="relay.000001")
+    _write_master(journal, "receiver_stop")
+    return journal
+
+
 def _write_master(journal: Journal, reason: str) -> None:
     row = {"Master_log_name": "binlog.000001", "Master_log_pos": 4}
     journal.record("info_write", table="slave_master_info", channel="", reason=reason, row=row)
