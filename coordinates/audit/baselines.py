@@ -81,6 +81,8 @@ class Baselines:
     log_bin_changed: bool = False
     log_bin_was_off: bool = False
     """Whether the binary log was seen to be switched off or on in its lineage."""
+    redo_was_disabled: bool = False
+    """Whether changes wrote no redo at some time since the row before."""
     had_binlog: bool | None = None
     """Whether the previous row named a binary log file."""
     oldest_file: int | None = None

@@ -366,7 +366,7 @@ class InstanceAudit(ServerRecordReader):
                 self.reporter.sequence,
                 ts,
                 self.server.knows_tags,
-                RedoSeen.of(self.redo),
+                RedoSeen.of(self.redo, ts),
             )
         )
         self.clone_tables.row(body, ts)
@@ -375,6 +375,7 @@ class InstanceAudit(ServerRecordReader):
         if row.state is not None:
             self.persistence.passed(ts)
             self.info_write_steps.passed(body.get("requested_at"))
+        row.redo.is_of_row &= self.is_known_up_to(row)
         if self.ts <= row.ts and not self.is_known_up_to(row):
             self.reporter.note(
                 ObservationCode.LOG_STATUS_EARLY,

@@ -34,6 +34,7 @@ from tallystick.coordinates.rules.info_repositories import InfoRepositories
 from tallystick.coordinates.rules.info_write_steps import InfoWriteSteps
 from tallystick.coordinates.rules.online_backup import EngineLockProtocol, MetadataLockProtocol
 from tallystick.coordinates.rules.online_backup_steps import OnlineBackupSteps
+from tallystick.coordinates.rules.redo_positions import RedoPositions
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import LogCoordinates
 
@@ -46,17 +47,21 @@ GOES_ON: Final = {"lost records": "goes on"}
 
 @dataclass(slots=True)
 class RedoSeen:
-    """What the redo log's events showed when a row came; None: nothing."""
+    """What the redo log's events showed when a row came; None: nothing.
 
+    ``is_of_row``: whether they are of the row's instant, as neither of the two came early.
+    """
+
+    is_of_row: bool
     written: int | None
     flushed: int | None
     checkpoint: int | None
 
     @classmethod
-    def of(cls, redo: RedoLogReader) -> RedoSeen:
-        """The present state of the log."""
+    def of(cls, redo: RedoLogReader, ts: int) -> RedoSeen:
+        """The present state of the log, for a row of a time."""
         numbers = redo.written, redo.flushed, redo.checkpoint
-        return cls(*(None if number == UNKNOWN else number for number in numbers))
+        return cls(redo.ts <= ts, *(None if number == UNKNOWN else number for number in numbers))
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +92,7 @@ class InstanceState:
         binlog: The binary log.
         relays: The relay log of each channel.
         redo: InnoDB's redo log.
+        redo_positions: LSNs of backups, clones, locks and samples.
         collections: Collections of log_status that are open.
         collection_steps: Whether each of them takes all its steps.
         zones: The critical zone of online backups.
@@ -119,6 +125,7 @@ class InstanceState:
     binlog: BinlogReader = field(init=False)
     relays: dict[str, RelayReader] = field(default_factory=dict)
     redo: RedoLogReader = field(init=False)
+    redo_positions: RedoPositions = field(init=False)
     collections: CollectionProtocol = field(init=False)
     collection_steps: CollectionSteps = field(init=False)
     zones: CriticalZoneProtocol = field(init=False)
@@ -152,6 +159,7 @@ class InstanceState:
         reporter = self.reporter
         self.binlog = BinlogReader(reporter, self.server)
         self.redo = RedoLogReader(reporter, self.server)
+        self.redo_positions = RedoPositions(reporter, self.redo)
         self.collections = CollectionProtocol(reporter)
         self.collection_steps = CollectionSteps(reporter)
         self.zones = CriticalZoneProtocol(reporter)

@@ -20,12 +20,19 @@ from tallystick.coordinates.rules.backup_coordinates import (
 from tallystick.coordinates.rules.binlog_position import snapshot_position_on_group_boundary
 from tallystick.coordinates.rules.executed_set import executed_within_logged
 from tallystick.coordinates.rules.gtid_table import GtidTable
+from tallystick.coordinates.rules.innodb import RedoEvidence
+from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.readable import (
     NO_ROW,
     NOT_REACHED,
     SETTINGS_LOST,
     AnswerEvidence,
     snapshot_never_silently_empty,
+)
+from tallystick.coordinates.rules.redo_positions import (
+    LSN_NOT_ACCEPTED,
+    ROW_LSN_AT_ITS_INSTANT,
+    row_at_its_instant,
 )
 from tallystick.coordinates.rules.registry import rules_on
 from tallystick.coordinates.rules.replication_threads import DISTURBED
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.log_status import ChannelState, Problem
     from tallystick.coordinates.logs.relay_reader import RelayReader
     from tallystick.coordinates.rules.channel import ChannelEvidence
-    from tallystick.coordinates.rules.outcomes import Reason
+    from tallystick.coordinates.rules.outcomes import Reason, RowAnswer
     from tallystick.coordinates.values.binlog import LogCoordinates
 
 REFUSED_CODES = frozenset({1142, 1227})
@@ -95,6 +102,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         checks=checks,
     )
     evidence = judge_instance(row)
+    _compare_with_redo(waiting, audit, checks)
     asked = judge_channels(row, audit.applied)
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
     locks = audit.backup_lock_freeze
@@ -125,6 +133,19 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         for name in sorted(channels)
     ]
     return cuts
+
+
+def _compare_with_redo(waiting: WaitingRow, audit: InstanceState, checks: RowChecks) -> None:
+    """The LSNs of a row, where no rule on them is broken, beside the redo log of its instant."""
+    state, redo = waiting.state, waiting.redo
+    assert state is not None
+    answer: RowAnswer = Undecided(LSN_NOT_ACCEPTED)
+    if not checks.is_broken(*rules_on(RedoEvidence)):
+        # Another LSN than that of the collection's own step has been found already.
+        lsn = audit.collection_steps.lsn_of(checks.collection_id) or state.lsn
+        written = redo.written if redo.is_of_row else None
+        answer = row_at_its_instant(lsn, state.lsn_checkpoint, written, redo.checkpoint)
+    checks.take(ROW_LSN_AT_ITS_INSTANT, answer)
 
 
 # Answers without a row

@@ -323,6 +323,7 @@ def redo_evidence(row: Row, grown: tuple[GtidSet, GtidSet] | None) -> RedoEviden
         },
         capacity=row.server.number("innodb_redo_log_capacity"),
         has_other_engines=state.has_other_engines,
+        redo_was_disabled=history.redo_was_disabled or row.server.redo_is_disabled,
         commits=_commits(row.binlog, *grown) if grown is not None and is_still else None,
     )
 

@@ -250,6 +250,7 @@ def _accept_redo(row: Row, evidence: RedoEvidence) -> None:
     history, numbers = row.baselines, evidence.numbers()
     if evidence.lsn is not None:
         row.binlog.xid_groups = []
+        history.redo_was_disabled = row.server.redo_is_disabled
         for name, value in numbers.items():
             _note_fall(history.fallen, f"lsn.{name}", value, history.numbers.get(name))
     if not row.checks.is_broken(

@@ -62,6 +62,7 @@ class ServerRecordReader(InstanceState):
             RecordType.HEARTBEAT: self._heartbeat,
             RecordType.STATEMENT: self._statement_executed,
             RecordType.BACKUP: self._backed_up,
+            RecordType.REDO_STATUS: self._redo_sampled,
         }
 
     def learn(self) -> None:
@@ -117,8 +118,10 @@ class ServerRecordReader(InstanceState):
             self._judge_found(body, position, ts, gone, crashed=crashed)
         if crashed:
             self.baselines.lose_redo()
+        self.redo_positions.interrupted()
         self.redo.server_started(crashed=crashed)
         self.baselines.forget_master_info()
+        self.baselines.redo_was_disabled |= self.server.redo_is_disabled
         self.has_stopped = False
         self.lose_sessions()
         self.clones.interrupted()
@@ -183,6 +186,7 @@ class ServerRecordReader(InstanceState):
         self.baselines.begin_data_lineage()
         self.binlog.begin_lineage(reason)
         self.redo.mark_gap()
+        self.redo_positions.forget_samples()
         self.persistence.begin_data_lineage()
         self.relays.clear()
         self.learn()
@@ -200,6 +204,7 @@ class ServerRecordReader(InstanceState):
         self.redo.settings_changed()
         if self.server.number("sync_source_info") != period:
             self.baselines.forget_master_info()
+        self.baselines.redo_was_disabled |= self.server.redo_is_disabled
 
     def _purged(self, body: dict[str, Any], ts: int) -> None:
         self.binlog.purge(str(body.get("to_file", "")))
@@ -297,6 +302,7 @@ class ServerRecordReader(InstanceState):
         self.metadata_lock.lock(body)
         self.online_backup_steps.metadata_lock(body)
         self.backup_lock_steps.lock(body)
+        self.redo_positions.backup_lock(body)
 
     def _statement_executed(self, body: dict[str, Any], ts: int) -> None:
         self.backup_lock_freeze.statement(body, ts)
@@ -305,6 +311,7 @@ class ServerRecordReader(InstanceState):
 
     def _backed_up(self, body: dict[str, Any], ts: int) -> None:
         """An image made under backup locks shows where its coordinates are from, others do not."""
+        self.redo_positions.backup(body)
         if body["step"] == "image" and "coordinates_from" in body:
             judge_backup(body, self)
         elif body["step"] == "end":
@@ -330,7 +337,11 @@ class ServerRecordReader(InstanceState):
         self.clones.clone(body, ts)
         self.clone_steps.step(body, ts, logs=self.server.log_bin)
         self.clone_tables.step(body, ts)
+        self.redo_positions.clone(body)
         self.reporter.fleet_event(FleetEventKind.CLONE, dict(body))
+
+    def _redo_sampled(self, body: dict[str, Any], ts: int) -> None:
+        self.redo_positions.status(body)
 
     def _heartbeat(self, body: dict[str, Any], ts: int) -> None:
         self.reporter.fleet_event(FleetEventKind.TIME, {})

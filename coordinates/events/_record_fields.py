@@ -371,6 +371,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
             "step": OneOf("lock", "unlock"),
             "lock": OneOf("tables", "binlog", "instance", "global_read"),
             "session": identifier,
+            "lsn": _COUNT,
         },
         ("step", "lock"),
     ),
@@ -405,6 +406,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
             "error": anything,
             "message": text,
             "blocks": OneOf("xa"),
+            "lsn": _COUNT,
             "destination": text,
         },
         ("step",),
@@ -421,6 +423,9 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
         ("step",),
     ),
     RecordType.BACKUP: _cases("step", {}, _BACKUP_STEPS),
+    RecordType.REDO_STATUS: Shape(
+        dict.fromkeys(("current", "written", "flushed", "checkpoint"), _COUNT)
+    ),
     RecordType.HEARTBEAT: Shape({}),
     RecordType.GAP: Shape({}),
 }

@@ -74,6 +74,7 @@ class RecordType(IntEnum):
     GAP = 17
     STATEMENT = 18
     BACKUP = 19
+    REDO_STATUS = 20
 
 
 class QueryVerb(IntEnum):
@@ -328,7 +329,7 @@ class BlockBuilder:
         stream: Stream,
         events: npt.NDArray[np.int64],
         *,
-        file: str,
+        file: str | None,
         ts: int,
         sids: Sequence[str],
         channel: str | None = None,
@@ -340,7 +341,7 @@ class BlockBuilder:
             events: A row for each of ``COLUMNS``, a column for each event. ``stream``, ``ts``,
                 ``channel`` and ``file`` are filled in here; ``sid`` holds indices of `sids`, or
                 ABSENT.
-            file: Their file.
+            file: Their file; None: they have none.
             ts: Their time, microseconds.
             sids: What the indices mean.
             channel: Of a relay log.

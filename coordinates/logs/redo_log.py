@@ -17,7 +17,6 @@ from tallystick.coordinates.state_codec import COLLABORATOR
 from tallystick.coordinates.values.innodb import (
     BLOCK_HEADER_LENGTH,
     BLOCK_LENGTH,
-    BLOCK_NUMBER_END,
     BLOCK_TRAILER_LENGTH,
     last_block,
 )
@@ -65,7 +64,8 @@ class RedoLogReader:
         flushed: Up to where they are synced.
         checkpoint: Where recovery would begin.
         floor: After a start, until the first write: the redo that must have survived.
-        capacity: What the files hold; while they shrink, the larger number.
+        capacity: What the files hold at most.
+        shrinks_to: What they will hold as soon as the redo since the checkpoint is no more.
         overwritten_at: The checkpoint before which redo was reported as overwritten.
         ts: Time of the last event.
     """
@@ -81,6 +81,9 @@ class RedoLogReader:
     overwritten_at: int = UNKNOWN
     ts: int = 0
 
+    def __post_init__(self) -> None:
+        self.settings_changed()
+
     # What else happens to the server
 
     def mark_gap(self) -> None:
@@ -95,14 +98,17 @@ class RedoLogReader:
         self.settings_changed()
 
     def settings_changed(self) -> None:
-        """Take over the capacity; files that are to shrink hold what they held until then."""
+        """Take over the capacity; files that are to shrink hold what they held until then.
+
+        As they may be at a start, and where it is not known what they were before.
+        """
         capacity = self.server.number("innodb_redo_log_capacity")
         if capacity is None:
             self.capacity = self.shrinks_to = UNKNOWN
-        elif capacity >= self.capacity:
-            self.capacity, self.shrinks_to = capacity, UNKNOWN
-        else:
+        elif self.capacity == UNKNOWN or capacity < self.capacity:
             self.shrinks_to = capacity
+        else:
+            self.capacity, self.shrinks_to = capacity, UNKNOWN
 
     # Reading
 
@@ -277,8 +283,7 @@ def _so_far(is_one: Array, lsns: Array, before: int) -> Array:
 
 def _headers_agree(columns: dict[str, Array], writes: Array, ends: Array) -> bool:
     numbers, lengths = columns["sequence_number"][writes], columns["last_committed"][writes]
-    blocks = (ends - 1) // BLOCK_LENGTH
-    expected = blocks % BLOCK_NUMBER_END + 1
-    agrees = (numbers == ABSENT) | (numbers == expected)
-    agrees &= (lengths == ABSENT) | (lengths == ends - blocks * BLOCK_LENGTH)
+    expected_numbers, expected_lengths = last_block(ends)
+    agrees = (numbers == ABSENT) | (numbers == expected_numbers)
+    agrees &= (lengths == ABSENT) | (lengths == expected_lengths)
     return bool(agrees.all())

@@ -201,6 +201,11 @@ class CollectionSteps:
             self._judge_row(runs[0], state)
         self._judge_time(ts)
 
+    def lsn_of(self, collection_id: str) -> int | None:
+        """Where the collection has collected InnoDB's log, None if that is not known."""
+        found = [run.lsn for run in self._runs if run.collection_id == collection_id]
+        return found[0] if len(found) == 1 else None
+
     def _judge_row(self, run: _Run, state: ServerState) -> None:
         listed = sorted(name for name, channel in state.channels.items() if channel.is_listed)
         taken = {step.lower() for step in run.taken}

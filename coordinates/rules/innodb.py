@@ -26,6 +26,7 @@ CAPACITY_UNKNOWN = reason(
 )
 NO_ROW_BEFORE = reason("no_row_before", "there is no accepted row before")
 OTHER_ENGINES = reason("other_engines", "commits may be of another storage engine")
+REDO_DISABLED = reason("redo_disabled", "the redo log was disabled: commits wrote no redo")
 COMMITS_UNKNOWN = reason("commits_unknown", "two accepted executed sets are needed")
 
 
@@ -43,6 +44,7 @@ class RedoEvidence:
         fallen: Later values, reported as fallen.
         capacity: innodb_redo_log_capacity.
         has_other_engines: Whether engines beside InnoDB keep logs.
+        redo_was_disabled: Whether changes wrote no redo at some time since the row before.
         commits: GTIDs that InnoDB committed between the two rows; None: the executed set of one of
             them is not known.
     """
@@ -54,6 +56,7 @@ class RedoEvidence:
     fallen: Mapping[str, Any] = field(default_factory=dict)
     capacity: int | None = None
     has_other_engines: bool = False
+    redo_was_disabled: bool = False
     commits: Sequence[str] | None = None
 
     scope: ClassVar = "instance"
@@ -301,9 +304,9 @@ def lsn_monotone(e: RedoEvidence) -> RowAnswer:
         " counted."
     ),
     undecided_when=(
-        "the row has no readable LSN, there is no accepted earlier row, or the LSN is still"
-        " still and the executed set of one of the two rows was not accepted or another engine"
-        " (MyRocks) keeps logs of its own"
+        "the row has no readable LSN, there is no accepted earlier row, or the LSN stands"
+        " still and the executed set of one of the two rows was not accepted, another engine"
+        " (MyRocks) keeps logs of its own, or the redo log is disabled"
     ),
     sources=("WL#9211, Design Summary: Clone GTID", "MySQL manual: Redo Log"),
     remedy=(
@@ -332,6 +335,8 @@ def lsn_grows_with_commits(e: RedoEvidence) -> RowAnswer:
         return HOLDS
     if e.has_other_engines:
         return Undecided(OTHER_ENGINES)
+    if e.redo_was_disabled:
+        return Undecided(REDO_DISABLED)
     if e.commits is None:
         return Undecided(COMMITS_UNKNOWN)
     if not e.commits:

@@ -20,8 +20,10 @@ from tallystick.coordinates.events.journal import (
     BlockBuilder,
     RecordType,
     Stream,
+    cut_into_blocks,
 )
 from tallystick.coordinates.values.binlog import ROTATE_EVENT_LENGTH_MIN, EventType, log_pos_field
+from tallystick.producers.load import redo
 from tallystick.producers.load.logs import CHANNEL, FORMAT_DESCRIPTION_LENGTH, Log, gtid_set_of
 from tallystick.producers.load.tile import Lay, TileColumns, make_tile
 
@@ -29,8 +31,6 @@ START_US = 1_700_000_000_000_000
 """When a load's history begins, unless another time is set: results do not depend on the day."""
 
 _FILES_KEPT = 8
-_LSN_START = 19_000_000
-_REDO_CAPACITY = 100 * 2**20
 # Times within a slot, from its end back: all have written before the first row is read.
 _REPLICA_ROW_US, _SOURCE_ROW_US, _QUIET_US = 600, 300, 1000
 _VARIABLES = {
@@ -41,7 +41,8 @@ _VARIABLES = {
     "replica_preserve_commit_order": True,
     "replica_parallel_workers": 4,
     "max_connections": 151,
-    "innodb_redo_log_capacity": _REDO_CAPACITY,
+    "innodb_redo_log_capacity": redo.CAPACITY,
+    "innodb_flush_log_at_trx_commit": 1,
 }
 
 
@@ -122,8 +123,7 @@ class _Instance:
         self.logged = 0
         self.next_sequence = 0
         self.salt = server_id << 16
-        self.lsn = _legal_lsn(_LSN_START)
-        self.lsn_checkpoint = self.lsn
+        self.redo = redo.RedoLog()
 
     def _builder(self) -> BlockBuilder:
         return BlockBuilder(
@@ -179,10 +179,12 @@ class _Instance:
         )
         file.transactions += tile.transactions
         self.logged += tile.transactions
-        self.lsn = _legal_lsn(self.lsn + tile.total_bytes)
+        ended = ts + tile.duration_us // ts_divisor
+        builder = self._builder()
+        self.redo.commit(builder, tile.transactions, tile.total_bytes, ended)
+        blocks += cut_into_blocks(self._built(builder), self.plan.block_size)
         if file.end > self.plan.binlog_bytes_max:
             builder = self._builder()
-            ended = ts + tile.duration_us // ts_divisor
             self.binlog.open_file(builder, ended, self.server_id, self.sid, self.logged)
             if len(self.binlog.files) > _FILES_KEPT:
                 del self.binlog.files[0]
@@ -216,8 +218,6 @@ class _Instance:
 
     def answer(self, slot_end: int, collection: dict[str, Any]) -> Block:
         """The log_status record at the end of a slot."""
-        # The redo log may never fill up between two rows, however far apart they are.
-        self.lsn_checkpoint = _legal_lsn(max(self.lsn_checkpoint, self.lsn - _REDO_CAPACITY // 2))
         file = self.binlog.file
         executed = gtid_set_of(self.sid, self.logged)
         builder = self._builder()
@@ -232,10 +232,10 @@ class _Instance:
                 "gtid_owned": "",
                 "prepared_xa": "",
                 "innodb": {
-                    "current": self.lsn,
-                    "written": self.lsn,
-                    "flushed": self.lsn,
-                    "checkpoint": self.lsn_checkpoint,
+                    "current": self.redo.lsn,
+                    "written": self.redo.lsn,
+                    "flushed": self.redo.lsn,
+                    "checkpoint": self.redo.checkpoint,
                 },
                 "row": {
                     "SERVER_UUID": self.server_uuid,
@@ -246,7 +246,10 @@ class _Instance:
                     },
                     "REPLICATION": {"channels": self._channels()},
                     "STORAGE_ENGINES": {
-                        "InnoDB": {"LSN": self.lsn, "LSN_checkpoint": self.lsn_checkpoint}
+                        "InnoDB": {
+                            "LSN": self.redo.lsn,
+                            "LSN_checkpoint": self.redo.checkpoint,
+                        }
                     },
                 },
                 **self._beside(),
@@ -470,11 +473,3 @@ class _Replica(_Instance):
 
 def _uuid(seed: int, server_id: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"tallystick load {seed} {server_id}"))
-
-
-def _legal_lsn(lsn: int) -> int:
-    """The next LSN that is not within the header or trailer of a 512-byte log block."""
-    within = lsn % 512
-    if within < 12:
-        return lsn - within + 12
-    return lsn - within + 512 + 12 if within > 507 else lsn

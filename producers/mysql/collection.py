@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
-from tallystick.producers.mysql.dialect import LSN_NAMES, Dialect
+from tallystick.producers.mysql.dialect import Dialect, lsns_of
 from tallystick.producers.mysql.errors import MysqlError
 from tallystick.producers.mysql.rights import RightHeld, account_of, has_clone_plugin, probe_rights
 from tallystick.producers.mysql.statements import Refused, Row, Session
@@ -98,9 +98,11 @@ class Collector:
         found: dict[str, Any] = {name: _plain(value) for name, value in row.items()}
         for name in _SWITCHES:
             found[name] = str(found[name]).upper() in {"1", "ON", "TRUE"}
-        capacity = self._redo_log_capacity()
+        status = self._redo_log_status()
         # Made smaller while it runs, or set by the old variables: the server still uses more.
-        found["innodb_redo_log_capacity"] = max(capacity, int(found["innodb_redo_log_capacity"]))
+        resized = int(status.get("innodb_redo_log_capacity_resized") or 0)
+        found["innodb_redo_log_capacity"] = max(resized, int(found["innodb_redo_log_capacity"]))
+        found["innodb_redo_log_enabled"] = status.get("innodb_redo_log_enabled") != "OFF"
         group = self._setting("group_replication_group_name")
         if group:
             found["group_replication_group_name"] = group
@@ -276,10 +278,9 @@ class Collector:
         rows = self._session.ask(f"SHOW GLOBAL VARIABLES LIKE '{name}'")
         return "" if isinstance(rows, Refused) or not rows else str(rows[0].get("Value", ""))
 
-    def _redo_log_capacity(self) -> int:
-        rows = self._session.ask("SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_capacity_resized'")
-        value = "" if isinstance(rows, Refused) or not rows else str(rows[0].get("Value"))
-        return int(value) if _integer(value) else 0
+    def _redo_log_status(self) -> dict[str, str]:
+        rows = self._session.ask("SHOW GLOBAL STATUS LIKE 'Innodb\\_redo\\_log\\_%'")
+        return {} if isinstance(rows, Refused) else dict(_names_and_values(rows))
 
     def _repository_is_transactional(self, dialect: Dialect) -> bool | None:
         """Whether relay log info is in an InnoDB table; None: that cannot be seen."""
@@ -342,11 +343,7 @@ class _Body:
 
     def lsns(self, statement: str) -> None:
         """InnoDB's status variables of one statement."""
-        found = {
-            LSN_NAMES[name]: int(value)
-            for name, value in _names_and_values(self.rows("innodb", statement) or ())
-            if name in LSN_NAMES and _integer(value)
-        }
+        found = lsns_of(_names_and_values(self.rows("innodb", statement) or ()))
         if found:
             self.answer["innodb"] = found
 

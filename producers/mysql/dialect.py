@@ -10,8 +10,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tallystick.producers.mysql.errors import UnsupportedServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Version = tuple[int, int, int]
 
@@ -40,6 +44,7 @@ VARIABLES = (
     ("replica_parallel_workers", (8, 0, 26)),
     ("sync_source_info", (8, 0, 26)),
     ("innodb_redo_log_capacity", (8, 0, 30)),
+    ("innodb_flush_log_at_trx_commit", (8, 0, 0)),
 )
 """Global variables of the journal's ``start``, each with the version that has this name."""
 
@@ -263,4 +268,15 @@ LSN_NAMES = {
     "innodb_redo_log_flushed_to_disk_lsn": "flushed",
     "innodb_redo_log_checkpoint_lsn": "checkpoint",
 }
+
+
+def lsns_of(status: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """The LSNs of the journal in rows of SHOW GLOBAL STATUS, names in lower case."""
+    return {
+        LSN_NAMES[name]: int(value)
+        for name, value in status
+        if name in LSN_NAMES and value.isascii() and value.isdecimal()
+    }
+
+
 """What the status variables are called in the journal, by their names in lower case."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from tallystick.producers.mysql.connection import connect, dialect_of
+from tallystick.producers.mysql.dialect import lsns_of
 from tallystick.producers.mysql.errors import MysqlError
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.events.collect_request import CollectRequest
     from tallystick.producers.mysql.settings import ServerSettings
+
+
+SAMPLE_US = 1_000_000
 
 
 class Collects(Protocol):
@@ -91,6 +95,16 @@ class ChannelsRead:
     channels: list[dict[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class RedoSampled:
+    """Body of a ``redo_status`` record: one sample of the redo log's status variables."""
+
+    body: dict[str, int]
+
+
+Report = Collected | LogEnd | ChannelsRead | ConnectionLost | RedoSampled
+
+
 @final
 class ServerWatch:
     """Asks one server until it is closed.
@@ -112,7 +126,7 @@ class ServerWatch:
         clock_us: Callable[[], int],
         interval_s: float,
         seen: Callable[[], tuple[str, int]],
-        report: Callable[[Collected | LogEnd | ChannelsRead | ConnectionLost], None],
+        report: Callable[[Report], None],
     ) -> None:
         self._settings = settings
         self._collector = collector
@@ -123,6 +137,8 @@ class ServerWatch:
         self._wants_channels = threading.Event()
         self._connection: Connection[Any] | None = None
         self._statement = ""
+        self._show_lsns: str | None = None
+        self._sampled_at = -SAMPLE_US
         self._asked: queue.SimpleQueue[CollectRequest | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._thread = threading.Thread(
@@ -183,12 +199,15 @@ class ServerWatch:
         try:
             if self._connection is None:
                 self._connection = connect(self._settings)
-                self._statement = dialect_of(self._connection).show_binary_log_status
+                dialect = dialect_of(self._connection)
+                self._statement = dialect.show_binary_log_status
+                self._show_lsns = dialect.show_lsns
             with self._connection.cursor() as cursor:
                 seen = self._seen()
                 ts = self._clock_us()
                 cursor.execute(self._statement)
                 row = cursor.fetchone()
+            self._sample(self._connection)
         except Exception:  # noqa: BLE001  the stream reports what is wrong; here it is tried again
             if self._connection is not None:
                 self._disconnect()
@@ -196,6 +215,17 @@ class ServerWatch:
             return
         file, position = (None, 0) if row is None else (str(row[0]), int(row[1]))
         self._report(LogEnd(ts, file, position, seen))
+
+    def _sample(self, connection: Connection[Any]) -> None:
+        """Read InnoDB's LSNs, once a second at most: the statement counts what all sessions did."""
+        if self._show_lsns is None or self._clock_us() - self._sampled_at < SAMPLE_US:
+            return
+        with connection.cursor() as cursor:
+            cursor.execute(self._show_lsns)
+            found = lsns_of((str(name).lower(), str(value)) for name, value in cursor.fetchall())
+        self._sampled_at = self._clock_us()
+        if found:
+            self._report(RedoSampled(found))
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -25,10 +25,11 @@ from tallystick.producers.mysql.server_history import ServerHistory
 from tallystick.producers.mysql.server_now import learn_server
 from tallystick.producers.mysql.server_watch import (
     ChannelsRead,
-    Collected,
     Collects,
     ConnectionLost,
     LogEnd,
+    RedoSampled,
+    Report,
     ServerWatch,
 )
 from tallystick.producers.mysql.tail_journal import TailJournal
@@ -104,9 +105,7 @@ class Tail:
             first_file=options.first_file,
         )
         self._scheduler = CollectionScheduler(self.journal, self._history, options, answered)
-        self._reports: queue.SimpleQueue[Collected | LogEnd | ChannelsRead | ConnectionLost] = (
-            queue.SimpleQueue()
-        )
+        self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._dump: BinlogDump | None = None
         self._saved_at = self._relays_at = self._clock()
         self._problem = ""
@@ -256,6 +255,8 @@ class Tail:
                 self._history.note_log_end(report)
             elif isinstance(report, ConnectionLost):
                 self._check_session()
+            elif isinstance(report, RedoSampled):
+                self.journal.server_record(RecordType.REDO_STATUS, report.body)
             else:
                 self._scheduler.collected(report)
 

@@ -177,6 +177,37 @@ def test_a_commit_that_need_not_be_durable_is_not_judged(variables):
     assert [] == audit(journal).findings
 
 
+def test_commits_without_redo_while_the_redo_log_is_disabled():
+    """The LSN stands still though transactions are committed, also right after it is enabled."""
+    journal = writing().groups(1)
+    rows = [journal.row()]
+    for is_enabled in (False, True):
+        journal.record("variables", variables={"innodb_redo_log_enabled": is_enabled})
+        journal.groups(1)
+        rows.append(journal.row())
+    for row in rows:
+        row["row"]["STORAGE_ENGINES"]["InnoDB"] = {"LSN": LSN, "LSN_checkpoint": LSN}
+    result = audit(journal)
+    assert [] == result.findings
+    assert "disabled" in result.undecided()["lsn_grows_with_commits"]
+    journal.groups(1)
+    row = journal.row()
+    row["row"]["STORAGE_ENGINES"]["InnoDB"] = {"LSN": LSN, "LSN_checkpoint": LSN}
+    assert ["lsn_grows_with_commits"] == audit(journal).broken
+
+
+def test_without_redo_events_only_their_rules_are_undecided():
+    """Who observes a server by SQL alone has none, and loses nothing else."""
+    journal = Journal(innodb_redo_log_capacity=CAPACITY).begin().groups(2)
+    journal.row()
+    without = audit(journal)
+    seen = writing().groups(2)
+    row = seen.row()
+    row["row"]["STORAGE_ENGINES"]["InnoDB"] = {"LSN": LSN, "LSN_checkpoint": LSN}
+    assert set(without.undecided()) - set(audit(seen).undecided()) == {"row_lsn_at_its_instant"}
+    assert without.verdicts == ["CONSISTENT"]
+
+
 def test_without_settings_neither_commits_nor_capacity_are_judged():
     """Their defaults may not be this server's."""
     journal = Journal().begin()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.journals import Journal, Record
-from tests.support.rule_cases import case
+from tests.support.rule_cases import case, innodb
 
 LSN = 19_000_012
 """Byte 204 of its block."""
@@ -163,4 +163,100 @@ def commit_redo_durable__written(breaks: bool) -> Journal:
     journal.record("variables", variables={"innodb_flush_log_at_trx_commit": 2})
     redo(journal, "WRITE", LSN + 100, start_lsn=LSN)
     redo(journal, "COMMIT", LSN + 100 + breaks)
+    return journal
+
+
+# LSNs elsewhere
+
+
+def row_of_now(journal: Journal) -> Record:
+    """A row that shows the redo log as it is, with 100 bytes in the log buffer."""
+    row = journal.row()
+    innodb(row).update(LSN=LSN + 100, LSN_checkpoint=LSN)
+    return row
+
+
+@case()
+def row_lsn_at_its_instant(breaks: bool) -> Journal:
+    """It may be in the log buffer still."""
+    journal = writing()
+    innodb(row_of_now(journal))["LSN"] = LSN - breaks
+    if breaks:
+        innodb(journal.records[-1])["LSN_checkpoint"] = LSN - 512
+    return journal
+
+
+@case()
+def row_lsn_at_its_instant__checkpoint(breaks: bool) -> Journal:
+    journal = writing()
+    innodb(row_of_now(journal))["LSN_checkpoint"] = LSN - breaks
+    return journal
+
+
+@case()
+def image_lsn_within_redo(breaks: bool) -> Journal:
+    journal = writing()
+    journal.record("backup", step="begin", backup_id="b", session=3)
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    journal.record("backup", step="image", backup_id="b", lsn=LSN + 512 + breaks)
+    return journal
+
+
+@case()
+def image_lsn_within_redo__begin(breaks: bool) -> Journal:
+    journal = writing()
+    journal.record("backup", step="begin", backup_id="b", session=3)
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    journal.record("backup", step="image", backup_id="b", lsn=LSN - breaks)
+    return journal
+
+
+def cloning(journal: Journal, *steps: tuple[str, int]) -> Journal:
+    """Steps of a donor with their LSNs, those between them left out."""
+    for step, lsn in steps:
+        journal.record(
+            "clone",
+            step=step,
+            role="donor",
+            peer="r",
+            binlog_file=journal.binlog.file,
+            binlog_position=journal.binlog.end,
+            lsn=lsn,
+        )
+    return journal
+
+
+@case()
+def clone_lsn_within_redo(breaks: bool) -> Journal:
+    return cloning(writing(), ("position_read", LSN - breaks))
+
+
+@case()
+def clone_lsn_within_redo__commit(breaks: bool) -> Journal:
+    return cloning(writing(), ("commit", LSN + 60), ("position_read", LSN + 60 - breaks))
+
+
+@case()
+def trx_sys_redo_flushed(breaks: bool) -> Journal:
+    journal = writing()
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    journal.record("backup_lock", step="lock", lock="tables", session=3, lsn=LSN + breaks)
+    return journal
+
+
+@case()
+def redo_status_agrees(breaks: bool) -> Journal:
+    journal = writing()
+    numbers = {"checkpoint": LSN, "flushed": LSN, "current": LSN - breaks}
+    journal.record("redo_status", **numbers)
+    return journal
+
+
+@case()
+def redo_status_agrees__fell(breaks: bool) -> Journal:
+    """A sample is of another moment than the events around it; a crash takes what is current."""
+    journal = writing()
+    journal.record("redo_status", checkpoint=LSN - 1024, flushed=LSN - 512, current=LSN + 512)
+    journal.start(crashed=True)
+    journal.record("redo_status", checkpoint=LSN - 1024, flushed=LSN - 512 - breaks, current=LSN)
     return journal

@@ -175,10 +175,11 @@ def _has_to_wait(instance: Instance, lock: str) -> bool:
 
 def _grant(fleet: World, instance: Instance, request: Request) -> None:
     instance[BackupLocks].take(request.lock, request.session)
-    _record(instance, "lock", request.lock, request.session)
     writes_header = request.lock == TABLES and header.is_backup_safe(instance)
+    redo: dict[str, int] = {}
     if writes_header and fleet.bus.emit(HEADER_FLUSH, fleet, instance):
-        header.flush_coordinates(instance)
+        redo["lsn"] = header.flush_coordinates(instance)
+    _record(instance, "lock", request.lock, request.session, **redo)
     fleet.clock.schedule(fleet.now, instance, request.granted)
 
 
@@ -191,6 +192,6 @@ def _release(fleet: World, instance: Instance, lock: str, session: int) -> None:
     _settle(fleet, instance)
 
 
-def _record(instance: Instance, step: str, lock: str, session: int) -> None:
-    body = {"step": step, "lock": lock, "session": session}
+def _record(instance: Instance, step: str, lock: str, session: int, **redo: int) -> None:
+    body = {"step": step, "lock": lock, "session": session, **redo}
     instance.journal.record(RecordType.BACKUP_LOCK, body)

@@ -117,7 +117,8 @@ class Donation:
             return
         if pending.logged.group.redo_length and not self.order.unordered:
             file, position = self.donor[Innodb].trx_sys
-            self.record("commit", binlog_file=file, binlog_position=position)
+            lsn = self.donor[Innodb].lsn
+            self.record("commit", binlog_file=file, binlog_position=position, lsn=lsn)
         if self.order.committed(pending):
             self.fleet.schedule(self.fleet.now, self.donor, self._prepared_awaited)
 
@@ -150,7 +151,8 @@ class Donation:
             donor[TableData].copy() if donor.get(TableData) is not None else None,
         )  # fmt: skip
         file, position = page.trx_sys
-        if not self._reach("position_read", binlog_file=file, binlog_position=position):
+        moment = {"binlog_file": file, "binlog_position": position, "lsn": page.lsn}
+        if not self._reach("position_read", **moment):
             return
         self.order.blocks_xa = False
         self.record("donor_released", blocks="xa")

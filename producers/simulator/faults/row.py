@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
+from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 
 if TYPE_CHECKING:
@@ -90,13 +91,6 @@ class Row:
         keys = ("collection_id", "requested_at")
         return {key: self.body[key] for key in keys if key in self.body}
 
-    def hold_checkpoint(self, before: Row) -> None:
-        """Let no checkpoint have been written since ``before``."""
-        checkpoint = before.innodb["LSN_checkpoint"]
-        self.innodb["LSN_checkpoint"] = checkpoint
-        if "innodb" in self.body:
-            self.body["innodb"]["checkpoint"] = checkpoint
-
     def channel(self, channel: Channel) -> dict[str, Any] | None:
         """The row's object of a channel."""
         return _of_channel(self.channels, "channel_name", channel.name)
@@ -129,6 +123,15 @@ class RowFault(Fault):
         super().__init__()
         self._before: dict[str, Row] = {}
 
+    def on_fleet(self, fleet: World) -> None:
+        """From when it is due InnoDB may write no checkpoint."""
+        if self.holds_checkpoint:
+            fleet.clock.schedule(fleet.fault_at, None, self._hold_checkpoints, fleet)
+
+    def _hold_checkpoints(self, fleet: World) -> None:
+        for instance in fleet.instances.values():
+            instance[Innodb].checkpoint_is_held = not self.injected
+
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         """Change ``row`` in place, if the moment allows it; ``before`` is the row before it."""
         raise NotImplementedError
@@ -144,14 +147,12 @@ class RowFault(Fault):
         if before is None or before.lineage != row.lineage or not self.is_due(fleet):
             self._before[instance.instance_id] = row
             return body
-        if self.holds_checkpoint:
-            row = row.copy()
-            row.hold_checkpoint(before)
         self._before[instance.instance_id] = row
         changed = row.copy()
         if not self.tamper(fleet, changed, before):
             return row.body
         self.mark(fleet, instance)
+        self._hold_checkpoints(fleet)
         return changed.body
 
 

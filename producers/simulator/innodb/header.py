@@ -78,16 +78,17 @@ def note_commit(instance: Instance, pending: Pending) -> None:
         _write(instance, coordinates)
 
 
-def flush_coordinates(instance: Instance) -> None:
-    """Fix 2: the present coordinates go into the header and into the redo log.
+def flush_coordinates(instance: Instance) -> int:
+    """Fix 2: the present coordinates go into the header and into the redo log. The LSN after it.
 
     Nobody is between flush and commit stage, so no commit will put an older place there.
     """
     assert not instance[CommitQueue].in_commit
-    _write(instance, instance[BinaryLog].position)
+    return _write(instance, instance[BinaryLog].position)
 
 
-def _write(instance: Instance, coordinates: tuple[str, int]) -> None:
-    redo_log.add_redo(instance, _REDO_LENGTH + len(coordinates[0]))
+def _write(instance: Instance, coordinates: tuple[str, int]) -> int:
+    lsn = redo_log.add_redo(instance, _REDO_LENGTH + len(coordinates[0]))
     redo_log.flush_redo(instance)
     instance[Innodb].trx_sys = coordinates
+    return lsn

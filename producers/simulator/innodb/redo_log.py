@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tallystick.producers.simulator.kernel.instance import Instance
 
+ENABLED = "innodb_redo_log_enabled"
+"""The status variable of ALTER INSTANCE DISABLE INNODB REDO_LOG."""
 FLUSH_POLICY = "innodb_flush_log_at_trx_commit"
 _FLUSH_AT_TIMEOUT_US = 1_000_000
 """innodb_flush_log_at_timeout: by then the flusher follows a write that nobody waits for."""
@@ -38,6 +40,7 @@ class Innodb:
         recovered: Where the last start found the end of the redo log.
         returned: Up to where commits need redo that are about to return to their sessions.
         flushed_at: Time of the last flush, microseconds.
+        checkpoint_is_held: Whether pages stay dirty, so that no checkpoint is written.
     """
 
     lsn: int
@@ -49,6 +52,7 @@ class Innodb:
     recovered: int = 0
     returned: int = 0
     flushed_at: int = 0
+    checkpoint_is_held: bool = False
 
 
 def fresh(rng: Random) -> Innodb:
@@ -63,7 +67,8 @@ def fresh(rng: Random) -> Innodb:
 def add_redo(instance: Instance, length: int) -> int:
     """A mini-transaction commits: its redo is in the log buffer. The LSN after it."""
     innodb = instance[Innodb]
-    innodb.lsn = advance_lsn(innodb.lsn, length)
+    if instance.variables.get(ENABLED, True):
+        innodb.lsn = advance_lsn(innodb.lsn, length)
     return innodb.lsn
 
 
@@ -103,7 +108,7 @@ def write_checkpoint(instance: Instance) -> None:
     """All dirty pages are flushed: the checkpoint reaches the current LSN."""
     innodb = instance[Innodb]
     flush_redo(instance)
-    if innodb.checkpoint < innodb.lsn:
+    if innodb.checkpoint < innodb.lsn and not innodb.checkpoint_is_held:
         _record(instance, RedoType.CHECKPOINT, innodb.lsn)
         innodb.checkpoint = innodb.lsn
 
@@ -141,19 +146,22 @@ def return_commits(instance: Instance) -> None:
 
 
 def work_in_background(instance: Instance, rng: Random) -> None:
-    """Change buffer merges, purge, statistics: redo without a commit; then maybe a checkpoint.
-
-    The log writer stops at a block border, so written and flushed LSN have no data offset then.
-    """
+    """Change buffer merges, purge, statistics: redo without a commit; then maybe a checkpoint."""
     innodb = instance[Innodb]
     if rng.random() < 0.6:
         add_redo(instance, rng.randrange(40, 3000))
     if rng.random() < 0.5:
-        _write(instance, innodb.lsn - innodb.lsn % BLOCK_LENGTH)
+        write_full_blocks(instance)
         if instance.journal.moment() - innodb.flushed_at >= _FLUSH_AT_TIMEOUT_US:
             _flush(instance)
     if rng.random() < 0.3:
         write_checkpoint(instance)
+
+
+def write_full_blocks(instance: Instance) -> None:
+    """The log writer stops at a block border where nobody waits for what is in the last block."""
+    lsn = instance[Innodb].lsn
+    _write(instance, lsn - lsn % BLOCK_LENGTH)
 
 
 def crash(instance: Instance, *, power_cut: bool) -> None:

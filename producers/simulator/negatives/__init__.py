@@ -20,7 +20,7 @@ _FAMILIES: Final = tuple(
     for family in (
         *("replication", "administration", "binary_log", "fleet", "transactions"),
         *("log_position_lock", "online_backup", "clone", "gtid_persistence"),
-        *("backup_safe_binlog", "replication_info", "point_in_time_recovery"),
+        *("backup_safe_binlog", "replication_info", "point_in_time_recovery", "redo_log"),
     )
 )
 """The modules of this package that hold cases, in the order in which a campaign takes them."""

@@ -78,6 +78,27 @@ def test_the_journal_has_the_events_of_the_files(mysqld: Lab) -> None:
     assert expected == recorded_events(tail)
 
 
+def test_the_redo_log_is_sampled(mysqld: Lab) -> None:
+    """Once a second and in the server's own order, under load; flush settings are in the start."""
+    with running(settings_of(mysqld, SOURCE_A)) as tail:
+
+        def samples() -> list[dict[str, Any]]:
+            lines = [line for line in tail.records if '"kind":"redo_status"' in line]
+            return [json.loads(line) for line in lines]
+
+        load(mysqld, 3.0)
+        wait_for(lambda: len(samples()) >= 3, lambda: tail.notices)
+        catch_up(mysqld, tail)
+    first, *_, last = samples()
+    assert first["current"] < last["current"]
+    assert first["checkpoint"] <= first["flushed"] <= first["current"]
+    (start,) = (json.loads(line) for line in tail.records if '"kind":"start"' in line)
+    assert start["variables"]["innodb_flush_log_at_trx_commit"] == 1
+    assert start["variables"]["innodb_redo_log_enabled"] is True
+    result = audit_history(tail.sink.blocks)
+    assert [] == result.findings
+
+
 def test_a_broken_connection_loses_and_doubles_nothing(mysqld: Lab) -> None:
     """The stream's connection is killed under load, several times."""
     with running(settings_of(mysqld, SOURCE_A)) as tail, on(mysqld, SOURCE_A) as server:

@@ -1,0 +1,359 @@
+"""Do LSNs that are read elsewhere agree with the redo log's events, at their place in the journal?
+
+Rows and the steps of their collections, backup images, clones, the TRX_SYS page under a backup
+lock, samples of status variables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from tallystick.coordinates.logs.redo_log import UNKNOWN
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.innodb import NO_LSN
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
+from tallystick.coordinates.rules.redo_log import REDO_LOG_NOT_READ
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.state_codec import COLLABORATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.logs.redo_log import RedoLogReader
+
+LSN_NOT_ACCEPTED = reason("lsn_not_accepted", "another rule on the row's LSNs is broken")
+CHECKPOINT_UNSEEN = reason("checkpoint_unseen", "no checkpoint of the redo log was seen")
+
+ROW_LSN_AT_ITS_INSTANT = register(
+    Rule(
+        number=109,
+        name="row_lsn_at_its_instant",
+        tier=3,
+        scope="S",
+        severity=Severity.CRITICAL,
+        claim=(
+            "The LSN of a row is not below what was written by then; its checkpoint is the last one"
+            " of the redo log."
+        ),
+        why=(
+            "The row is read while InnoDB lets nobody add redo and write no checkpoint. An older"
+            " LSN cuts a copy of the redo log before transactions that the row's GTIDs hold."
+        ),
+        undecided_when=(
+            "the journal has no events of the redo log, the row's LSN broke another rule, or the"
+            " row came before its coordinates were reached. An LSN that is not the one of its"
+            " collection's own step in InnoDB is found by that"
+        ),
+        sources=("WL#9452, F-1.2.4 and F-2.4", "MySQL source documentation: InnoDB redo log"),
+        remedy=(
+            "Do not stop a redo copy at this LSN. Collect again; if it differs again, compare"
+            " log_status with SHOW ENGINE INNODB STATUS and report the server's version."
+        ),
+        cases={
+            "below_written": Case(
+                "The row shows LSN {lsn}, but redo was already written up to {written}.",
+                "{lsn}",
+                "LSN of log_status",
+                "at least {written}",
+                "writes of the redo log",
+            ),
+            "checkpoint_differs": Case(
+                "The row shows checkpoint {lsn}, but the redo log's last one was at {checkpoint}.",
+                "{lsn}",
+                "LSN_checkpoint of log_status",
+                "{checkpoint}",
+                "checkpoints of the redo log",
+            ),
+        },
+    )
+)
+
+IMAGE_LSN_WITHIN_REDO = register(
+    Rule(
+        number=110,
+        name="image_lsn_within_redo",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "The LSN up to which a backup has copied redo is not below what was flushed when the"
+            " backup began, and not beyond what was written when it ended."
+        ),
+        why=(
+            "A backup reads the redo log's files from their checkpoint on, past everything that was"
+            " in them at its begin; what is not written yet cannot be copied."
+        ),
+        undecided_when=(
+            "the journal has no events of the redo log around the backup, or the image no LSN"
+        ),
+        sources=("Percona Server: Backup Locks", "MySQL source documentation: InnoDB redo log"),
+        remedy="Discard the backup: its pages and its redo may not meet. Take another one.",
+        cases={
+            "image_lsn_unwritten": Case(
+                "Image {backup_id} has redo up to LSN {witness}, but only {written} was written.",
+                "{witness}",
+                "LSN of the image",
+                "at most {written}",
+                "writes of the redo log",
+            ),
+            "image_lsn_before_begin": Case(
+                "Image {backup_id} has redo up to LSN {witness}, but when the backup began the redo"
+                " log was flushed up to {flushed}.",
+                "{witness}",
+                "LSN of the image",
+                "at least {flushed}",
+                "redo log when the backup began",
+            ),
+        },
+    )
+)
+
+CLONE_LSN_WITHIN_REDO = register(
+    Rule(
+        number=111,
+        name="clone_lsn_within_redo",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "While a clone ends, the LSN at which the donor writes coordinates into the TRX_SYS"
+            " page never falls and is not below what was written; the copy ends at the last one."
+        ),
+        why=(
+            "The coordinates are written in the mini-transaction of a commit, so their redo is the"
+            " newest. A copy that ends before it lacks the commit whose position it names."
+        ),
+        undecided_when="the steps of the donor have no LSN, or the redo log's events are missing",
+        sources=("WL#9211, Design Summary: Clone binlog position",),
+        remedy="Do not use the clone: clone again, and report the donor's version.",
+        cases={
+            "clone_lsn_written_before": Case(
+                "The donor's step {step} is at LSN {witness}, but redo was already written up to"
+                " {least}.",
+                "{witness}",
+                "step of the donor",
+                "at least {least}",
+                "writes of the redo log",
+            ),
+            "clone_lsn_fell": Case(
+                "The donor's step {step} is at LSN {witness}, but a commit had its coordinates"
+                " written up to {least}.",
+                "{witness}",
+                "step of the donor",
+                "at least {least}",
+                "commit before",
+            ),
+        },
+    )
+)
+
+TRX_SYS_REDO_FLUSHED = register(
+    Rule(
+        number=112,
+        name="trx_sys_redo_flushed",
+        tier=3,
+        scope="T",
+        severity=Severity.ERROR,
+        claim=(
+            "When a session gets LOCK TABLES FOR BACKUP, the redo of the coordinates that the lock"
+            " has written into InnoDB's header is flushed."
+        ),
+        why=(
+            "A backup takes the coordinates from its copy of the redo log. Redo in the log buffer"
+            " alone is not in the files it copies."
+        ),
+        undecided_when="the lock has no LSN, or the journal has no flush of the redo log",
+        sources=("Percona Server: Backup Locks, whiteboard",),
+        remedy=(
+            "Take the coordinates under LOCK BINLOG FOR BACKUP with SHOW MASTER STATUS, and report"
+            " the server's version."
+        ),
+        cases={
+            "trx_sys_redo_unflushed": Case(
+                "The coordinates in InnoDB's header have redo up to LSN {witness}, but only"
+                " {flushed} is flushed.",
+                "{witness}",
+                "LOCK TABLES FOR BACKUP",
+                "at most {flushed}",
+                "flushes of the redo log",
+            ),
+        },
+    )
+)
+
+REDO_STATUS_AGREES = register(
+    Rule(
+        number=113,
+        name="redo_status_agrees",
+        tier=3,
+        scope="T",
+        severity=Severity.CRITICAL,
+        claim=(
+            "Of one sample of the status variables checkpoint, flushed, written and current LSN are"
+            " in this order, and neither checkpoint nor flushed LSN falls from sample to sample."
+        ),
+        why=(
+            "The variables of one SHOW GLOBAL STATUS are set from the redo log together. What is"
+            " flushed stays, over a crash too; the other two a crash may take."
+        ),
+        undecided_when=(
+            "no samples are in the journal (servers before 8.0.30 have no such variables). Samples"
+            " are never compared with rows or with events of the redo log: they are of other"
+            " moments"
+        ),
+        sources=("MySQL manual: Innodb_redo_log_flushed_to_disk_lsn",),
+        remedy=(
+            "Check that one server answers under this address. If it is one, compare with SHOW"
+            " ENGINE INNODB STATUS and look into the error log for a damaged redo log."
+        ),
+        cases={
+            "redo_status_out_of_order": Case(
+                "{low_name} LSN {low} is beyond {high_name} LSN {high} in one sample.",
+                "{low_name} {low}",
+                "Innodb_redo_log status variables",
+                "at most {high_name} {high}",
+                "the same sample",
+            ),
+            "redo_status_fell": Case(
+                "The {name} LSN fell from {previous} to {witness} between two samples.",
+                "{witness}",
+                "Innodb_redo_log status variables",
+                "at least {previous}",
+                "sample before",
+            ),
+        },
+    )
+)
+
+_ORDER = ("checkpoint", "flushed", "written", "current")
+_DURABLE = ("checkpoint", "flushed")
+_BACKUPS_MAX = 16
+
+
+def row_at_its_instant(
+    lsn: int | None,
+    lsn_checkpoint: int | None,
+    written: int | None,
+    checkpoint: int | None,
+) -> RowAnswer:
+    """Compare an accepted row with what the redo log's events showed when it came."""
+    if lsn is None:
+        return Undecided(NO_LSN)
+    if written is None:
+        return Undecided(REDO_LOG_NOT_READ)
+    if lsn < written:
+        return Broken("below_written", witness=lsn, lsn=lsn, written=written)
+    if checkpoint is None or lsn_checkpoint is None:
+        return Undecided(CHECKPOINT_UNSEEN)
+    if lsn_checkpoint != checkpoint:
+        return Broken(
+            "checkpoint_differs",
+            witness=lsn_checkpoint,
+            lsn=lsn_checkpoint,
+            checkpoint=checkpoint,
+        )
+    return HOLDS
+
+
+@dataclass(eq=False)
+class RedoPositions:
+    """LSNs of backups, clones, locks and samples of one instance, beside its redo log.
+
+    Attributes:
+        begun: Of running backups, by id, what was flushed when they began.
+        coordinates_lsn: Where a running clone's donor last wrote coordinates.
+        sample: Checkpoint and flushed LSN of the last sample of the status variables.
+    """
+
+    _reporter: Reporter = field(metadata=COLLABORATOR)
+    redo: RedoLogReader = field(metadata=COLLABORATOR)
+    begun: dict[str, int] = field(default_factory=dict)
+    coordinates_lsn: int = UNKNOWN
+    sample: dict[str, int] = field(default_factory=dict)
+
+    def interrupted(self) -> None:
+        """A start or a gap: what went on is over or not known any more."""
+        self.begun = {}
+        self.coordinates_lsn = UNKNOWN
+
+    def forget_samples(self) -> None:
+        """A gap, or another data directory: earlier samples bound nothing."""
+        self.sample = {}
+
+    def backup(self, body: Mapping[str, Any]) -> None:
+        """Take a ``backup`` record."""
+        backup_id, lsn = body.get("backup_id"), body.get("lsn")
+        if body["step"] == "begin" and self.redo.flushed != UNKNOWN:
+            kept = list(self.begun.items())[1 - _BACKUPS_MAX :]
+            self.begun = dict(kept) | {str(backup_id): self.redo.flushed}
+        if body["step"] != "image" or lsn is None:
+            return
+        flushed = self.begun.pop(str(backup_id), UNKNOWN)
+        if self.redo.written != UNKNOWN and lsn > self.redo.written:
+            self._report(
+                IMAGE_LSN_WITHIN_REDO,
+                Broken(
+                    "image_lsn_unwritten",
+                    witness=lsn,
+                    backup_id=backup_id,
+                    written=self.redo.written,
+                ),
+            )
+        elif lsn < flushed:
+            broken = Broken(
+                "image_lsn_before_begin", witness=lsn, backup_id=backup_id, flushed=flushed
+            )
+            self._report(IMAGE_LSN_WITHIN_REDO, broken)
+
+    def clone(self, body: Mapping[str, Any]) -> None:
+        """Take a ``clone`` record of a donor."""
+        step, lsn = body["step"], body.get("lsn")
+        if step in ("begin", "end"):
+            self.coordinates_lsn = UNKNOWN
+        if step not in ("commit", "position_read") or lsn is None:
+            return
+        if lsn < self.redo.written:
+            case, least = "clone_lsn_written_before", self.redo.written
+        elif lsn < self.coordinates_lsn:
+            case, least = "clone_lsn_fell", self.coordinates_lsn
+        else:
+            self.coordinates_lsn = lsn
+            return
+        self._report(CLONE_LSN_WITHIN_REDO, Broken(case, witness=lsn, step=step, least=least))
+
+    def backup_lock(self, body: Mapping[str, Any]) -> None:
+        """Take a ``backup_lock`` record."""
+        lsn, flushed = body.get("lsn"), self.redo.flushed
+        if body["step"] == "lock" and lsn is not None and UNKNOWN < flushed < lsn:
+            broken = Broken("trx_sys_redo_unflushed", witness=lsn, flushed=flushed)
+            self._report(TRX_SYS_REDO_FLUSHED, broken)
+
+    def status(self, body: Mapping[str, Any]) -> None:
+        """Take a ``redo_status`` record: one sample."""
+        sample = {name: body[name] for name in _ORDER if name in body}
+        for (low_name, low), (high_name, high) in pairwise(sample.items()):
+            if low > high:
+                broken = Broken(
+                    "redo_status_out_of_order",
+                    witness=f"{low} > {high}",
+                    low_name=low_name,
+                    low=low,
+                    high_name=high_name,
+                    high=high,
+                )
+                self._report(REDO_STATUS_AGREES, broken)
+                return
+        durable = {name: sample[name] for name in _DURABLE if name in sample}
+        for name, lsn in durable.items():
+            previous = self.sample.get(name, UNKNOWN)
+            if lsn < previous:
+                broken = Broken("redo_status_fell", witness=lsn, name=name, previous=previous)
+                self._report(REDO_STATUS_AGREES, broken)
+                break
+        self.sample |= durable
+
+    def _report(self, rule: Rule, broken: Broken) -> None:
+        self._reporter.broken(rule, broken, at=f"LSN {broken.witness}")
