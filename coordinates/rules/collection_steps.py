@@ -32,8 +32,8 @@ COLLECTION_STEPS_COMPLETE = register(
         scope="T",
         severity=Severity.CRITICAL,
         claim=(
-            "A collection locks the channel map and collects each channel that its row has, the"
-            " binary log, the GTID state and the engines, each under its lock and all that it has"
+            "A collection locks the channel map and collects the binary log, the GTID state, and"
+            " each channel and engine that its row has, each under its lock and all that it has"
             " locked; it takes the locks of the collector and of the plugins if earlier ones did,"
             " and leaves its state."
         ),
@@ -97,7 +97,6 @@ _DEMANDED: Final = (
     "lock of channel_map",
     "collection of binlog",
     "collection of gtid_state",
-    "collection of an engine",
 )
 """What a collection does before it leaves, unless it failed."""
 _OWN: Final = ("LOCK_collect_instance_log", "LOCK_plugin")
@@ -166,8 +165,6 @@ class CollectionSteps:
 
     def _collect(self, run: _Run, resource: str) -> None:
         run.taken.append(f"collection of {resource}")
-        if resource.startswith("engine:"):
-            run.taken.append("collection of an engine")
         if resource not in run.held:
             self._report(run, f"collection of {resource}", [f"lock of {resource}"])
 
@@ -209,8 +206,10 @@ class CollectionSteps:
     def _judge_row(self, run: _Run, state: ServerState) -> None:
         listed = sorted(name for name, channel in state.channels.items() if channel.is_listed)
         taken = {step.lower() for step in run.taken}
-        steps = [f"collection of channel:{name}" for name in listed]
-        self._report(run, "row", [step for step in steps if step not in taken])
+        logs = [f"channel:{name}" for name in listed]
+        logs += [_INNODB] if state.lsn is not None else []
+        missing = [f"collection of {log}" for log in logs]
+        self._report(run, "row", [step for step in missing if step.lower() not in taken])
         if run.lsn is not None and state.lsn is not None and run.lsn != state.lsn:
             self._reporter.broken(
                 ROW_LSN_AS_COLLECTED,

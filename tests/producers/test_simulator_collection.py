@@ -128,7 +128,8 @@ def test_a_wrapper_that_cannot_be_made_ends_the_collection_before_it_locks(
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
     error = facts(journal, RecordType.LOG_STATUS)[0]["error"]
     named = "STORAGE_ENGINE" if column == "STORAGE_ENGINES" else column
-    message = f"Unable to collect information for column '{named}': failed to instantiate resources"
+    reason = "failed to instantiate resources"
+    message = f"Unable to collect information for column '{named}': {reason}."
     assert {"code": 3722, "column": named, "message": message} == error
     plugins = [("lock", "LOCK_plugin"), ("unlock", "LOCK_plugin")]
     assert [
@@ -228,6 +229,61 @@ def test_only_engines_with_all_three_functions_take_part() -> None:
     engines = facts(journal, RecordType.LOG_STATUS)[0]["row"]["STORAGE_ENGINES"]
     assert {"InnoDB", "RocksDB"} == engines.keys()
     assert {"wal_files": []} == engines["RocksDB"]
+
+
+def test_an_engine_that_is_not_ready_is_not_asked() -> None:
+    """LOCK_plugin shows the plugins that are installed and ready: another's init still runs."""
+    fleet, hub = multi_source()
+    hub[StorageEngines].installed["Other"] = Handlerton(
+        "Other",
+        lock_hton_log=lambda *_: False,
+        unlock_hton_log=lambda *_: None,
+        collect_hton_log_info=lambda _, json: json.update(Other={"LSN": 1}),
+    )
+    hub[StorageEngines].initializing.add("Other")
+    fleet.collect("c", 1)
+    first = facts(records(fleet.advance(fleet.start_ts + 1_000_000)["hub"]), RecordType.LOG_STATUS)
+    hub[StorageEngines].initializing.clear()
+    fleet.collect("d", 2)
+    second = facts(records(fleet.advance(fleet.start_ts + 2_000_000)["hub"]), RecordType.LOG_STATUS)
+    shown = [set(body[0]["row"]["STORAGE_ENGINES"]) for body in (first, second)]
+    assert shown == [{"InnoDB"}, {"InnoDB", "Other"}]
+
+
+def test_an_engine_that_cannot_be_locked_ends_the_collection() -> None:
+    """Its function returns true: 3722, and what was locked before it is unlocked."""
+    fleet, hub = multi_source()
+    innodb = hub[StorageEngines].installed["InnoDB"]
+    hub[StorageEngines].installed["InnoDB"] = replace(innodb, lock_hton_log=lambda *_: True)
+    fleet.collect("c", 1)
+    journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
+    error = facts(journal, RecordType.LOG_STATUS)[0]["error"]
+    assert (error["code"], error["column"]) == (3722, "STORAGE_ENGINES")
+    assert error["message"] == (
+        "Unable to collect information for column 'STORAGE_ENGINES': failed to lock engine:InnoDB."
+    )
+    taken = [resource for step, resource in steps(journal, "c") if step == "lock"]
+    released = [resource for step, resource in steps(journal, "c") if step == "unlock"]
+    assert sorted(taken) == sorted(released)
+    assert "engine:InnoDB" not in taken
+    assert not hub[Latches].held
+
+
+@pytest.mark.parametrize("letter", ["e", "é"])
+def test_the_message_has_at_most_192_bytes_of_a_reason(letter: str) -> None:
+    """%-.192s cuts a long text, and no character in two."""
+    fleet, hub = multi_source()
+    innodb = hub[StorageEngines].installed["InnoDB"]
+    name = letter * 200
+    other = replace(innodb, name=name, lock_hton_log=lambda *_: True)
+    hub[StorageEngines].installed[name] = other
+    fleet.collect("c", 1)
+    journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
+    reason = facts(journal, RecordType.LOG_STATUS)[0]["error"]["message"].partition(": ")[2]
+    full = f"failed to lock engine:{name}"
+    assert reason.endswith(".")
+    assert full.startswith(reason[:-1])
+    assert 190 < len(reason[:-1].encode()) <= 192
 
 
 def test_an_uninstalled_engine_is_not_asked() -> None:

@@ -40,8 +40,8 @@ class InstanceLogResource:
         self._session = session
         self._json_object = json_object
 
-    def lock(self) -> None:
-        """Block the resource."""
+    def lock(self) -> bool:
+        """Block the resource; whether that failed."""
         raise NotImplementedError
 
     def unlock(self) -> None:
@@ -62,8 +62,9 @@ class _LatchedResource(InstanceLogResource):
 
     latch: str
 
-    def lock(self) -> None:
+    def lock(self) -> bool:
         self._instance[Latches].take(self.latch, self._session)
+        return False
 
     def unlock(self) -> None:
         self._instance[Latches].release(self.latch, self._session)
@@ -137,10 +138,10 @@ class HandlertonWrapper(InstanceLogResource):
         self._hton = hton
         self.name = f"engine:{hton.name}"
 
-    def lock(self) -> None:
-        """Block the engine's log."""
-        if self._hton.lock_hton_log is not None:
-            self._hton.lock_hton_log(self._instance, self._session)
+    def lock(self) -> bool:
+        """Block the engine's log; whether the engine says that it could not."""
+        lock = self._hton.lock_hton_log
+        return lock is not None and lock(self._instance, self._session)
 
     def unlock(self) -> None:
         """Let the engine's log go on."""

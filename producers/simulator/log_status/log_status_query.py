@@ -40,7 +40,13 @@ COLLECT_STEP: Permit[[World, Instance, str, str, str | None]] = Permit(
 ER_UNABLE_TO_COLLECT_LOG_STATUS = 3722
 _LOCK_US = 3
 _LEAVE_US = 20
-_REASONS = {"instantiate": "failed to instantiate resources", "collect": "out of memory"}
+_REASONS = {
+    "instantiate": "failed to instantiate resources",
+    "lock": "failed to lock",
+    "collect": "out of memory",
+}
+_TEXT_MAX = 192
+"""Bytes of a column's name and of a reason in the message (I-3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +83,15 @@ class _CollectError(Exception):
     """A column cannot be collected."""
 
     def __init__(self, column: str, reason: str) -> None:
-        super().__init__(f"Unable to collect information for column '{column}': {reason}")
+        super().__init__(
+            f"Unable to collect information for column '{_cut(column)}': {_cut(reason)}."
+        )
         self.column = column
+
+
+def _cut(text: str) -> str:
+    """What ``%-.192s`` leaves of a text: as many whole characters as fit."""
+    return text.encode()[:_TEXT_MAX].decode(errors="ignore")
 
 
 class LogStatusQuery:
@@ -135,7 +148,8 @@ class LogStatusQuery:
         try:
             # All wrappers are there before the first of them is locked.
             for resource in list(self._wrap_all(factory)):
-                resource.lock()
+                if resource.lock():
+                    self._fail("lock", resource.name, resource.column)
                 locked.append(resource)
                 self._record_of("lock", resource)
             for resource in locked:
@@ -174,9 +188,9 @@ class LogStatusQuery:
         self._allocate("instantiate", "gtid_state", LOCAL)
         yield factory.wrap_gtid_state()
         self._take(LOCK_PLUGIN)
-        installed = list(instance[StorageEngines].installed.values())
+        ready = instance[StorageEngines].ready()
         self._release(LOCK_PLUGIN)
-        for hton in installed:
+        for hton in ready:
             if hton.takes_part:
                 # The server names this column in the singular here.
                 self._allocate("instantiate", f"engine:{hton.name}", "STORAGE_ENGINE")
@@ -184,8 +198,11 @@ class LogStatusQuery:
 
     def _allocate(self, at: str, resource: str, column: str) -> None:
         if self._exhausted == (at, resource):
-            self._record("error", resource)
-            raise _CollectError(column, _REASONS[at])
+            self._fail(at, resource, column)
+
+    def _fail(self, at: str, resource: str, column: str) -> None:
+        self._record("error", resource)
+        raise _CollectError(column, f"{_REASONS[at]} {resource}" if at == "lock" else _REASONS[at])
 
     def _take(self, latch: str) -> None:
         self._instance[Latches].take(latch, self._session)

@@ -25,13 +25,14 @@ class Handlerton:
 
     Attributes:
         name: Key under STORAGE_ENGINES.
-        lock_hton_log: Blocks the engine's log; called before collecting.
+        lock_hton_log: Blocks the engine's log; called before collecting. False on success, as
+            WL#9452, Step-6 has it.
         unlock_hton_log: Its inverse; called after collecting.
         collect_hton_log_info: Puts the engine's log information into the column's object.
     """
 
     name: str
-    lock_hton_log: Callable[[Instance, int], None] | None = None
+    lock_hton_log: Callable[[Instance, int], bool] | None = None
     unlock_hton_log: Callable[[Instance, int], None] | None = None
     collect_hton_log_info: Callable[[Instance, dict[str, Any]], None] | None = None
 
@@ -41,11 +42,12 @@ class Handlerton:
         return None not in (self.lock_hton_log, self.unlock_hton_log, self.collect_hton_log_info)
 
 
-def _innobase_lock_hton_log(instance: Instance, session: int) -> None:
+def _innobase_lock_hton_log(instance: Instance, session: int) -> bool:
     # In this order: a mini-transaction that waits for room in the log buffer needs a checkpoint
     # while it holds the buffer for reading.
     instance[Latches].take(latches.LOG_BUFFER, session)
     instance[Latches].take(latches.LOG_CHECKPOINTER, session)
+    return False
 
 
 def _innobase_unlock_hton_log(instance: Instance, session: int) -> None:
@@ -73,6 +75,16 @@ def _compiled_in() -> dict[str, Handlerton]:
 
 @dataclass(slots=True, eq=False)
 class StorageEngines:
-    """Installed and ready plugins of an instance, in the order in which they are listed."""
+    """Plugins of an instance.
+
+    Attributes:
+        installed: By name, in the order in which they are listed.
+        initializing: Names of those that are installed and not ready yet.
+    """
 
     installed: dict[str, Handlerton] = field(default_factory=_compiled_in)
+    initializing: set[str] = field(default_factory=set)
+
+    def ready(self) -> list[Handlerton]:
+        """The plugins that may be called."""
+        return [hton for name, hton in self.installed.items() if name not in self.initializing]

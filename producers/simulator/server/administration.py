@@ -102,7 +102,11 @@ def set_variables(instance: Instance, **variables: Any) -> None:
 
 
 def flush_relay_logs(fleet: World, channel: Channel) -> None:
-    """FLUSH NO_WRITE_TO_BINLOG RELAY LOGS: the relay log rotates, F_c stays where it was."""
+    """FLUSH NO_WRITE_TO_BINLOG RELAY LOGS: the relay log rotates.
+
+    WL#2775, REQ-3 (i) asks for a write of the receiver's repository then; MySQL 8.0 makes none, and
+    F_c stays where it was.
+    """
     if (
         not channel.replica.is_running
         or not channel[RelayLog].files
@@ -111,6 +115,9 @@ def flush_relay_logs(fleet: World, channel: Channel) -> None:
         return
     channel.record("flush_relay_logs")
     relay_log.rotate(fleet, channel, with_source_format=bool(channel[Receiver].read[0]))
+    if fleet.scenario.profile == "wl9452":
+        receiver.flush_position(fleet, channel)
+        receiver.persist_position(fleet, channel, "relay_rotate")
     if channel[Applier].is_running and not channel.pending and fleet.rng.random() < 0.5:
         # An applier that waits at the end of the relay log may move on into the new file.
         channel[Applier].applied = relay_log.end(channel)
