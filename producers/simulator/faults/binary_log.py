@@ -10,6 +10,7 @@ from tallystick.coordinates.values.binlog import EventType, log_pos_field
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.logs import rotate_when_due
 from tallystick.producers.simulator.faults.row import Row, RowFault
+from tallystick.producers.simulator.innodb import gtid_persistence
 from tallystick.producers.simulator.kernel.transactions import Group, GroupKind, LoggedGroup
 from tallystick.producers.simulator.server import binary_log, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
@@ -314,9 +315,13 @@ class RestartAppends(ServerLogFault):
             return group
         self.mark(fleet, instance)
         instance.journal.record(RecordType.STOP, {"clean": False})
+        gtid_persistence.forget_memory(instance)
+        found = gtid_persistence.recover(fleet, instance)
+        assert found is not None
         recovered = {"file": file.name, "position": file.end}
         body = lifecycle.start_body(fleet, instance, crashed=True, recovered=recovered)
-        instance.journal.record(RecordType.START, body)
+        instance.journal.record(RecordType.START, {**body, "undo_gtids": found.text()})
+        gtid_persistence.record_recovery(instance, found)
         return group
 
 
