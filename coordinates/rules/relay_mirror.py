@@ -81,7 +81,8 @@ _OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY
     ),
     undecided_when=(
         "the source is not observed, its journal has a gap or has not reached the groups in"
-        " question, or its events of that file are no longer remembered"
+        " question, its events of that file are no longer remembered, relay events have no log_pos,"
+        " or the file has more than 4 GiB, modulo which a relay log names positions"
     ),
     sources=(
         "WL#9452, F-3",

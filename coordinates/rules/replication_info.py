@@ -104,8 +104,9 @@ class StoredEvidence:
     ),
     undecided_when=(
         "the repository (slave_master_info) was not read, the channel is gtid_only, the end of"
-        " the relay log is not known (not observed, a gap, no source file named in it), or the"
-        " receiver may have passed groups that it need not queue"
+        " the relay log is not known (not observed, a gap, no source file named in it, events"
+        " without log_pos), the receiver may have passed groups that it need not queue, or the"
+        " stored one is beyond 4 GiB, modulo which a relay log names positions"
     ),
     sources=("WL#9452, Step-1", "WL#2775, REQ-3"),
     remedy=(

@@ -66,10 +66,10 @@ def test_journals_are_valid(history: str | int) -> None:
 
 def test_the_examples_of_the_documentation_are_valid() -> None:
     """All of their lines."""
-    blocks = (DOCS / "journal.md").read_text("utf-8").split("```json\n")[1:]
-    for block in blocks:
-        for line in block.split("```")[0].splitlines():
-            assert accepts(json.loads(line)), line
+    pages = [(DOCS / name).read_text("utf-8") for name in ("journal.md", "journal_examples.md")]
+    blocks = [block for page in pages for block in page.split("```json\n")[1:]]
+    for line in "".join(block.split("```")[0] for block in blocks).splitlines():
+        assert accepts(json.loads(line)), line
 
 
 @pytest.mark.parametrize(("record", "key", "message"), REFUSED)
