@@ -40,6 +40,10 @@ _JSON_COLUMNS = ("LOCAL", "REPLICATION", "STORAGE_ENGINES")
 _column_in = re.compile(r"column '(\w{1,32})'").search
 _without_account = re.compile(r"'[^']*@(?=[^'@\s]*')").sub
 _integer = re.compile(r"[0-9]{1,19}").fullmatch
+_COUNTERS = (
+    "SHOW GLOBAL STATUS WHERE Variable_name IN"
+    " ('Com_reset', 'Com_change_replication_source', 'Com_change_master')"
+)
 _GROUP_REPLICATION = ("group_replication_applier", "group_replication_recovery")
 
 
@@ -161,6 +165,20 @@ class Collector:
         columns = self._session.dialect.gtid_table_columns
         rows = self._session.ask(_select(columns, "mysql.gtid_executed"))
         return None if isinstance(rows, Refused) else _set_text(rows)
+
+    def channel_changes(self) -> int | None:
+        """How many statements since its start may have let a relay log begin anew; None: unknown.
+
+        Raises:
+            MysqlError: The server cannot be asked.
+        """
+        rows = self._session.ask(_COUNTERS)
+        if isinstance(rows, Refused):
+            return None
+        counted = dict(_names_and_values(rows))
+        # Versions that know both names of a statement count it under both.
+        names = ("com_change_replication_source", "com_change_master")
+        return int(counted.get("com_reset", 0)) + max(int(counted.get(name, 0)) for name in names)
 
     def rights(self) -> list[RightHeld]:
         """Which of the rights that reading takes this account has, and what each is for.

@@ -89,6 +89,8 @@ class ServerHistory:
         self._pending: deque[Streamed] = deque()
         self._targets: deque[LogEnd] = deque()
         self._renewal: ChannelsRead | None = None
+        self._channel_changes: int | None = None
+        """As counted when channels were described last; None: not since they began anew."""
         self._is_after_gap = False
         self._server: ServerNow | None = None
         self._older_copy = OlderCopy()
@@ -117,6 +119,7 @@ class ServerHistory:
         """Record what has happened since the last session, and where the stream is to go on."""
         state = self._journal.state
         self._server = server
+        self._channel_changes = None if self.relays.anew else server.channel_changes
         if state.server_uuid is None:
             self._begin_journal(server)
             return
@@ -364,6 +367,15 @@ class ServerHistory:
         This is recorded at a time that is no earlier than what was received before it.
         """
         described = {str(body["channel"]).lower(): body for body in renewal.channels}
+        known, self._channel_changes = self._channel_changes, renewal.changes
+        # Between two reads of its files a relay log may begin anew twice, which they do not show.
+        count = len(self.relays.anew)
+        if known is None or renewal.changes is None or renewal.changes - known > count:
+            self._notice(
+                f"{self.name}: a relay log may have begun anew more often than was seen: reported"
+                " as a gap"
+            )
+            self._journal.server_record(RecordType.GAP, {})
         for name in sorted(self.relays.anew):
             body = described.get(name)
             if body is None:

@@ -25,6 +25,8 @@ class ServerNow:
         recovers_relay_log: ``relay_log_recovery``.
         logs: The binary log files, oldest first, with their sizes.
         channels: Bodies of ``change_source`` records, as it describes its channels.
+        channel_changes: How many statements may have let a relay log begin anew since its start,
+            counted before that.
         relay_files: In which relay log file each channel's applier is.
         is_boot_unreported: Whether its present boot is not in the journal yet.
     """
@@ -35,6 +37,7 @@ class ServerNow:
     recovers_relay_log: bool
     logs: dict[str, int] = field(default_factory=dict)
     channels: list[dict[str, Any]] = field(default_factory=list)
+    channel_changes: int | None = None
     relay_files: dict[str, str] = field(default_factory=dict)
     is_boot_unreported: bool = False
 
@@ -54,6 +57,7 @@ def learn_server(
     """
     start_body = collector.start_body()
     table = collector.gtid_table()
+    changes = collector.channel_changes()
     channels = collector.channels()
     connection = connect_for_stream(settings)
     try:
@@ -79,6 +83,7 @@ def learn_server(
         recovers_relay_log=str(recovers) in ("1", "ON"),
         logs=logs,
         channels=channels,
+        channel_changes=changes,
         relay_files={
             str(row["Channel_Name"]).lower(): str(row["Relay_Log_File"])
             for row in status

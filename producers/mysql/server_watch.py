@@ -39,6 +39,9 @@ class Collects(Protocol):
     def channels(self) -> list[dict[str, Any]]:
         """Bodies of ``change_source`` records."""
 
+    def channel_changes(self) -> int | None:
+        """How many statements may have let a relay log begin anew."""
+
     def gtid_table(self) -> str | None:
         """``mysql.gtid_executed`` as a set text."""
 
@@ -89,10 +92,15 @@ class ConnectionLost:
 
 @dataclass(frozen=True, slots=True)
 class ChannelsRead:
-    """Bodies of ``change_source`` records, as the server described its channels before `ts`."""
+    """Bodies of ``change_source`` records, as the server described its channels before `ts`.
+
+    Attributes:
+        changes: How many statements may have let a relay log begin anew, counted before that.
+    """
 
     ts: int
     channels: list[dict[str, Any]]
+    changes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +182,9 @@ class ServerWatch:
                     self._report(self._collect(request))
             if self._wants_channels.is_set() and not self._closed.is_set():
                 with suppress(MysqlError):
+                    changes = self._collector.channel_changes()
                     channels = self._collector.channels()
-                    self._report(ChannelsRead(self._clock_us(), channels))
+                    self._report(ChannelsRead(self._clock_us(), channels, changes))
                 self._wants_channels.clear()
         self._collector.close()
         self._disconnect()
