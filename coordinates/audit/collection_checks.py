@@ -125,7 +125,7 @@ class CollectionChecks:
             return
         rules: Iterable[str] = seen.rules
         if seen.code in _GAPS:
-            rules = self._event_rules(is_channel=False)
+            rules = self._event_rules(is_channel=seen.channel is not None)
         values = _values(seen, seen.data)
         for name in rules:
             check = Check(name, Outcome.UNDECIDED, seen.reason, values)

@@ -347,8 +347,12 @@ class FleetEventReader:
         if member.replica.recovery is not None:
             member.replica.recovery.lose()
         member.replica.is_fresh = False
+        name = fact.body.get("channel")
         for channel in member.replica.channels.values():
-            channel.lose()
+            if name in (None, channel.name):
+                channel.lose()
+        if name is not None:
+            return
         lineage = fact.body["binlog_lineage"]
         if lineage != member.timeline.lineage:
             self.comparisons.hand_on_all(member, Place.of(fact))

@@ -351,8 +351,13 @@ class InstanceAudit(ServerRecordReader):
             ObservationCode.JOURNAL_GAP,
             observations.RECORDS_LOST,
             at=f"{self.reporter.epoch}:{self.reporter.sequence}",
+            channel=body.get("channel"),
             is_undecided=True,
         )
+        if body.get("channel") is not None:
+            self._settle_rows(force=True)
+            self.lose_relay_events(body["channel"].lower())
+            return
         # Its writer goes on observing the server: what was configured meanwhile is in the journal.
         self._lose_records(settings_are_known=True)
 

@@ -72,6 +72,17 @@ class ServerRecordReader(InstanceState):
         self.applied.learn(fleet_events[self._learned :], self.server.server_id)
         self._learned = len(fleet_events)
 
+    def lose_relay_events(self, name: str) -> None:
+        """Part of one channel's relay log is missing: the channel is anchored anew."""
+        self.learn()
+        self.applied.forget()
+        self.repositories.forget()
+        relay = self.relay(name)
+        relay.mark_gap()
+        self.baselines.begin_channel_lineage(name, relay.lineage)
+        self.baselines.unseen_channel_left = True
+        self.reporter.fleet_event(FleetEventKind.GAP, {"channel": name})
+
     def take_fleet_events(self) -> list[FleetEvent]:
         """The collected fleet events; the caller delivers them."""
         self.learn()

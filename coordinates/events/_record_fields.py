@@ -427,7 +427,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
         dict.fromkeys(("current", "written", "flushed", "checkpoint"), _COUNT)
     ),
     RecordType.HEARTBEAT: Shape({}),
-    RecordType.GAP: Shape({}),
+    RecordType.GAP: Shape({"channel": text}),
 }
 """The body of each kind of server record."""
 

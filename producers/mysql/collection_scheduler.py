@@ -71,6 +71,12 @@ class CollectionScheduler:
         self._requests.put((request, self._clock()))
 
     @property
+    def is_asked(self) -> bool:
+        """Whether a request waits."""
+        self._take_requests()
+        return bool(self._waiting)
+
+    @property
     def holds_events(self) -> bool:
         """Whether events wait, because the row that is being read may belong in front of them."""
         asked = self._asked

@@ -74,6 +74,11 @@ class RelayLogs:
                 cursor = RelayCursor(number, position, goes_on)
                 self._files[channel] = RelayFiles(directory, base_name, cursor)
 
+    @property
+    def reads_files(self) -> bool:
+        """Whether relay logs can be read at all."""
+        return self._directory is not None
+
     def open(self, applied: Mapping[str, str]) -> None:
         """Begin to read channels that are not known yet.
 
@@ -108,7 +113,7 @@ class RelayLogs:
             if files.is_stopped and not files.is_loss_reported:
                 # Here, where the start's own file of the binary log anchors the journal anew.
                 self._notice(f"a relay log file of channel {channel!r} was gone before it was read")
-                self._journal.server_record(RecordType.GAP, {})
+                self._journal.server_record(RecordType.GAP, {"channel": channel})
                 files.is_loss_reported = True
 
     def started(self, opened_s: int) -> None:
@@ -140,7 +145,7 @@ class RelayLogs:
         if files is None or self._directory is None:
             return
         if files.lost:
-            self._journal.server_record(RecordType.GAP, {})
+            self._journal.server_record(RecordType.GAP, {"channel": channel})
         base_name = files.base_name
         self.administer([record])
         if record["action"] != "reset_all":
@@ -184,7 +189,7 @@ class RelayLogs:
 
     def _record(self, channel: str, events: Events | None) -> None:
         if events is None:
-            self._journal.server_record(RecordType.GAP, {})
+            self._journal.server_record(RecordType.GAP, {"channel": channel})
         elif isinstance(events, EventRun):
             self._journal.relay_run(channel, events)
         else:

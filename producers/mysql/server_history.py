@@ -8,7 +8,7 @@ was not watched is recorded before what follows it. Nothing here waits for a ser
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -367,15 +367,7 @@ class ServerHistory:
         This is recorded at a time that is no earlier than what was received before it.
         """
         described = {str(body["channel"]).lower(): body for body in renewal.channels}
-        known, self._channel_changes = self._channel_changes, renewal.changes
-        # Between two reads of its files a relay log may begin anew twice, which they do not show.
-        count = len(self.relays.anew)
-        if known is None or renewal.changes is None or renewal.changes - known > count:
-            self._notice(
-                f"{self.name}: a relay log may have begun anew more often than was seen: reported"
-                " as a gap"
-            )
-            self._journal.server_record(RecordType.GAP, {})
+        self._doubt_channels(renewal.changes, sorted(self.relays.anew))
         for name in sorted(self.relays.anew):
             body = described.get(name)
             if body is None:
@@ -384,6 +376,29 @@ class ServerHistory:
             else:
                 self.channels.renewed(name)
                 self.relays.renew(name, {**body, "channel": name})
+
+    def _doubt_channels(self, changes: int | None, names: Iterable[str]) -> bool:
+        """Record a gap of channels whose relay logs began anew more often than was seen.
+
+        Between two reads of its files a relay log may do so twice, which they do not show.
+
+        Args:
+            changes: How many statements may have done that.
+            names: The channels.
+
+        Returns:
+            Whether there is doubt.
+        """
+        known, self._channel_changes = self._channel_changes, changes
+        if known is not None and changes is not None and changes - known <= len(self.relays.anew):
+            return False
+        self._notice(
+            f"{self.name}: a relay log may have begun anew more often than was seen: reported as a"
+            " gap"
+        )
+        for name in names:
+            self._journal.server_record(RecordType.GAP, {"channel": name})
+        return True
 
     def _prove(self, log_end: LogEnd) -> None:
         """Everything logged before a time has been recorded."""
@@ -458,14 +473,10 @@ class ServerHistory:
     def record_variables(self, variables: Mapping[str, Any]) -> None:
         """Record those that have another value than was recorded."""
         state = self._journal.state
-        changed = {
-            key: value
-            for key, value in variables.items()
-            if key != "server_id" and state.variables.get(key) != value
-        }
+        changed = {key: value for key, value in variables.items() if state.variable(key) != value}
         if changed:
             self._journal.server_record(RecordType.VARIABLES, {"variables": changed})
-            state.variables |= changed
+            state.changed(changed)
 
     # Rows
 
@@ -482,6 +493,10 @@ class ServerHistory:
             state.boot_s = server.boot_s
         self._journal.advance(collected.ts)
         self.relays.record(collected.ts)
+        if collected.changes is not None and self.relays.reads_files:
+            self.relays.read()
+            if self._doubt_channels(collected.changes, sorted(self.channels.known)):
+                self.channels.known = {}  # what they are now is recorded
         self.relays.administer(self.channels.note(body, collected.channels))
         if not self.relays.read_row(body):
             return False

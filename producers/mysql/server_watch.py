@@ -59,8 +59,9 @@ class Collected:
     Attributes:
         body: Of the ``log_status`` record.
         ts: When it had been read, microseconds.
-        variables: As they were before it, without ``server_id``.
+        variables: As they were before it.
         channels: Bodies of ``change_source`` records, as they were after it.
+        changes: How many statements may have let a relay log begin anew, counted after that.
     """
 
     request: CollectRequest
@@ -68,6 +69,7 @@ class Collected:
     ts: int
     variables: dict[str, Any] = field(default_factory=dict)
     channels: list[dict[str, Any]] = field(default_factory=list)
+    changes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +196,15 @@ class ServerWatch:
             variables = self._collector.variables()
         except MysqlError:
             variables = {}  # the collection itself reports what is wrong
-        variables.pop("server_id", None)
         body = self._collector.collect(request.collection_id, request.requested_at)
         ts = self._clock_us()
         channels: list[dict[str, Any]] = []
+        changes = None
         if body.get("replica_status"):
             with suppress(MysqlError):
                 channels = self._collector.channels()
-        return Collected(request, body, ts, variables, channels)
+                changes = self._collector.channel_changes()
+        return Collected(request, body, ts, variables, channels, changes)
 
     def _probe(self) -> None:
         ts = self._clock_us()

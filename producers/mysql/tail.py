@@ -111,6 +111,7 @@ class Tail:
         self._problem = ""
         self._goes_on = state_file is not None
         self._is_known_to_end = False
+        self._is_followed = False
 
     @property
     def name(self) -> str:
@@ -159,6 +160,8 @@ class Tail:
                 wait_s = RETRY_S
             # One that was followed may come back for seconds only.
             most = RETRY_FOLLOWED_MAX_S if self.journal.records else self._options.back_off_max_s
+            if not self._is_followed:
+                self._scheduler.answer_unreachable()
             self._rest(RETRY_AT_ONCE_S if is_there else wait_s, stop)
             wait_s = min(2 * wait_s, most)
         self._scheduler.answer_unreachable()
@@ -172,6 +175,7 @@ class Tail:
         """One session: from connecting until the stream ends or is to end."""
         history = self._history
         collector = self._collector_of(self._settings)
+        self._is_followed = False
         watch = dump = None
         try:
             server, connection = learn_server(self._settings, collector)
@@ -197,6 +201,7 @@ class Tail:
             )
             self._dump = dump
             watch.start()
+            self._is_followed = True
             if self._problem:
                 self._problem = ""
                 self._notice("followed again")
@@ -295,7 +300,8 @@ class Tail:
     def _rest(self, seconds: float, stop: threading.Event) -> None:
         end = self._clock() + seconds
         while not stop.wait(min(0.1, max(0.0, end - self._clock()))) and self._clock() < end:
-            self._scheduler.answer_unreachable()
+            if self._scheduler.is_asked:
+                return  # the server may be there again
             self._history.relays.read()
             self.journal.poll()
 

@@ -125,11 +125,20 @@ class TailState:
             body = block.body(index)
             self.started(body, None)
         elif record_type == RecordType.VARIABLES:
-            self.variables |= block.body(index).get("variables", {})
+            self.changed(block.body(index).get("variables", {}))
         elif record_type == RecordType.BINLOG_RESET:
             self.reset()
         elif record_type == RecordType.BINLOG_PURGE:
             self.oldest_file = block.body(index).get("to_file", self.oldest_file)
+
+    def variable(self, name: str) -> Any:
+        """A variable as last recorded."""
+        return self.server_id if name == "server_id" else self.variables.get(name)
+
+    def changed(self, variables: Mapping[str, Any]) -> None:
+        """Other values of variables were recorded."""
+        self.variables |= variables
+        self.server_id = self.variables.pop("server_id", self.server_id)
 
     def started(self, body: Mapping[str, Any], boot_s: float | None) -> None:
         """A start of the server was recorded."""

@@ -13,6 +13,7 @@ from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import UUID_A, Audited, Gtids, Journal, Record, audit, read_gtids
+from tests.support.rule_cases import apply, replica
 from tests.support.rule_cases_of_images import begin, image
 
 GAP = ObservationCode.JOURNAL_GAP
@@ -188,6 +189,26 @@ def test_a_reset_that_a_gap_hides_accuses_nobody(name: str):
     result = audit(journal)
     assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     assert "CONSISTENT" == result.verdicts[-1]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_gap_of_one_relay_log_leaves_the_rest_known(is_told: bool):
+    """What was received meanwhile is not held against the channel, and the row is judged."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    lost = len(journal.records)
+    apply(journal, relay, more[0])
+    journal.records[lost:] = [r for r in journal.records[lost:] if r["kind"] != "relay"]
+    if is_told:
+        journal.record("gap", channel="")
+    relay.rotate()
+    apply(journal, relay, more[1])
+    for _ in range(2):
+        journal.row(replica_status=journal.replica_status())
+    result = audit(journal)
+    assert is_told is not bool(result.findings)
+    assert ["CONSISTENT"] * 3 == result.verdicts or not is_told
+    assert is_told is (GAP in result.codes)
 
 
 # Rows that come before what they tell of

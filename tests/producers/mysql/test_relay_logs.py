@@ -31,11 +31,11 @@ def test_a_reset_of_one_channel_tells_nothing_of_another(tmp_path: Path) -> None
     for channel in ("one", "two"):
         relays._waiting[channel] = deque([(500, None)])
     relays.administer([{"channel": "one", "action": "reset"}])
-    assert [(RecordType.GAP, None), (RecordType.CHANNEL, "one")] == recorded
+    assert [(RecordType.GAP, "one"), (RecordType.CHANNEL, "one")] == recorded
     relays.record(499)
     assert 2 == len(recorded)
     relays.record(500)
-    assert [(RecordType.GAP, None)] == recorded[2:]
+    assert [(RecordType.GAP, "two")] == recorded[2:]
 
 
 GROUP = (

@@ -449,3 +449,19 @@ def test_a_server_without_a_binary_log_is_followed_to_its_return(own_mysqld: Lab
 
 def starts(tail: RunningTail) -> list[dict[str, Any]]:
     return [json.loads(line) for line in tail.records if '"kind":"start"' in line]
+
+
+def test_a_server_id_that_changes_is_recorded(mysqld: Lab) -> None:
+    """SET GLOBAL server_id: the next row comes after a record of it."""
+    options = TailOptions(back_off_max_s=1.0)
+    with running(settings_of(mysqld, SOURCE_B), options=options) as tail:
+        tail.collect("before")
+        with on(mysqld, SOURCE_B) as server:
+            known = int(str(server.value("SELECT @@GLOBAL.server_id")))
+            server.run("SET GLOBAL server_id = 4711")
+            try:
+                tail.collect("changed")
+            finally:
+                server.run(f"SET GLOBAL server_id = {known}")
+    changes = [json.loads(line) for line in tail.records if '"kind":"variables"' in line]
+    assert [{"server_id": 4711}] == [one["variables"] for one in changes]

@@ -1,0 +1,210 @@
+"""Three minutes of what a DBA may do on an ordinary day: nothing is accused, little is undecided.
+
+The servers are followed all the time, collected after each act, and checked at the end.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules.explanation import explain, observation_text, reasons_of
+from tallystick.errors import ExitCode
+from tallystick.producers.mysql_lab.errors import LabError
+from tallystick.producers.mysql_lab.layout import (
+    CHANNELS,
+    HUB,
+    NAMES,
+    REPLICA_1,
+    REPLICA_2,
+    SOURCE_A,
+    SOURCE_B,
+    SOURCES,
+)
+from tallystick.producers.mysql_lab.load import LoadPlan
+from tallystick.producers.mysql_lab.sessions import Session, session
+from tallystick.servers.lab import Lab
+from tests.lab.test_audited_faults import begin_check, end_check
+from tests.support.tails import RunningTail, running, settings_of, wait_for
+
+UNDECIDED_MAX = 0.05
+
+
+def on(lab: Lab, name: str, *statements: str) -> None:
+    """Run statements of a DBA."""
+    with session(lab.addresses()[name]) as server:
+        for statement in statements:
+            server.run(statement)
+
+
+def crash(name: str) -> Callable[[Lab], None]:
+    """Killed by signal 9, and started again."""
+
+    def act(lab: Lab) -> None:
+        lab.kill(name)
+        lab.restart(name)
+
+    return act
+
+
+def restart(name: str) -> Callable[[Lab], None]:
+    """A clean restart."""
+
+    def act(lab: Lab) -> None:
+        lab.stop(name)
+        lab.restart(name)
+
+    return act
+
+
+def binary_log_off_and_on(lab: Lab) -> None:
+    """A replica that nobody reads from runs without a binary log for a while."""
+    for arguments in (("--skip-log-bin",), ()):
+        lab.stop(REPLICA_2)
+        lab.restart(REPLICA_2, *arguments)
+        lab.up()
+
+
+def point_elsewhere_and_back(lab: Lab) -> None:
+    """Another source for a moment: some groups come from there."""
+    ports = {name: address.port for name, address in lab.addresses().items()}
+    for source in (SOURCE_A, REPLICA_1):
+        change = f"CHANGE REPLICATION SOURCE TO SOURCE_PORT = {ports[source]}"
+        on(lab, REPLICA_2, "STOP REPLICA", change, "START REPLICA")
+
+
+def reset_replicas(lab: Lab) -> None:
+    """All relay logs are thrown away, and what is not executed comes again."""
+    for channel in CHANNELS:
+        of_channel = f"FOR CHANNEL '{channel.channel_name}'"
+        statements = [f"{verb} REPLICA {of_channel}" for verb in ("STOP", "RESET", "START")]
+        on(lab, channel.replica, *statements)
+
+
+def flush(lab: Lab) -> None:
+    """Binary logs and relay logs rotate."""
+    for name in NAMES:
+        on(lab, name, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG RELAY LOGS")
+
+
+def purge(lab: Lab) -> None:
+    """Every server purges what all its replicas have."""
+    lab.await_applied()
+    for name in NAMES:
+        with session(lab.addresses()[name]) as server:
+            server.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
+            names = [str(row[0]) for row in server.run("SHOW BINARY LOGS")]
+            wait_for(lambda s=server, file=names[-2]: has_purged(s, file), list)
+
+
+def has_purged(server: Session, file: str) -> bool:
+    """Purge up to a file; while log_status is read the server refuses that."""
+    try:
+        server.run("PURGE BINARY LOGS TO %s", (file,))
+    except LabError:
+        return False
+    return True
+
+
+def empty_groups(lab: Lab) -> None:
+    """Transactions without a change, under the numbers that come next."""
+    with session(lab.addresses()[SOURCE_B]) as server:
+        for _ in range(3):
+            commit_empty(server, 1)
+
+
+def commit_empty(server: Session, ahead: int) -> None:
+    """An empty transaction under a number ahead of the newest."""
+    uuid = str(server.value("SELECT @@GLOBAL.server_uuid"))
+    own = next(part for part in server.gtid_executed().split(",") if part.strip().startswith(uuid))
+    newest = int(own.rpartition(":")[2].rpartition("-")[2])
+    server.run("SET GTID_NEXT = %s", (f"{uuid}:{newest + ahead}",))
+    server.run("BEGIN")
+    server.run("COMMIT")
+    server.run("SET GTID_NEXT = 'AUTOMATIC'")
+
+
+def change_modes(lab: Lab) -> None:
+    """gtid_mode by its steps and back, on a source and its replica."""
+    for mode in ("ON_PERMISSIVE", "ON"):
+        for name in (SOURCE_B, HUB):
+            on(lab, name, f"SET GLOBAL gtid_mode = {mode}")
+
+
+def stop_and_start(lab: Lab) -> None:
+    """A replica rests for a moment."""
+    on(lab, REPLICA_1, "STOP REPLICA", "START REPLICA")
+
+
+ACTS: tuple[Callable[[Lab], None], ...] = (
+    flush,
+    point_elsewhere_and_back,
+    reset_replicas,
+    empty_groups,
+    crash(SOURCE_A),
+    stop_and_start,
+    purge,
+    crash(REPLICA_1),
+    point_elsewhere_and_back,
+    change_modes,
+    restart(REPLICA_1),
+    flush,
+    binary_log_off_and_on,
+    reset_replicas,
+    crash(REPLICA_2),
+    restart(SOURCE_B),
+    purge,
+    empty_groups,
+    crash(HUB),
+)
+
+
+@contextmanager
+def load_on(lab: Lab) -> Iterator[None]:
+    """Clients write meanwhile; they go on when a server is back."""
+    load = lab.make_load(LoadPlan(SOURCES, rate=60, threads=4, seconds=600))
+    load.start()
+    try:
+        yield
+    finally:
+        load.stop()
+        load.finish()
+
+
+def collect(tails: dict[str, RunningTail], name: str) -> None:
+    """A collection of all servers, replicas first."""
+    for server in (REPLICA_2, REPLICA_1, HUB, *SOURCES):
+        tails[server].collect(name)
+
+
+def test_ordinary_days_are_accused_of_nothing(own_mysqld: Lab) -> None:
+    """By tail and replay, and by check: no finding, and at most one collection in 20 undecided."""
+    with ExitStack() as stack:
+        tails = {
+            name: stack.enter_context(running(settings_of(own_mysqld, name))) for name in NAMES
+        }
+        collect(tails, "begin")
+        stack.enter_context(load_on(own_mysqld))
+        for number, act in enumerate(ACTS):
+            act(own_mysqld)
+            own_mysqld.up()
+            collect(tails, f"{number}-during")
+            collect(tails, f"{number}-after")
+    result = audit_history([block for tail in tails.values() for block in tail.sink.blocks])
+    for finding in result.findings:
+        sys.stdout.write(f"{finding.instance_id} {finding.collection_id} {explain(finding)}\n")
+    undecided = [cut for cut in result.cuts if cut.verdict == Verdict.UNDECIDED.value]
+    for cut in undecided:
+        sys.stdout.write(f"{cut.instance_id} {cut.collection_id} {reasons_of(cut)}\n")
+    for seen in result.observations:
+        if seen.is_undecided:
+            sys.stdout.write(f"{seen.instance_id} {seen.collection_id} {observation_text(seen)}\n")
+    assert not result.findings
+    assert len(undecided) <= UNDECIDED_MAX * len(result.cuts)
+    own_mysqld.await_applied()
+    code, broken = end_check(begin_check(own_mysqld, collections=2))
+    assert set() == broken
+    assert code in {ExitCode.CONSISTENT, ExitCode.UNDECIDED}
