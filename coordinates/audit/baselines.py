@@ -73,6 +73,8 @@ class Baselines:
     """Added by SET gtid_purged since the previous row."""
     lost: GtidSet = GtidSet.EMPTY
     """Reported as logged but never executed."""
+    free_gnos: GtidSet = GtidSet.EMPTY
+    """Own numbers below the last one that were free at the row before."""
     unexplained: GtidSet = GtidSet.EMPTY
     """Reported as executed without receipt."""
     must_recover: GtidSet | None = None
@@ -109,6 +111,7 @@ class Baselines:
         self.known_holes = GtidSet.EMPTY
         self.assigned = GtidSet.EMPTY
         self.lost = GtidSet.EMPTY
+        self.free_gnos = GtidSet.EMPTY
         self.unexplained = GtidSet.EMPTY
         self.must_recover = None
 

@@ -214,13 +214,30 @@ def _accept_executed(row: Row, evidence: ExecutedEvidence) -> tuple[GtidSet, Gti
     if checks.is_broken(executed_monotone):
         state.fallen, state.executed = executed, None
         return None
-    if _receives_own(row):
-        row.binlog.own_gnos.forget_left_out()
-    elif state.owned is not None:
-        used = executed | state.owned | (state.purged or GtidSet.EMPTY)
-        row.binlog.watch_own_gnos(used, state.owned)
+    _note_free_gnos(row, executed)
     history.executed = executed
     return None if previous is None else (previous, executed)
+
+
+def _note_free_gnos(row: Row, executed: GtidSet) -> None:
+    """Own numbers that are neither logged nor executed are worth a note; they break no rule.
+
+    GTID_NEXT has skipped them, or a session had them and gave them back.
+    """
+    free, owned, history = row.binlog.free_own_gnos(), row.state.owned, row.baselines
+    if free is None or owned is None or _receives_own(row):
+        return
+    free = free - executed - owned - (row.state.purged or GtidSet.EMPTY)
+    fresh, history.free_gnos = free - history.free_gnos, free
+    if fresh:
+        row.checks.reporter.note(
+            ObservationCode.GNO_FREE,
+            observations.GNO_FREE,
+            at=str(fresh.first(1)),
+            collection_id=row.collection_id,
+            gtids=fresh,
+            count=fresh.count(),
+        )
 
 
 def _receives_own(row: Row) -> bool:

@@ -19,7 +19,6 @@ from tallystick.coordinates.logs.binlog_framing import (
 )
 from tallystick.coordinates.logs.event_window import END, FILE, GNO, MARK, SID, Mark
 from tallystick.coordinates.logs.log_groups import GroupState
-from tallystick.coordinates.logs.own_gnos import OwnGnos
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
@@ -69,7 +68,6 @@ class BinlogReader(BinlogFileReader):
     oldest_file: int | None = None
     table_only: GtidSet = GtidSet.EMPTY
     xid_groups: list[tuple[int, int]] = field(default_factory=list)
-    own_gnos: OwnGnos = field(default_factory=OwnGnos)
     base_has_past: bool = False
     _gathered_start: int = field(default=0, metadata=TRANSIENT)
     _gathered_ends: list[int] = field(default_factory=list, metadata=TRANSIENT)
@@ -250,26 +248,10 @@ class BinlogReader(BinlogFileReader):
         if self.logged.contains(sid, group.gno):
             at = f"{self.file_name}:{group.start}"
             self.report_anomaly(AnomalyKind.GTID_LOGGED_TWICE, at, witness=f"{sid}:{group.gno}")
-        if self.own_gnos:
-            free = self.own_gnos.passed_over(sid, group.gno, self.logged)
-            if free is not None:
-                self.report_anomaly(
-                    AnomalyKind.FREE_GNO_NOT_TAKEN,
-                    f"{sid}:{free}",
-                    group_at=f"{self.file_name}:{group.start}",
-                    gtid=f"{sid}:{group.gno}",
-                    free=f"{sid}:{free}",
-                )
-        self._follow_own_gnos(sid, np.array([group.gno], dtype=np.int64))
         for gtids in (self.logged, self.grouped, self.file_set):
             gtids.add(sid, group.gno)
         if self._is_local(sid, group.server_id):
             self.local.add(sid, group.gno)
-
-    def _follow_own_gnos(self, sid: str, gnos: npt.NDArray[np.int64]) -> None:
-        own = self.server.server_uuid
-        if own is not None and sid.startswith(own) and self.logged_is_complete:
-            self.own_gnos.follow(sid, gnos, self.logged)
 
     def _is_local(self, sid: str, server_id: int) -> bool:
         own = self.server.server_uuid
@@ -315,7 +297,7 @@ class BinlogReader(BinlogFileReader):
     # Whole columns
 
     def _run_is_regular(self, run: dict[str, Array], scan: GroupScan) -> bool:
-        if self.own_gnos or not self._fits_the_file(run, scan.openers):
+        if not self._fits_the_file(run, scan.openers):
             return False
         for number, gnos in _by_sid(scan):
             if self.logged.contains_any(self.sids[number], gnos):
@@ -330,7 +312,6 @@ class BinlogReader(BinlogFileReader):
         self._count_in_file(run, scan.openers)
         for number, gnos in _by_sid(scan):
             sid = self.sids[number]
-            self._follow_own_gnos(sid, gnos)
             for gtids in (self.logged, self.grouped, self.file_set):
                 gtids.add_gnos(sid, gnos)
             own = self.server.server_uuid
@@ -355,7 +336,6 @@ class BinlogReader(BinlogFileReader):
         """A boot: the next event opens a file; after a crash what was torn or lost leaves L."""
         self.emit_gathered()
         self.must_open_file = self.base_name is not None
-        self.own_gnos.forget()
         self.group_state = GroupState.IDLE
         if not crashed or self.base_name is None:
             return
@@ -397,7 +377,6 @@ class BinlogReader(BinlogFileReader):
         self.file_events = max(self.file_events, len(FILE_HEAD))
         self.logged_is_complete = False
         self.last_sequence_number = ABSENT
-        self.own_gnos.forget()
         self.emit_gathered()
         self.reporter.fleet_event(FleetEventKind.GAP, {"binlog_lineage": self.lineage})
 
@@ -426,7 +405,6 @@ class BinlogReader(BinlogFileReader):
         self.oldest_file = None
         self.table_only = GtidSet.EMPTY
         self.xid_groups = []
-        self.own_gnos.forget()
         self.is_closed = False
         self.must_open_file = False
         self.window.clear()
@@ -459,18 +437,17 @@ class BinlogReader(BinlogFileReader):
 
     # What rows are compared with
 
-    def watch_own_gnos(self, used: GtidSet, owned: GtidSet) -> None:
-        """At a row: see which GNOs of the own UUID are free; as of ``OwnGnos.watch``."""
+    def free_own_gnos(self) -> GtidSet | None:
+        """GNOs of the own UUID below the last one logged that the log does not hold; None unknown.
+
+        They count as free as long as they are not executed, purged, or owned by a session.
+        """
         own = self.server.server_uuid
-        if own is not None and self.logged_is_complete:
-            sids = {own, *(sid for sid in self.sids if sid.startswith(own))}
-            for hole in self.own_gnos.watch(sorted(sids), used, self.logged, owned):
-                self.report_anomaly(
-                    AnomalyKind.GNO_FILLED_LATER if hole.is_filled else AnomalyKind.GNO_LEFT_OUT,
-                    f"{hole.sid}:{hole.free}",
-                    gtid=f"{hole.sid}:{hole.taken}",
-                    free=f"{hole.sid}:{hole.free}",
-                )
+        if own is None or not self.logged_is_complete:
+            return None
+        logged = self.logged.freeze().restrict(own)
+        up_to = {sid: [1, self.logged.last(sid) + 1] for sid in logged.sids()}
+        return GtidSet.from_bounds(up_to) - logged
 
     def logged_at(self, file_number: int, position: int) -> GtidSet | None:
         """L(P), None when the place is older than what is remembered or L is incomplete."""

@@ -268,59 +268,6 @@ PREVIOUS_GTIDS_CONTINUITY = register(
     )
 )
 
-OWN_GNO_DENSE = register(
-    Rule(
-        number=16,
-        name="own_gno_dense",
-        tier=1,
-        scope="E",
-        severity=Severity.WARNING,
-        claim=(
-            "A server numbers its own transactions without leaving one out: each takes the smallest"
-            " free number of its UUID."
-        ),
-        why=(
-            "Automatic numbers are taken in the flush stage, one group at a time: the lowest that"
-            " is neither executed nor owned, so the log is in their order. A hole needs a"
-            " transaction that was rolled back (its number is given out next), an explicit"
-            " GTID_NEXT, or a lost group; one of several numbers that the log went over, and that"
-            " were not executed otherwise, shows it also when it has been filled since."
-        ),
-        undecided_when=(
-            "server_uuid, gtid_executed or gtid_owned is not known before the group, the log has a"
-            " gap, or the number belongs to a block of Group Replication"
-        ),
-        sources=("MySQL manual: GTID Life Cycle", "measured on MySQL 8.0.31"),
-        remedy=(
-            "Ask whether somebody set GTID_NEXT under the server's own UUID. If not, search the"
-            " binary log for the missing number: replicas will see its hole for ever."
-        ),
-        cases={
-            "free_gno_not_taken": Case(
-                "The group at {group_at} took {gtid} although {free} was free.",
-                "{gtid}",
-                "group at {group_at}",
-                "{free}",
-                "smallest free GNO of the server's own UUID",
-            ),
-            "gno_left_out": Case(
-                "The binary log went on to {gtid} and left out {free}, which nobody owns.",
-                "{gtid}",
-                "binary log",
-                "{free}",
-                "numbers of the server's own UUID, each given out in its turn",
-            ),
-            "gno_filled_later": Case(
-                "The binary log went on to {gtid} although {free} was free, which came later.",
-                "{gtid}",
-                "binary log",
-                "{free}",
-                "numbers of the server's own UUID, each given out in its turn",
-            ),
-        },
-    )
-)
-
 GTID_MODE_RESPECTED = register(
     Rule(
         number=17,

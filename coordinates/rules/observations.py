@@ -87,6 +87,12 @@ HISTORY_RESET = reason(
     " are given out again",
 )
 
+GNO_FREE = reason(
+    "gno_free",
+    "{count:n number} of the server's own below the last one logged ({gtids:gtids}) neither logged"
+    " nor executed: skipped by GTID_NEXT, or given back; a later transaction may take it",
+)
+
 # Rows
 
 ROW_EARLY = reason(

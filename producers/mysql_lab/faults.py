@@ -71,7 +71,7 @@ FAULTS: Mapping[str, Fault] = {
         Fault(
             "gtid-hole",
             f"a client sets GTID_NEXT {NUMBERS_AHEAD} numbers ahead: those between are left out",
-            ("own_gno_dense",),
+            (),
             SOURCES,
             acts.gtid_hole,
         ),

@@ -42,7 +42,7 @@ def outcome(cut, rule):
 
 def test_rules_of_events_hold_where_the_log_was_read():
     """Undecided without the log, silent where nobody answered or the rule is disabled."""
-    made = CollectionChecks(frozenset({"own_gno_dense"}))
+    made = CollectionChecks(frozenset({"gtid_mode_respected"}))
     read, unread, missing, channel, relay = rows_of(
         made,
         [
@@ -55,7 +55,7 @@ def test_rules_of_events_hold_where_the_log_was_read():
     )
     assert outcome(read, "lsn_order") is outcome(read, "gtid_logged_once") is Outcome.HOLDS
     assert outcome(unread, "gtid_logged_once") is Outcome.UNDECIDED
-    assert outcome(read, "own_gno_dense") is None
+    assert outcome(read, "gtid_mode_respected") is None
     assert missing.checks == ()
     assert outcome(channel, "relay_source_pos_monotone") is Outcome.UNDECIDED
     assert outcome(relay, "relay_source_pos_monotone") is Outcome.HOLDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.journals import UUID_A, UUID_C, Journal, read_gtids
+from tests.support.journals import UUID_A, Journal, read_gtids
 from tests.support.rule_cases import case, innodb, local, replica, source
 
 # Tier 0
@@ -341,102 +341,6 @@ def previous_gtids_continuity__unlogged(breaks: bool) -> Journal:
     journal.executed.add(f"{UUID_A}:7")
     journal.binlog.rotate()
     journal.row(gtid_purged="" if breaks else f"{UUID_A}:7")
-    return journal
-
-
-@case()
-def own_gno_dense(breaks: bool) -> Journal:
-    journal = source()
-    journal.binlog.group(f"{UUID_A}:5")
-    journal.row(gtid_owned="")
-    journal.binlog.group(f"{UUID_A}:{6 if breaks else 4}")
-    return journal
-
-
-@case()
-def own_gno_dense__jumped(breaks: bool) -> Journal:
-    """A number far ahead, by GTID_NEXT, is followed by the smallest free one again."""
-    journal = source()
-    journal.row(gtid_owned="")
-    journal.binlog.group(f"{UUID_A}:{9 if breaks else 4}")
-    journal.row(gtid_owned="")
-    journal.binlog.group(f"{UUID_A}:{4 if breaks else 5}")
-    return journal
-
-
-@case()
-def own_gno_dense__jumped_first(breaks: bool) -> Journal:
-    """A server's very first number may be the one that jumps."""
-    journal = Journal().begin()
-    journal.row(gtid_owned="")
-    journal.binlog.group(f"{UUID_A}:{9 if breaks else 1}")
-    journal.row(gtid_owned="")
-    return journal
-
-
-@case()
-def own_gno_dense__jumped_over_owned(breaks: bool) -> Journal:
-    """A number that a session owns at the row was not left out."""
-    journal = source()
-    journal.row(gtid_owned="")
-    journal.binlog.group(f"{UUID_A}:6")
-    journal.row(gtid_owned="" if breaks else f"{UUID_A}:4#21:5#22")
-    return journal
-
-
-@case()
-def own_gno_dense__given_back(breaks: bool) -> Journal:
-    """A group that fails to be flushed gives its number back: one place is free for a while."""
-    journal = source()
-    journal.row(gtid_owned="")
-    journal.binlog.group(f"{UUID_A}:{6 if breaks else 5}")
-    journal.row(gtid_owned="")
-    journal.binlog.group(f"{UUID_A}:4")
-    return journal
-
-
-@case()
-def own_gno_dense__filled(breaks: bool) -> Journal:
-    """Numbers that GTID_NEXT left out come behind it, before any row is taken."""
-    journal = source()
-    for gno in (6, 4, 5, 7) if breaks else (5, 4, 6, 7):
-        journal.binlog.group(f"{UUID_A}:{gno}")
-    journal.row(gtid_owned="")
-    return journal
-
-
-@case()
-def own_gno_dense__never_logged(breaks: bool) -> Journal:
-    """Numbers that are executed though the log has never held them were not free."""
-    journal = source()
-    journal.binlog.group(f"{UUID_A}:6")
-    if not breaks:
-        journal.record("gtid_purged", added=f"{UUID_A}:4-5")
-        for gno in (4, 5):
-            journal.executed.add(f"{UUID_A}:{gno}")
-    journal.row(gtid_owned="", gtid_purged="" if breaks else f"{UUID_A}:4-5")
-    return journal
-
-
-@case()
-def own_gno_dense__come_back(breaks: bool) -> Journal:
-    """Groups that come back from another server come in an order of their own."""
-    journal = source()
-    retrieved = f"{UUID_C if breaks else UUID_A}:6"
-    journal.row(gtid_owned="")
-    journal.binlog.group(f"{UUID_A}:6")
-    status = {"Channel_Name": "up", "Retrieved_Gtid_Set": retrieved}
-    journal.row(gtid_owned="", replica_status=[status])
-    return journal
-
-
-@case()
-def own_gno_dense__owned(breaks: bool) -> Journal:
-    """A GNO that a session owns is not free."""
-    journal = source()
-    journal.binlog.group(f"{UUID_A}:5")
-    journal.row(gtid_owned="" if breaks else f"{UUID_A}:4#21")
-    journal.binlog.group(f"{UUID_A}:6")
     return journal
 
 

@@ -15,7 +15,6 @@ from tallystick.producers.simulator.kernel.transactions import Group, GroupKind,
 from tallystick.producers.simulator.server import binary_log, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
-from tallystick.producers.simulator.server.clients import Clients
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 from tallystick.producers.simulator.server.workload import make_group
@@ -215,38 +214,6 @@ class PreviousGtidsStale(ServerLogFault):
         stale = gtids.copy()
         stale.discard(last.sid, last.gno)
         return stale
-
-
-class OwnGnoSkipped(ServerLogFault):
-    """AUTOMATIC passes over one free GNO."""
-
-    number = 38
-    name = "own_gno_skipped"
-    text = "a source leaves out one GNO for good"
-    must_fire = frozenset({"own_gno_dense"})
-    heals = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._skipped: tuple[str, int] | None = None
-
-    def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
-        """Give the next free GNO but one, and never the one left out."""
-        is_own = group.sid == instance.server_uuid and instance[Clients].writes
-        if not is_own or group.sid is None:
-            return group
-        if (
-            self.is_due(fleet)
-            and group.gno > 1
-            and (group.sid, group.gno - 1) in instance[GtidState].logged
-        ):
-            self.mark(fleet, instance)
-            self._skipped = group.sid, group.gno
-        if self._skipped == (group.sid, group.gno):
-            taken = instance[GtidState].logged.copy()
-            taken.add(group.sid, group.gno)
-            group.gno = taken.next_free(group.sid)
-        return group
 
 
 class AnonymousGroup(ServerLogFault):

@@ -86,6 +86,20 @@ class InjectedEmptyGroup(Negative):
             near(fleet, 0.5, source, _commit_empty, source, uuid, gno)
 
 
+class SkippedNumbers(Negative):
+    """SET gtid_next to a number of the server's own that is not the next one; BEGIN; COMMIT."""
+
+    name = "skipped_numbers"
+    text = (
+        "a client skips numbers of its server: they are neither logged nor executed, or come later"
+    )
+
+    def arrange(self, fleet: World) -> None:
+        for source in sources(fleet):
+            for share, ahead in ((0.2, 3), (0.6, 100)):
+                near(fleet, share, source, _skip_numbers, source, ahead)
+
+
 class ResetBinaryLogs(Negative):
     """RESET MASTER where nobody replicates from."""
 
@@ -180,6 +194,12 @@ def _set_gtid_mode(fleet: World, steps: tuple[str, ...]) -> None:
     if steps[1:]:
         moment = time_at(fleet, 0.18, since=fleet.now)
         fleet.schedule(moment, None, _set_gtid_mode, steps[1:])
+
+
+def _skip_numbers(fleet: World, instance: Instance, ahead: int) -> None:
+    own = instance.server_uuid
+    next_free = instance[GtidState].logged.next_free(own)
+    _commit_empty(fleet, instance, own, next_free + ahead)
 
 
 def _commit_empty(fleet: World, instance: Instance, uuid: str, gno: int) -> None:
