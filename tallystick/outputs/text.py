@@ -116,7 +116,8 @@ def _scenario(scenario: ScenarioResult) -> Iterator[Line]:
             yield f"  {seen.after_us / 1_000_000:.3f} s, {seen.instance}: {seen.sentence}"
         if not claim.seen:
             yield "  was not seen", "bold red"
-        yield f"  audited: {'; '.join(map(str, claim.rules))}"
+        audited = f"  audited: {'; '.join(map(str, claim.rules))}"
+        yield audited if all(one.is_as_expected for one in claim.rules) else (audited, "bold red")
     for expected in scenario.expected:
         yield ""
         yield f"expected  {expected.rule} at {expected.instance}", "bold"

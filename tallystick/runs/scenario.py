@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from tallystick.coordinates.results import Outcome
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.errors import MisuseError
 from tallystick.settings import suggestion
 
@@ -51,6 +52,8 @@ class RuleCount:
         broken: Findings.
         undecided: So often the evidence did not suffice.
         expected: How many of the findings the document expects.
+        leaves_checks: Whether it is one on rows, which leaves a check each time it is judged; the
+            others follow the records and leave findings only.
     """
 
     rule: str
@@ -58,6 +61,13 @@ class RuleCount:
     broken: int
     undecided: int
     expected: int = 0
+    leaves_checks: bool = True
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Whether it was judged, and held or was broken as the document expects."""
+        is_judged = self.held or self.broken or not self.leaves_checks
+        return self.broken == self.expected and bool(is_judged)
 
     def __str__(self) -> str:
         """What the audit found of the rule, as text."""
@@ -71,12 +81,13 @@ class RuleCount:
             parts.append(f"broken {times(self.expected)} as expected{otherwise}")
         if self.undecided:
             parts.append(f"undecided {times(self.undecided)}")
-        return f"{self.rule} {', '.join(parts) or 'never broken'}"
+        never = "not judged" if self.leaves_checks else "never broken"
+        return f"{self.rule} {', '.join(parts) or never}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """A claim of the document; it is shown when something was seen of it.
+    """A claim of the document: shown when it was seen and its rules were judged as expected.
 
     Attributes:
         requirement: As docs/designs.md labels it.
@@ -89,6 +100,11 @@ class ClaimResult:
     text: str
     seen: tuple[Seen, ...]
     rules: tuple[RuleCount, ...]
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether something was seen of it, and the audit of each of its rules agrees."""
+        return bool(self.seen) and all(rule.is_as_expected for rule in self.rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +148,10 @@ class ScenarioResult:
 
     @property
     def is_shown(self) -> bool:
-        """Every claim was seen, every expected finding is there, and no other."""
+        """Every claim is shown, every expected finding is there, and no other."""
         return (
             self.is_complete
-            and all(claim.seen for claim in self.claims)
+            and all(claim.is_shown for claim in self.claims)
             and all(finding.found for finding in self.expected)
             and not self.others
         )
@@ -146,7 +162,7 @@ class ScenarioResult:
         return ", ".join(self._counts())
 
     def _counts(self) -> Iterator[str]:
-        shown = sum(1 for claim in self.claims if claim.seen)
+        shown = sum(1 for claim in self.claims if claim.is_shown)
         yield f"{shown} of {len(self.claims)} claims shown"
         if self.expected:
             found = sum(1 for finding in self.expected if finding.found)
@@ -253,6 +269,7 @@ def scenario_result(
                     broken[name],
                     counts[name, Outcome.UNDECIDED],
                     as_warned[name],
+                    leaves_checks=RULES[name].evidence is not None,
                 )
                 for name in claim.invariants
             ),

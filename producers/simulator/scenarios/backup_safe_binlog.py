@@ -270,9 +270,9 @@ def _show_copied_file(fleet: World, source: Instance, backup: Backup) -> None:
 
 _FREEZE = "backup_locks_freeze_scope"
 _MATCH = "backup_coordinates_match_data"
-_FRESH = "trx_sys_coords_fresh_under_lock"
 _REPLICA_MATCH = "backup_replica_coordinates_match_data"
 _FILE_MATCH = "backup_binlog_copy_matches_data"
+_STEPS = "backup_lock_steps_complete"
 
 SCENARIO = DesignScenario(
     name="backup",
@@ -316,19 +316,19 @@ SCENARIO = DesignScenario(
         Claim(
             "goal",
             "In case 1 the header's coordinates agree without the binlog lock.",
-            (_MATCH, _FRESH),
+            (_MATCH,),
         ),
         Claim(
             "not a goal",
             "In cases 2 and 3 a backup without the binlog lock goes wrong.",
-            (_REPLICA_MATCH, _FILE_MATCH),
+            (_REPLICA_MATCH, _FILE_MATCH, _STEPS),
         ),
         Claim(
             "stale after a non-transactional update",
             "Without the variable the header is older than what other engines changed.",
             (_MATCH,),
         ),
-        Claim("fix 2: with the table lock", "With it the table lock writes the header.", (_FRESH,)),
+        Claim("fix 2: with the table lock", "With it the table lock writes the header.", (_MATCH,)),
         Claim(
             "other utilities decide by it",
             "The utility asks for the variable before it leaves the lock out.",
@@ -349,5 +349,7 @@ SCENARIO = DesignScenario(
         Expected(
             _SOURCE, _FILE_MATCH, "without the binlog lock the log file grows while it is copied"
         ),
+        Expected(_SOURCE, _STEPS, "in case 3, and where the header is stale, the lock is needed"),
+        Expected(_REPLICA, _STEPS, "in case 2 the lock is needed"),
     ),
 )

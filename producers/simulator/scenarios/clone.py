@@ -255,19 +255,24 @@ def _leave(fleet: World, channel: Channel) -> None:
     administration.reset_replica(fleet, channel, everything=True)
 
 
-def _purge(fleet: World, donor: Instance) -> None:
+def _purge(fleet: World, watcher: _Watcher, channel: Channel) -> None:
+    """Purge as soon as the others have applied what the member lacks; then it joins again."""
+    donor, member = channel.source, channel.replica
     administration.purge_binary_logs(fleet, donor)
+    if distributed_recovery.needs_clone(member, donor):
+        fleet.schedule(fleet.now + 100 * _MS, None, _join, watcher, channel)
+    else:
+        fleet.schedule(fleet.now + 50 * _MS, None, _purge, watcher, channel)
 
 
 def _join(fleet: World, watcher: _Watcher, channel: Channel) -> None:
     donor, member = channel.source, channel.replica
-    if distributed_recovery.needs_clone(member, donor):
-        gone = donor[GtidState].purged.minus(member[GtidState].executed)
-        fleet.show(
-            "user story 2",
-            member,
-            f"the donor has purged {_brief(gone.text())}, which the member lacks: it clones",
-        )
+    gone = donor[GtidState].purged.minus(member[GtidState].executed)
+    fleet.show(
+        "user story 2",
+        member,
+        f"the donor has purged {_brief(gone.text())}, which the member lacks: it clones",
+    )
 
     def step_4(fleet: World, channel: Channel, clone: Clone) -> None:
         watcher.cloned[channel.replica.instance_id] = clone
@@ -298,9 +303,8 @@ def _arrange(fleet: World) -> None:
         (2_800, _clone_refused, (second,)),
         (3_600, _change_release, (second, source.version)),
         (3_700, _leave, (third,)),
-        (4_300, administration.flush_binary_logs, (source,)),
-        (4_700, _purge, (source,)),
-        (4_800, _join, (watcher, third)),
+        (3_900, administration.flush_binary_logs, (source,)),
+        (4_700, _purge, (watcher, third)),
         (6_000, _clone_by_position, (watcher, second)),
     ):
         fleet.schedule(fleet.start_ts + ms * _MS, None, act, *args)

@@ -307,7 +307,7 @@ SCENARIO = DesignScenario(
         Claim(
             "REQ-3 (iii)",
             "A stop of the receiver writes its position.",
-            ("master_info_flush_points",),
+            ("info_write_steps_complete",),
         ),
         Claim(
             "REQ-3 file against table",

@@ -118,14 +118,31 @@ def test_what_is_not_seen_not_found_or_not_foretold_is_told() -> None:
     faulty = simulate(Scenario(seed=1, topology="multi_source", fault="lsn_regressed"))
     found = audit_history(faulty.blocks(512))
     surplus = beside(demonstration, history.shown, found)
-    assert [name for _, name in surplus.others] == ["lsn_monotone"]
+    broken = [name for _, name in surplus.others]
+    assert broken == ["lsn_monotone", "row_lsn_as_collected"]
     assert not surplus.is_shown
     assert "found and not expected" in text(surplus)
     at = surplus.others[0][0]
-    foretold = replace(demonstration, expected=(Expected(at, "lsn_monotone", "it says so"),))
+    foretold = replace(
+        demonstration, expected=tuple(Expected(at, name, "it says so") for name in broken)
+    )
     assert beside(foretold, history.shown, found).is_shown
     unread = beside(foretold, history.shown, found, is_complete=False)
     assert not unread.is_shown
+
+
+def test_a_claim_whose_rule_was_not_judged_is_not_shown() -> None:
+    """What was seen counts only where the audit of the rules behind it agrees."""
+    history, audit = run("log_status", 1)
+    demonstration = DESIGN_SCENARIOS["log_status"]
+    unjudged = replace(demonstration.claims[0], invariants=("gtid_table_has_closed_files",))
+    other = replace(demonstration, claims=(unjudged, *demonstration.claims[1:]))
+    silent = replace(audit, cuts=())
+    for judged, is_shown in ((audit, True), (silent, False)):
+        (claim,) = beside(replace(other, claims=(unjudged,)), history.shown, judged).claims
+        assert claim.seen
+        assert claim.is_shown is is_shown
+    assert "not judged" in text(beside(other, history.shown, silent))
 
 
 def test_the_counts_are_those_of_the_cuts() -> None:
