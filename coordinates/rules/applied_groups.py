@@ -15,6 +15,7 @@ from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.rules.statements import APPLIER_STORED, REPLICA_STATUS
 from tallystick.coordinates.values.binlog import EventType
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ APPLIED_EXACTLY_ONCE = register(
             " GTIDs with auto-positioning, or at least relay_log_info_repository=TABLE in InnoDB"
             " with relay_log_recovery=ON."
         ),
+        verify=(REPLICA_STATUS, APPLIER_STORED),
         cases={
             "applied_again": Case(
                 (

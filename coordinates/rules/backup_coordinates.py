@@ -15,6 +15,13 @@ from tallystick.coordinates.results import ObservationCode, Severity
 from tallystick.coordinates.rules.backup_locks import LockSession
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register, rule
+from tallystick.coordinates.rules.statements import (
+    APPLIER_STORED,
+    BACKUP_LOCKS,
+    events_from,
+    events_until,
+    groups,
+)
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -141,6 +148,7 @@ class HeaderUnderLock:
         "Do not start a replica from coordinates that the backup read out of InnoDB: take the"
         " backup again with LOCK BINLOG FOR BACKUP, or use GTIDs."
     ),
+    verify=(events_from("header"), BACKUP_LOCKS),
     evidence=HeaderUnderLock,
     cases={
         "header_behind_lock": Case(
@@ -197,6 +205,7 @@ BACKUP_COORDINATES_MATCH_DATA = register(
             " backup again with LOCK BINLOG FOR BACKUP, or on a server with"
             " have_backup_safe_binlog_info."
         ),
+        verify=(events_from("position"), groups("beyond"), groups("missing")),
         cases=_position_cases("its coordinates") | _data_cases("its coordinates", "binary log"),
     )
 )
@@ -228,6 +237,7 @@ BACKUP_REPLICA_COORDINATES_MATCH_DATA = register(
             " repeated or lost. Take the backup again with LOCK BINLOG FOR BACKUP, or let the copy"
             " replicate by GTID."
         ),
+        verify=(groups("beyond"), groups("missing"), APPLIER_STORED),
         cases=_data_cases("the position of channel {channel!r}", "source's log"),
     )
 )
@@ -256,6 +266,7 @@ BACKUP_BINLOG_COPY_MATCHES_DATA = register(
             "Throw the joiner's data away and let it take a new snapshot, made with LOCK BINLOG FOR"
             " BACKUP; else it will skip groups that it does not hold."
         ),
+        verify=(events_until("position"), groups("beyond"), groups("missing")),
         cases=_position_cases(_COPY_END) | _data_cases(_COPY_END, "binary log"),
     )
 )

@@ -18,6 +18,7 @@ from tallystick.coordinates.rules.image_positions import (
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.rules.statements import events_from, groups
 from tallystick.coordinates.state_codec import COLLABORATOR
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import GtidSetParseError, JournalError
@@ -80,6 +81,7 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
             "Do not recover from this image and start no replica at its position. Take the backup"
             " again with the commit zone closed until position and data are stored."
         ),
+        verify=(events_from("position"), groups("missing"), groups("early"), groups("extra")),
         cases={
             "image_beyond_log": Case(
                 "The image {backup} is said to be of {position}, but the log ends at {end}.",

@@ -14,6 +14,7 @@ from tallystick.coordinates.logs.log_groups import STEP_AFTER_OPENER, STEP_IN_BO
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import BACKUP_LOCKS, EVENTS_THERE
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 from tallystick.coordinates.values.binlog import EventType, LogCoordinates
 from tallystick.coordinates.values.errors import AuditError
@@ -56,6 +57,7 @@ BACKUP_LOCKS_FREEZE_SCOPE = register(
             " direct changes of files, sql_log_bin=0 on non-transactional tables); move such tables"
             " to InnoDB."
         ),
+        verify=(EVENTS_THERE, BACKUP_LOCKS),
         cases={
             "statement_under_table_lock": Case(
                 "Under LOCK TABLES FOR BACKUP a {engine} {kind} was executed.",

@@ -17,6 +17,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     step_missing,
 )
 from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.statements import BACKUP_LOCKS
 from tallystick.coordinates.state_codec import COLLABORATOR
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
             "Do not start a replica or a point-in-time recovery at these coordinates: take the"
             " backup again with both locks."
         ),
+        verify=(BACKUP_LOCKS,),
         cases=step_missing("whiteboard, cases 1 to 3"),
     )
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import BACKUP_LOCKS, SESSION
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
@@ -49,6 +50,7 @@ BACKUP_LOCK_PROTOCOL = register(
             "End the session that holds the lock (KILL), take the backup again with the locks in"
             " order, and see that the utility unlocks on every way out."
         ),
+        verify=(SESSION, BACKUP_LOCKS),
         cases={
             "table_lock_second": Case(
                 (

@@ -22,6 +22,7 @@ from tallystick.coordinates.rules.outcomes import (
     Undecided,
 )
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import BINARY_LOGS, LOG_STATUS, events_from
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, LogCoordinates
 
 NO_BINLOG_SEEN = reason("no_binlog_seen", "no event of this log was seen")
@@ -109,6 +110,7 @@ class PositionEvidence:
         " SHOW BINARY LOGS with the files' sizes and check that row and journal come from one"
         " server."
     ),
+    verify=(BINARY_LOGS, LOG_STATUS),
     evidence=PositionEvidence,
     cases={
         "beyond_end": Case(
@@ -179,6 +181,7 @@ def snapshot_position_within_file(e: PositionEvidence) -> RowAnswer:
         "Do not start a replica at this position: take the end of the last group before it and"
         " let GTIDs skip what was applied. Upgrade a server older than 8.0.42."
     ),
+    verify=(events_from("boundary"),),
     evidence=PositionEvidence,
     columns=(
         "binary_log_file",
@@ -262,6 +265,7 @@ def _within_file(e: PositionEvidence) -> RowAnswer:
         " itself went back, it was reset or restored without telling: rebuild or re-point its"
         " replicas."
     ),
+    verify=(LOG_STATUS, BINARY_LOGS),
     evidence=PositionEvidence,
     columns=(
         "binary_log_file",

@@ -16,6 +16,13 @@ from tallystick.coordinates.rules.outcomes import (
     Undecided,
 )
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import (
+    LOG_STATUS,
+    RECEIVED,
+    REPLICA_STATUS,
+    not_executed,
+    sql,
+)
 from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -163,6 +170,7 @@ class ChannelEvidence:
         "Do not use the positions to move or restore the replica. Compare gtid_executed with"
         " the source's and point the channel anew with SOURCE_AUTO_POSITION=1."
     ),
+    verify=(REPLICA_STATUS,),
     evidence=ChannelEvidence,
     columns=(
         "read_source_log_file",
@@ -230,6 +238,7 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
         " auto-positioning asks again for every GTID that is not executed. If the source has"
         " purged it, rebuild the replica."
     ),
+    verify=(not_executed(), REPLICA_STATUS),
     evidence=ChannelEvidence,
     cases={
         "passed": Case(
@@ -296,6 +305,7 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
         " RESET REPLICA: it keeps the configuration, and with auto-positioning all that is not"
         " executed is fetched anew."
     ),
+    verify=(RECEIVED, sql("SHOW RELAYLOG EVENTS LIMIT 20 FOR CHANNEL {channel:sql};")),
     evidence=ChannelEvidence,
     columns=("retrieved_gtid_set", "journal_retrieved_gtid_set"),
     cases={
@@ -367,6 +377,7 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
         " anew behind the audit's back; without GTIDs stop it and look for groups applied"
         " twice."
     ),
+    verify=(REPLICA_STATUS, LOG_STATUS),
     evidence=ChannelEvidence,
     cases={
         "fell": Case(

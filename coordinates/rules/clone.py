@@ -13,6 +13,14 @@ from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import (
+    CLONE_PROGRESS,
+    CLONE_STATUS,
+    COMMIT_ORDER,
+    EVENTS_THERE,
+    RECEIVED_OF_ALL,
+    file_until,
+)
 from tallystick.coordinates.state_codec import COLLABORATOR
 from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
@@ -52,6 +60,7 @@ CLONE_PROTOCOL = register(
             " look for external XA transactions and huge commits on the donor, and clone from a"
             " replica next time."
         ),
+        verify=(CLONE_STATUS, CLONE_PROGRESS),
         cases={
             "cloned_other_version": Case(
                 "A clone of version {donor} went on to a recipient of version {recipient}.",
@@ -105,6 +114,7 @@ CLONE_COMMITS_ORDERED = register(
             "Treat the clone's position as wrong: clone again, and set binlog_order_commits=ON and"
             " replica_preserve_commit_order=ON on the donor until the server is corrected."
         ),
+        verify=(file_until("file", "position"), COMMIT_ORDER),
         cases={
             "trx_sys_fell": Case(
                 (
@@ -143,6 +153,7 @@ CLONE_BLOCKS_XA = register(
             "Compare the XA transaction's rows on donor and recipient before the recipient is"
             " used; clone again if they differ."
         ),
+        verify=(EVENTS_THERE,),
         cases={
             "xa_logged": Case(
                 "{statement} was logged at {at} while the end of a clone blocked external XA.",
@@ -183,6 +194,7 @@ FAILED_CLONE_NOT_RESUMED = register(
             "Stop replication on the recipient at once, issue the clone again, and look into"
             " clone_status before replication is started."
         ),
+        verify=(CLONE_STATUS, RECEIVED_OF_ALL),
         cases={
             "started_without_data": Case(
                 (

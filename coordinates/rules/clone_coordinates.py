@@ -18,6 +18,7 @@ from tallystick.coordinates.rules.between import (
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.source_coordinates import place_of
+from tallystick.coordinates.rules.statements import CLONE_STATUS, file_from, file_until
 from tallystick.coordinates.values.binlog import WRAP, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -89,6 +90,7 @@ _PLACE = (
         "Do not replicate from the named coordinates. With GTIDs use auto-positioning after"
         " comparing gtid_executed with the donor; otherwise clone again."
     ),
+    verify=(CLONE_STATUS, file_until("file", "position", "{source}")),
     cases={
         "inside_event": Case(_OF + "that position is no end of an event.", *_PLACE),
         "inside_group": Case(_OF + "that position is the end of an event inside a group.", *_PLACE),
@@ -196,6 +198,7 @@ def _donor_file(
     ),
     sources=("WL#9211, F-2 to F-5", "MySQL manual: Cloning for Replication"),
     remedy="Stop replication on the clone and clone again; the hole cannot be filled from it.",
+    verify=(CLONE_STATUS, file_from("file", "position", "{source}")),
     cases={
         "other_first_group": Case(
             "The clone of {file}:{position} received {received:group} first, but after that"

@@ -17,6 +17,12 @@ from tallystick.coordinates.rules.protocol_steps import (
     step_missing,
 )
 from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.statements import (
+    CLONE_PROGRESS,
+    CLONE_STATUS,
+    COMMIT_ORDER,
+    INSTANCE_LOCK,
+)
 from tallystick.coordinates.state_codec import COLLABORATOR
 
 if TYPE_CHECKING:
@@ -48,6 +54,7 @@ CLONE_DONOR_STEPS_COMPLETE = register(
             "Treat the clone's position as wrong: replicate by GTID after comparing gtid_executed,"
             " or clone again. If the donor still holds XA back, restart it."
         ),
+        verify=(COMMIT_ORDER, INSTANCE_LOCK),
         cases=step_missing("WL#9211, Clone PHY binary log position"),
     )
 )
@@ -72,6 +79,7 @@ CLONE_RECIPIENT_STEPS_COMPLETE = register(
         undecided_when=UNDECIDED_WHEN + "; of a recipient that records no stage none is demanded",
         sources=("WL#9211, US-1", "MySQL manual: The clone_progress Table"),
         remedy="Do not use the recipient: clone again.",
+        verify=(CLONE_STATUS, CLONE_PROGRESS),
         cases=step_missing("stages of clone_progress"),
     )
 )

@@ -13,6 +13,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.clone import STAGES
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import CLONE_PROGRESS, CLONE_STATUS
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -52,6 +53,7 @@ CLONE_STATUS_AGREES = register(
             "Look into the recipient's error log for how the clone ended. Do not start replication"
             " from the coordinates; clone again if the clone failed."
         ),
+        verify=(CLONE_STATUS, CLONE_PROGRESS),
         cases={
             "completed_with_error": Case(
                 "STATE is Completed and ERROR_NO {error} ({message}).",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import COLLECTORS
 from tallystick.coordinates.state_codec import COLLABORATOR
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ COLLECTION_LOCK_ORDER = register(
             "Collect with one client until the server is mended. If sessions hang, end the"
             " collecting session first, and report the order of locks with the server's version."
         ),
+        verify=(COLLECTORS,),
         cases={
             "lock_held_by_other": Case(
                 "The collection locked {resource} while collection {other} held it.",
@@ -110,6 +112,7 @@ COLLECTION_UNLOCK_COMPLETE = register(
             " that was left locked goes only with a restart of the server; stop collecting until"
             " it is patched."
         ),
+        verify=(COLLECTORS,),
         cases={
             "released_unheld": Case(
                 "The collection released {resource}, which it did not hold.",
@@ -163,6 +166,7 @@ NO_PROGRESS_WHILE_LOCKED = register(
             "Discard the row and all that was cut by it. If it comes back, take backups under FLUSH"
             " TABLES WITH READ LOCK with the appliers stopped, and report the server's version."
         ),
+        verify=(COLLECTORS,),
         cases={
             "engine_log_moved": Case(
                 "The log of {engine} moved from LSN {locked_at} to {lsn} between its lock and its"
@@ -210,6 +214,7 @@ COLLECTION_WITHIN_BUDGET = register(
             "Look for very large transactions, slow syncs of the binary log's disk and many"
             " channels; collect less often, or in quieter hours, until they are gone."
         ),
+        verify=(COLLECTORS,),
         cases={
             "collection_too_long": Case(
                 "The collection held its state for {spent:seconds}.",

@@ -16,6 +16,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     step_missing,
 )
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import COLLECTORS, LSNS
 from tallystick.coordinates.state_codec import COLLABORATOR
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ COLLECTION_STEPS_COMPLETE = register(
             "Discard the row and all that was cut by it. If a collection hangs, end its session"
             " (KILL), and report the steps with the server's version."
         ),
+        verify=(COLLECTORS,),
         cases={
             **step_missing("WL#9452, Step-3"),
             "never_left": Case(
@@ -80,6 +82,7 @@ ROW_LSN_AS_COLLECTED = register(
         ),
         sources=("WL#9452, F-1.2.4 and F-2.4",),
         remedy="Discard the row: copy the redo log up to the LSN of another collection.",
+        verify=(LSNS,),
         cases={
             "lsn_differs": Case(
                 "The row has LSN {lsn}, but InnoDB's log was at {collected} when it was collected.",

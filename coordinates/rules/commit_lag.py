@@ -13,6 +13,7 @@ from tallystick.coordinates.rules import columns as cells
 from tallystick.coordinates.rules.executed_set import LOGGED_UNKNOWN
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import groups, not_executed, sql
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ class LagEvidence:
         " if only the number is high, give the audit the true max_connections or commit_lag_max"
         " of the server."
     ),
+    verify=(not_executed(), sql("SELECT @@GLOBAL.max_connections;")),
     evidence=LagEvidence,
     columns=("gtid_executed", "journal_gtid_set", "commit_lag_max"),
     cases={
@@ -219,6 +221,7 @@ def commit_lag_bounded(e: LagEvidence) -> RowAnswer:
         " used beside its position; if not, treat it as a logged group that was never"
         " executed."
     ),
+    verify=(not_executed("holes"), groups("holes")),
     evidence=LagEvidence,
     cases={
         "hole": Case(
@@ -279,6 +282,7 @@ def commit_lag_is_suffix(e: LagEvidence) -> RowAnswer:
         " Waiting for handler commit). If none does, search the group's changes in the data and"
         " compare with the replicas."
     ),
+    verify=(not_executed("lost"), groups("lost")),
     evidence=LagEvidence,
     cases={
         "never_executed": Case(

@@ -17,6 +17,13 @@ from tallystick.coordinates.rules.outcomes import (
     Undecided,
 )
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import (
+    GTID_SETS,
+    RECEIVED_OF_ALL,
+    groups,
+    not_executed,
+    not_purged,
+)
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -135,6 +142,7 @@ class ExecutedEvidence:
         " binary log after the position; if it is in no file, compare the server's data with"
         " its replicas."
     ),
+    verify=(not_purged("excess"), groups("excess")),
     evidence=ExecutedEvidence,
     columns=(
         "gtid_executed",
@@ -205,6 +213,7 @@ def executed_within_logged(e: ExecutedEvidence) -> RowAnswer:
         " it back and gives the GTID free. If no such session exists, restart the server at the"
         " next opportunity."
     ),
+    verify=(GTID_SETS,),
     evidence=ExecutedEvidence,
     columns=("gtid_executed", "gtid_owned"),
     cases={
@@ -255,6 +264,7 @@ def owned_disjoint_from_executed(e: ExecutedEvidence) -> RowAnswer:
         " have the lost transactions; rebuild the side that is wrong. Set sync_binlog=1 and"
         " innodb_flush_log_at_trx_commit=1."
     ),
+    verify=(not_executed("lost"), groups("lost")),
     evidence=ExecutedEvidence,
     columns=("gtid_executed", "previous_gtid_executed"),
     cases={
@@ -313,6 +323,7 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
         " the source: the replica counts a transaction as done that it lacks, and must be"
         " rebuilt if it does."
     ),
+    verify=(groups("grown"), RECEIVED_OF_ALL),
     evidence=ExecutedEvidence,
     cases={
         "nothing_brought_it": Case(
@@ -362,6 +373,7 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
         " out the GTID again. Check the group's changes in the data and rebuild from a healthy"
         " server."
     ),
+    verify=(not_executed("lost"), groups("lost")),
     evidence=ExecutedEvidence,
     cases={
         "not_recovered": Case(

@@ -5,6 +5,7 @@ specifications they know
 
 - ``{gtids:gtids}``: a GTID set; of a long one the first intervals and how much is left out,
 - ``{us:seconds}``: microseconds as seconds,
+- ``{ts:moment}``: microseconds since 1970 in UTC,
 - ``{count:n transaction}``: a number with its noun, in the plural unless it is one,
 - ``{names:list}``: a list as text,
 - ``{gtid:group}``: a GTID, or that the group is anonymous where it is empty,
@@ -14,13 +15,19 @@ specifications they know
 and in statements, where nothing is shortened,
 
 - ``{gtids:sql}``: a string of SQL, quoted,
-- ``{file:sh}``: a word of a command line, quoted.
+- ``{table:name}``: a name of SQL, quoted, with the one of its database before a dot,
+- ``{file:sh}``: a word of a command line, quoted,
+- ``{at:file}`` and ``{at:position}``: the file, as a word of a command line, and the position of a
+  log coordinate,
+- ``{number:d}``: a number.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 import string
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.results import Outcome
@@ -29,13 +36,18 @@ from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.results import Check, Finding, Observation
+    from tallystick.coordinates.rules.registry import Statement
 
 INTERVALS_SHOWN = 12
 _MANY = "n "
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_A_YEAR_US = 365 * 86_400 * 1_000_000
+_coordinate = re.compile(r"(?:\./)?([^:\s]+):([0-9]+)").fullmatch
+_time_of_record = re.compile(r"\b(at|start) ([0-9]+)$")
 
 
 class Explanation(NamedTuple):
@@ -46,6 +58,10 @@ class Explanation(NamedTuple):
     observed_in: str
     expected: str
     expected_in: str
+    at: str
+    witness: str
+    remedy: str
+    """What an operator does about it; empty for a rule that is not known here."""
     verify: tuple[tuple[str, str], ...]
     """Instance, and the statement or command to run on it, to see the contradiction."""
 
@@ -71,30 +87,94 @@ def _group(gtid: str) -> str:
 
 
 def _content(table: Mapping[str, Any]) -> str:
-    rows = "" if table["rows"] is None else f"{table['rows']} rows, "
+    rows = "" if table["rows"] is None else fill("{rows:n row}, ", table)
     return f"{rows}checksum {table['checksum']}"
 
 
 def _origins(origins: Sequence[Mapping[str, int]]) -> str:
     return "; ".join(
         f"server_id {origin['server_id']},"
-        f" original_commit_timestamp {origin['original_commit_timestamp']}"
+        f" committed {moment(origin['original_commit_timestamp'], 'microseconds')}"
         for origin in origins
     )
 
 
+def moment(ts: int, precision: str = "seconds") -> str:
+    """A time in UTC; of a journal whose clock began with it, the time in it.
+
+    Args:
+        ts: Microseconds since 1970.
+        precision: As of ``datetime.isoformat``.
+    """
+    if 0 <= ts < _A_YEAR_US:
+        return f"{ts / 1e6:.3f} s into the journal"
+    try:
+        at = _EPOCH + timedelta(microseconds=ts)
+    except OverflowError:
+        return f"{ts} µs"
+    return at.replace(tzinfo=None).isoformat(" ", precision) + " UTC"
+
+
+def _with_moment(text: str) -> str:
+    """Coordinates that end with the time of a record, with the time as people read it."""
+    return _time_of_record.sub(lambda found: f"{found[1]} {moment(int(found[2]))}", text)
+
+
 def _sql(value: Any) -> str:
-    escaped = str(value).translate({ord("\\"): "\\\\", ord("'"): "''", 0: "\\0"})
-    return f"'{escaped}'"
+    special: dict[str, str | int | None] = {
+        "\\": "\\\\",
+        "'": "''",
+        "\0": "\\0",
+        "\n": "\\n",
+        "\r": "\\r",
+    }
+    return f"'{_text(value).translate(str.maketrans(special))}'"
+
+
+def _name(value: Any) -> str:
+    parts = _one_line(value).split(".")
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
 def _word(value: Any) -> str:
-    return shlex.quote(str(value))
+    return shlex.quote(_one_line(value))
+
+
+def _file(value: Any) -> str:
+    return _word(_coordinate_of(value)[1])
+
+
+def _position(value: Any) -> str:
+    return str(_coordinate_of(value)[2])
+
+
+def _coordinate_of(value: Any) -> re.Match[str]:
+    found = _coordinate(_text(value))
+    if found is None:
+        raise ValueError(f"no coordinate: {value!r}")
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"expected a text, found {value!r}")
+
+
+def _one_line(value: Any) -> str:
+    text = _text(value)
+    if text and text.isprintable() and not text.startswith("-"):
+        return text
+    raise ValueError(f"expected a word that is no option, found {value!r}")
 
 
 _SPECIAL: dict[str, Callable[[Any], str]] = {
+    "moment": moment,
     "sql": _sql,
+    "name": _name,
     "sh": _word,
+    "file": _file,
+    "position": _position,
     "group": _group,
     "content": _content,
     "origins": _origins,
@@ -117,7 +197,7 @@ def explain(finding: Finding) -> Explanation:
     values = {
         **finding.data,
         "witness": finding.witness,
-        "at": finding.at,
+        "at": _with_moment(finding.at),
         "instance": finding.instance_id,
         "channel": finding.channel,
         "collection": finding.collection_id,
@@ -125,26 +205,50 @@ def explain(finding: Finding) -> Explanation:
     if texts is None:
         shown = "; ".join(f"{name} {value}" for name, value in finding.data.items())
         return Explanation(
-            f"{finding.rule} is broken: {finding.case}.", finding.witness, "", shown, "", ()
+            sentence=f"{finding.rule} is broken: {finding.case}.",
+            observed=finding.witness,
+            observed_in="",
+            expected=shown,
+            expected_in="",
+            at=values["at"],
+            witness=finding.witness,
+            remedy="" if rule is None else rule.remedy,
+            verify=(),
         )
     assert rule is not None
+    witness = _with_moment(finding.witness)
+    return Explanation(
+        sentence=fill(texts.sentence, values),
+        observed=fill(texts.observed, values | {"witness": witness}),
+        observed_in=fill(texts.observed_in, values),
+        expected=fill(texts.expected, values),
+        expected_in=fill(texts.expected_in, values),
+        at=values["at"],
+        witness=witness,
+        remedy=texts.remedy or rule.remedy,
+        verify=tuple(_statements(rule.verify, values)),
+    )
+
+
+def _statements(
+    templates: Iterable[Statement], values: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Those whose values the finding has, in a form that can be quoted."""
     known = {name for name, value in values.items() if value is not None}
-    verify = tuple(
-        (fill(statement.on, values), fill(statement.text, values))
-        for statement in rule.verify
-        if statement.names() <= known
-    )
-    sentence, observed, observed_in, expected, expected_in = (
-        fill(template, values) for template in texts
-    )
-    return Explanation(sentence, observed, observed_in, expected, expected_in, verify)
+    for statement in templates:
+        if statement.names() <= known:
+            try:
+                yield fill(statement.on, values), fill(statement.text, values)
+            except ValueError:
+                continue
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
     """A finding as JSON for its readers: the data, and the sentences made of them."""
     texts = explain(finding)
     verify = [{"on": on, "statement": statement} for on, statement in texts.verify]
-    return finding.to_dict() | texts._asdict() | {"verify": verify}
+    # The coordinates and the witness stay as programs compare them.
+    return texts._asdict() | finding.to_dict() | {"verify": verify}
 
 
 def reason_text(check: Check) -> str:

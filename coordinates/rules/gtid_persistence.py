@@ -13,6 +13,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.gtid_table import GtidTable
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import GTID_TABLE, not_executed, sql
 from tallystick.coordinates.state_codec import COLLABORATOR
 from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import Gtid, GtidSet
@@ -51,6 +52,7 @@ PURGE_WAITS_FOR_GTID_PERSIST = register(
             " all logged GTIDs in the table), compare the table with gtid_executed, and report the"
             " server's version."
         ),
+        verify=(GTID_TABLE, sql("SELECT @@GLOBAL.gtid_executed;")),
         cases={
             "trx_num_gtid_fell": Case(
                 "TRX_SYS_TRX_NUM_GTID fell from {previous} to {number}.",
@@ -111,6 +113,7 @@ UNDO_GTIDS_RECOVERED = register(
             " or on a replica that does not log, it is lost: compare with the source before the"
             " replica asks for the transaction again."
         ),
+        verify=(not_executed("missing"), GTID_TABLE),
         cases={
             "gtids_not_recovered": Case(
                 (
@@ -151,6 +154,7 @@ GTID_PERSISTED_AFTER_COMMIT = register(
             "Before the server is restarted, find out whether the transaction's changes are in the"
             " data. If they are not, rebuild the server: never edit the table."
         ),
+        verify=(not_executed("early"), GTID_TABLE),
         cases={
             "persisted_early": Case(
                 "The GTID persister wrote {early:gtids}, which InnoDB had not committed.",
@@ -184,6 +188,7 @@ GTID_PERSISTED_IN_TIME = register(
             "Look for what blocks the thread: a lock on mysql.gtid_executed, a full disk, a server"
             " that stands still. FLUSH BINARY LOGS stores all logged GTIDs meanwhile."
         ),
+        verify=(GTID_TABLE, not_executed("gtid")),
         cases={
             "persisted_late": Case(
                 "{gtid} was committed {waited:seconds} before the GTID persister wrote again.",

@@ -17,6 +17,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     step_missing,
 )
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import GTID_TABLE, INNODB_STATUS, not_executed
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -50,6 +51,7 @@ GTID_PERSISTER_STEPS_COMPLETE = register(
             "Before the server is restarted compare mysql.gtid_executed with gtid_executed; FLUSH"
             " BINARY LOGS stores all logged GTIDs in the table. Report the server's version."
         ),
+        verify=(GTID_TABLE, not_executed("missing")),
         cases={
             **step_missing("WL#9211, Key design points 2 and 4"),
             "gtids_left_out": Case(
@@ -85,6 +87,7 @@ UNDO_PURGE_STEPS_COMPLETE = register(
             "Nothing is lost yet. Report the server's version; until it is corrected keep undo"
             " logs by leaving a read view open, or store GTIDs by FLUSH BINARY LOGS."
         ),
+        verify=(GTID_TABLE, INNODB_STATUS),
         cases={
             "purge_did_not_ask": Case(
                 "Undo was purged up to {limit}, but the GTID persister's number is {number}.",

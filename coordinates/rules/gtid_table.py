@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import GTID_TABLE, not_executed
 
 if TYPE_CHECKING:
     from tallystick.coordinates.rules.outcomes import RowAnswer
@@ -72,6 +73,7 @@ class GtidTable:
         "As long as the files are there a restart reads the GTIDs again. Before PURGE BINARY"
         " LOGS, rotate once more and compare table and gtid_executed."
     ),
+    verify=(GTID_TABLE, not_executed("missing")),
     evidence=GtidTable,
     cases={
         "table_lacks_closed_file": Case(

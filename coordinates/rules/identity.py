@@ -15,6 +15,7 @@ from tallystick.coordinates.rules.between import (
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import IDENTITY, IDENTITY_OF_OTHER, groups
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.origins import Origin
@@ -47,6 +48,7 @@ _SERVER_ID = (
         "Stop one of the two, remove auto.cnf from its data directory and start it again; look"
         " for GTIDs that both have given out."
     ),
+    verify=(IDENTITY, IDENTITY_OF_OTHER),
     cases={
         "same_server_uuid": Case(
             "Instances {other} and {instance} both report the server_uuid {server_uuid}.",
@@ -85,6 +87,7 @@ def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
         "Set another server_id on the replica and restart it. With auto-positioning its next"
         " connection asks for what was left out; by position, rebuild it."
     ),
+    verify=(IDENTITY, IDENTITY_OF_OTHER),
     cases={
         "server_id_of_source": Case(
             "The replica has the server_id {server_id} of its source, instance {source}.",
@@ -181,6 +184,7 @@ class Claims(NamedTuple):
         "Treat the data of the named servers as different: compare the two groups and rebuild"
         " all servers that executed the wrong one."
     ),
+    verify=(groups("gtids"), groups("gtids", "{other}")),
     cases={
         "two_instances": Case(
             "{gtids:gtids} is one transaction in the logs of instance {instance} and another in"

@@ -8,6 +8,7 @@ from tallystick.coordinates.logs.relay_reader import Q_END, Q_FILE, Q_GNO, Q_SID
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.rules.statements import APPLIER_STORED, RECEIVER_STORED
 from tallystick.coordinates.values.binlog import EventType, LogCoordinates, strip_directory
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -59,6 +60,7 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
             " GTID set, or the executed position after comparing it with the data. Stop the applier"
             " before the next backup."
         ),
+        verify=(APPLIER_STORED, RECEIVER_STORED),
         cases={
             "image_relay_info_beyond_executed": Case(
                 (

@@ -8,6 +8,7 @@ from tallystick.coordinates.rules.between import Against, Compared, between, wai
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken
 from tallystick.coordinates.rules.registry import Case
 from tallystick.coordinates.rules.source_coordinates import wrong_coordinates
+from tallystick.coordinates.rules.statements import file_until
 
 _SIDES = {
     "read": ("the end of an event", "The image {backup} has read"),
@@ -43,6 +44,7 @@ _KINDS = {
         "Do not start replication of a restored server at these positions: use the image's GTID"
         " set, or take the image again with the applier stopped."
     ),
+    verify=(file_until("file", "position", "{source}"),),
     cases={
         f"{name}_{kind}": Case(
             f"{begins} up to {{file}}:{{position}} of instance {{source}}; that is {text}",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import APPLIER_STORED, RECEIVER_STORED
 from tallystick.coordinates.state_codec import COLLABORATOR
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import CoordinateError
@@ -42,6 +43,7 @@ INFO_REPOSITORY_UNAMBIGUOUS = register(
             "Stop the server, compare both with the relay log and gtid_executed, put the older one"
             " away, and start with the table as the repository."
         ),
+        verify=(RECEIVER_STORED, APPLIER_STORED),
         cases={
             "file_and_table": Case(
                 (
@@ -84,6 +86,7 @@ INFO_REPOSITORY_READ_BACK = register(
             " gtid_executed and the replica's own binary log, and set it by CHANGE REPLICATION"
             " SOURCE; keep both repositories in InnoDB tables."
         ),
+        verify=(RECEIVER_STORED, APPLIER_STORED),
         cases={
             "read_back_after_stop": Case(
                 (

@@ -16,6 +16,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     step_missing,
 )
 from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.statements import APPLIER_STORED, RECEIVER_STORED
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ INFO_WRITE_STEPS_COMPLETE = register(
             "Look into the error log for failed writes (a full disk, a lock on the table). Before"
             " the next restart compare the repository with SHOW REPLICA STATUS."
         ),
+        verify=(RECEIVER_STORED, APPLIER_STORED),
         cases=step_missing("WL#2775, REQ-3 and REQ-5"),
     )
 )

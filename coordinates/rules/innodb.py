@@ -18,6 +18,7 @@ from tallystick.coordinates.rules.outcomes import (
     Undecided,
 )
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import INNODB_STATUS, LSNS, REDO_CAPACITY, groups
 from tallystick.coordinates.values.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
 
 NO_LSN = reason("no_lsn", "the row has no readable LSN of InnoDB")
@@ -105,6 +106,7 @@ class RedoEvidence:
         " right there, fix the collector; if not, take a logical backup at once and look for"
         " a damaged redo log."
     ),
+    verify=(LSNS, INNODB_STATUS),
     evidence=RedoEvidence,
     columns=("lsn", "lsn_checkpoint"),
     cases={
@@ -162,6 +164,7 @@ def lsn_order(e: RedoEvidence) -> RowAnswer:
         "Find what rounded or computed the LSN on the way (a collector, a conversion to a"
         " floating-point number) and discard backups that were cut at it."
     ),
+    verify=(LSNS, INNODB_STATUS),
     evidence=RedoEvidence,
     columns=("lsn", "lsn_checkpoint"),
     cases={
@@ -210,6 +213,7 @@ def lsn_block_offset(e: RedoEvidence) -> RowAnswer:
         " and look for slow page flushing (innodb_io_capacity, a slow disk, an error in the"
         " log)."
     ),
+    verify=(LSNS, REDO_CAPACITY),
     evidence=RedoEvidence,
     cases={
         "too_old": Case(
@@ -261,6 +265,7 @@ def checkpoint_age_within_capacity(e: RedoEvidence) -> RowAnswer:
         " look into the error log for pages whose LSN is in the future, and rebuild the server"
         " from a backup."
     ),
+    verify=(LSNS, INNODB_STATUS),
     evidence=RedoEvidence,
     columns=("lsn", "previous_lsn"),
     cases={
@@ -313,6 +318,7 @@ def lsn_monotone(e: RedoEvidence) -> RowAnswer:
         "Look for a collector or cache that repeats an old STORAGE_ENGINES part; a physical"
         " backup that stops at this LSN lacks committed transactions."
     ),
+    verify=(LSNS, groups("gtid")),
     evidence=RedoEvidence,
     cases={
         "stayed": Case(

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import (
+    BINARY_LOGS,
+    EVENTS_THERE,
+    events_until,
+    file_from,
+)
 
 BINLOG_FILE_FRAMING = register(
     Rule(
@@ -33,6 +39,7 @@ BINLOG_FILE_FRAMING = register(
             "Read the file with mysqlbinlog. If it is damaged there, do not let replicas or backups"
             " read it: take the history from another server that has the same GTIDs."
         ),
+        verify=(EVENTS_THERE,),
         cases={
             "event_after_end_of_file": Case(
                 "The event at {at} has type {type}, though ROTATE or STOP has ended the file.",
@@ -85,6 +92,7 @@ LOG_EVENTS_CONTIGUOUS = register(
             " producer lost it (after 4 GiB: it counts positions in 32 bits); if not, the log is"
             " damaged and its replicas must be compared with the source."
         ),
+        verify=(file_from("file", "expected"),),
         cases={
             "events_not_contiguous": Case(
                 (
@@ -127,6 +135,7 @@ BINLOG_LOG_POS_FIELD_AGREES = register(
             "Check the file with mysqlbinlog --verify-binlog-checksum. A replica without"
             " auto-positioning takes its source position from this field: set it up anew by GTID."
         ),
+        verify=(EVENTS_THERE,),
         cases={
             "log_pos_differs": Case(
                 "The event at {at} ends at {end}, but its header says {log_pos}.",
@@ -167,6 +176,7 @@ LOG_REDELIVERY_IDENTICAL = register(
             "Check that each instance key belongs to one server and one producer. If a server was"
             " restored or reset in place, its journal must say so with a start or reset record."
         ),
+        verify=(EVENTS_THERE,),
         cases={
             "redelivery_differs": Case(
                 "The event at {at} was delivered twice with different content.",
@@ -208,6 +218,7 @@ BINLOG_ROTATE_SUCCESSOR = register(
             " put the index right while the server is stopped, and check every replica that passed"
             " this rotation."
         ),
+        verify=(EVENTS_THERE, BINARY_LOGS),
         cases={
             "rotate_differs": Case(
                 "The ROTATE at {at} does not name the next file at position {expected_position}.",
@@ -246,6 +257,7 @@ RELAY_SOURCE_POS_MONOTONE = register(
             " fetch the relay log anew from the applied position. With GTIDs look for what feeds"
             " the receiver (a proxy, a second producer under the channel's name)."
         ),
+        verify=(events_until("at"), EVENTS_THERE),
         cases={
             "source_position_fell": Case(
                 (

@@ -8,6 +8,13 @@ from __future__ import annotations
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import NOT_APPLICABLE, Broken, RowAnswer
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import (
+    EVENTS_THERE,
+    events_until,
+    groups,
+    not_purged,
+    sql,
+)
 from tallystick.coordinates.values.gtid import GtidSet
 
 BINLOG_GROUP_WELLFORMED = register(
@@ -39,6 +46,7 @@ BINLOG_GROUP_WELLFORMED = register(
             " changes: rebuild those that passed it, and take backups from a server with a whole"
             " log."
         ),
+        verify=(events_until("at"), EVENTS_THERE),
         cases={
             "group_inside_group": Case(
                 "The event at {at} does not fit its group: another group opens inside it.",
@@ -126,6 +134,7 @@ TRANSACTION_LENGTH_AGREES = register(
             "Read the group with mysqlbinlog and compare. If an event is missing in the file itself"
             " treat the group as lost data and compare the replicas with the source."
         ),
+        verify=(EVENTS_THERE,),
         cases={
             "transaction_length_differs": Case(
                 "The group at {at} announces {announced:n byte}, but its events take {size}.",
@@ -166,6 +175,7 @@ SEQUENCE_NUMBERS_VALID = register(
             "Look for a group that was lost between the two numbers. Until it is explained let"
             " replicas of this log apply with one worker."
         ),
+        verify=(events_until("at"), EVENTS_THERE),
         cases={
             "sequence_number_differs": Case(
                 "The group at {at} has sequence_number {number} where {expected} belongs.",
@@ -207,6 +217,7 @@ GTID_LOGGED_ONCE = register(
             "Compare the two groups with mysqlbinlog. If their changes differ, the replicas lack"
             " the second one: rebuild them from the server that wrote both."
         ),
+        verify=(groups(),),
         cases={
             "gtid_logged_twice": Case(
                 "The group at {at} has the GTID {witness}, which the binary log holds already.",
@@ -248,6 +259,7 @@ PREVIOUS_GTIDS_CONTINUITY = register(
             " reset replicas with auto-positioning before the set is explained. Rebuild from a"
             " server with whole logs if a GTID is missing."
         ),
+        verify=(EVENTS_THERE, not_purged()),
         cases={
             "previous_gtids_lack": Case(
                 "Previous_gtids of {file} lacks {missing:gtids}, which the previous file holds.",
@@ -290,6 +302,7 @@ GTID_MODE_RESPECTED = register(
             "Go back to the permissive mode beside it, wait until all replicas have passed the"
             " foreign groups, and repeat the change step by step on all servers."
         ),
+        verify=(EVENTS_THERE, sql("SELECT @@GLOBAL.gtid_mode;")),
         cases={
             "anonymous_group_under_on": Case(
                 "Under gtid_mode=ON an anonymous group was logged at {at}.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.statements import EVENTS_THERE, INSTANCE_LOCK, SESSION
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ LOCKED_ENGINES_STAND_STILL = register(
             "Discard the backup: its engines show different moments. Take it again without writes"
             " of the other members, and look at the engine whose lock did not hold."
         ),
+        verify=(EVENTS_THERE, INSTANCE_LOCK),
         cases={
             "locked_binlog_grew": Case(
                 "While a backup had locked the binary log, it grew.",
@@ -172,6 +174,7 @@ NO_METADATA_CHANGE_DURING_BACKUP = register(
             "Discard the backup: its tables and their definitions may be of different moments."
             " Look for what executed the DDL past the lock."
         ),
+        verify=(INSTANCE_LOCK, SESSION),
         cases={
             "ddl_under_instance_lock": Case(
                 (

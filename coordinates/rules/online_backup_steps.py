@@ -16,6 +16,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     step_missing,
 )
 from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.statements import INSTANCE_LOCK
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ METADATA_LOCK_STEPS_COMPLETE = register(
         " demanded",
         sources=("WL#3576, When the zone should be entered",),
         remedy="Discard the backup and take it again under LOCK INSTANCE FOR BACKUP.",
+        verify=(INSTANCE_LOCK,),
         cases=step_missing("WL#3576, When the zone should be entered"),
     )
 )

@@ -19,6 +19,14 @@ from tallystick.coordinates.rules.outcomes import (
     Undecided,
 )
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import (
+    BINARY_LOGS,
+    EVENTS_THERE,
+    GTID_TABLE,
+    not_executed,
+    not_purged,
+    sql,
+)
 from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -113,6 +121,7 @@ class PurgedEvidence:
         "Compare the server with one that has the transaction; if its changes are missing,"
         " rebuild the server from a backup or a clone rather than correct the set."
     ),
+    verify=(sql("SELECT GTID_SUBTRACT(@@GLOBAL.gtid_purged, @@GLOBAL.gtid_executed) AS missing;"),),
     evidence=PurgedEvidence,
     columns=("gtid_executed", "gtid_purged"),
     cases={
@@ -170,6 +179,7 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
         " the server with a right index so that it computes the set anew, and check which"
         " replicas still need the lost files."
     ),
+    verify=(not_purged(), BINARY_LOGS),
     evidence=PurgedEvidence,
     cases={
         "lost_from_log": Case(
@@ -255,6 +265,7 @@ def purged_matches_oldest_file(e: PurgedEvidence) -> RowAnswer:
         " edited; take them out while the server is stopped, and check the replicas that"
         " connected meanwhile."
     ),
+    verify=(not_purged("lost"), BINARY_LOGS),
     evidence=PurgedEvidence,
     columns=("gtid_purged", "previous_gtid_purged"),
     cases={
@@ -309,6 +320,7 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
         " exists; otherwise no backup or replica can be brought past it: take a new full"
         " backup."
     ),
+    verify=(BINARY_LOGS, EVENTS_THERE),
     cases={
         "file_number_skipped": Case(
             "Binary log file number {number} follows number {previous}.",
@@ -403,6 +415,7 @@ def binlog_files_form_range(e: PurgedEvidence) -> RowAnswer:
         "Before the server is restarted, find out whether the transaction's changes are in the"
         " data. If they are not, rebuild the server: never edit the table."
     ),
+    verify=(not_executed("excess"), GTID_TABLE),
     evidence=PurgedEvidence,
     cases={
         "only_in_table": Case(

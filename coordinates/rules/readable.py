@@ -16,6 +16,13 @@ from tallystick.coordinates.rules import columns as cells
 from tallystick.coordinates.rules.columns import NOT_READ
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import (
+    CHANNELS_STORED,
+    EVENTS_THERE,
+    GTID_SETS,
+    LOG_STATUS,
+    LOG_STATUS_OF_ROW,
+)
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
@@ -138,6 +145,7 @@ def _expected_of(file: Any, position: int | None) -> str:
         "Ask the server for the same value by hand. If the text is right there, look for a"
         " collector, driver or column that shortens or re-encodes it; do not use the value."
     ),
+    verify=(LOG_STATUS_OF_ROW, EVENTS_THERE),
     cases={
         "gtid_unreadable": Case(
             "The GTID of the group at {at} cannot be read.",
@@ -191,6 +199,7 @@ def gtid_text_wellformed(e: AnswerEvidence) -> RowAnswer:
         "Find the program that rewrites the set between server and journal (a proxy, a script,"
         " a hand-made collector) and let it pass the server's text through unchanged."
     ),
+    verify=(LOG_STATUS, GTID_SETS),
     evidence=AnswerEvidence,
     columns=_SETS,
     cases={
@@ -233,6 +242,7 @@ def gtid_text_canonical(e: AnswerEvidence) -> RowAnswer:
         "Read performance_schema.log_status by hand and compare. If it is complete there, fix"
         " the collector; a backup must not be cut at coordinates of which a part is missing."
     ),
+    verify=(LOG_STATUS,),
     evidence=AnswerEvidence,
     columns=("answer", "gtid_executed", *_COORDINATES),
     cases={
@@ -278,6 +288,7 @@ def log_status_row_complete(e: AnswerEvidence) -> RowAnswer:
         " channel twice (an altered key), stop the channel, note its GTID set, RESET REPLICA"
         " ALL for it and configure it again."
     ),
+    verify=(LOG_STATUS, CHANNELS_STORED),
     evidence=AnswerEvidence,
     cases={
         "twice": Case(
@@ -316,6 +327,7 @@ def channel_rows_unique(e: AnswerEvidence) -> RowAnswer:
         " and let the collector pass on every error of the server; never trust a backup whose"
         " coordinates were stored empty."
     ),
+    verify=(LOG_STATUS,),
     evidence=AnswerEvidence,
     columns=("answer",),
     cases={

@@ -10,6 +10,7 @@ from tallystick.coordinates.rules.between import Against, Compared, between
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.recovery import Replayed, broken_recovery, replayed_log
 from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.statements import sql
 
 Tables = list[dict[str, Any]]
 """Name, rows and checksum of each table, as the journal has them."""
@@ -49,6 +50,7 @@ _GAVE = "Recovering from image {backup_id} gave table {table} with {seen:content
         "Compare the named table with the source's, and take a new backup that locks the"
         " engine of that table too, until its table locks are released."
     ),
+    verify=(sql("CHECKSUM TABLE {table:name};"), sql("CHECKSUM TABLE {table:name};", "{of}")),
     cases={
         "restored_other_than_image": Case(
             _GAVE + "in the image it has {wanted:content}.",

@@ -22,6 +22,13 @@ from tallystick.coordinates.rules.between import (
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.statements import (
+    GTID_SETS,
+    file_from,
+    file_until,
+    groups,
+    not_executed,
+)
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -91,6 +98,7 @@ class Replayed(NamedTuple):
         "Discard the restored server. Restore the image again and replay from the position in"
         " its summary, all files in order, in one run."
     ),
+    verify=(file_from("from_file", "from_position", "{source}"), GTID_SETS),
     cases={
         "other_group": Case(
             "The recovery from image {backup_id} executed {seen:group} where the binary log of"
@@ -200,6 +208,11 @@ _LOG = "binary log of instance {source} up to {to_file}:{to_position}"
     remedy=(
         "If the image's set was not restored, set gtid_purged to it before replaying. Else"
         " restore again; do not let the server become a source or replica as it is."
+    ),
+    verify=(
+        not_executed("missing"),
+        groups("extra"),
+        file_until("to_file", "to_position", "{source}"),
     ),
     cases={
         "stop_gtid_missed": Case(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.rules.statements import DURABILITY, INNODB_STATUS, LSNS, REDO_CAPACITY
 
 REDO_LOG_NOT_READ = reason(
     "redo_log_not_read", "no event of InnoDB's redo log was seen since the last start or gap"
@@ -34,6 +35,7 @@ REDO_WRITES_CONTIGUOUS = register(
             " would stop at the hole: take a logical backup while the server runs, and a new"
             " physical one after the next checkpoint."
         ),
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "redo_hole": Case(
                 "Redo from LSN {end} to the start of the write at {at} was never written.",
@@ -64,6 +66,7 @@ REDO_LSN_NEVER_FALLS = register(
             "Look for two servers or an old journal under one name. If it is true, the redo log"
             " was replaced under a running server: stop it and restore from a backup."
         ),
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "redo_write_fell": Case(
                 "A write of redo begins at {at}, though everything up to LSN {end} was written.",
@@ -105,6 +108,7 @@ REDO_FLUSH_WITHIN_WRITTEN = register(
             "Check the observer: a write is missing, or reported after its flush. If it is true,"
             " commits were acknowledged whose redo was on no disk: compare with a replica."
         ),
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "redo_flushed_unwritten": Case(
                 "The redo log was flushed up to LSN {witness}, but written only up to {written}.",
@@ -136,6 +140,7 @@ REDO_CHECKPOINT_WITHIN_FLUSHED = register(
             "Do not restart the server before its redo log and the error log are checked; take a"
             " logical backup first."
         ),
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "redo_checkpoint_unflushed": Case(
                 "A checkpoint was written at LSN {witness}, but redo is flushed only up to"
@@ -167,6 +172,7 @@ REDO_LSN_IN_BLOCK_DATA = register(
         undecided_when=_UNSEEN,
         sources=(_SOURCE,),
         remedy="Find what rounded or computed the LSN on the way; cut no backup at it.",
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "redo_lsn_in_frame": Case(
                 "The {name} {witness} is byte {offset} of its block, outside the data.",
@@ -198,6 +204,7 @@ REDO_BLOCK_HEADER_AGREES = register(
             "Check the observer's arithmetic on another server. If the header on disk is wrong,"
             " recovery would stop before this block: take a logical backup while the server runs."
         ),
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "redo_block_header_differs": Case(
                 "The write up to LSN {lsn} ends in a block with number {number} and length"
@@ -232,6 +239,7 @@ REDO_KEPT_UNTIL_CHECKPOINT = register(
             "Check that the reported capacity is the server's. If it is, do not restart: a crash"
             " now cannot be recovered from. Take a logical backup, then enlarge the redo log."
         ),
+        verify=(INNODB_STATUS, REDO_CAPACITY),
         cases={
             "redo_overwritten": Case(
                 "Redo was written up to LSN {written}, {age} bytes beyond the checkpoint"
@@ -270,6 +278,7 @@ FLUSHED_REDO_SURVIVES_START = register(
             " log. Look for a disk that acknowledges syncs it has not done, for restored redo log"
             " files, and for innodb_force_recovery."
         ),
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "redo_lost_at_start": Case(
                 "After the start redo goes on at LSN {witness}, though it was on disk up to"
@@ -308,6 +317,7 @@ COMMIT_REDO_DURABLE = register(
             "Until it is explained count the newest commits as lost after a crash. Look for a"
             " setting that was changed without a record of it, and for a patched commit path."
         ),
+        verify=(INNODB_STATUS, DURABILITY),
         cases={
             "commit_not_durable": Case(
                 "A commit with redo up to LSN {witness} returned when redo was {done} only up to"

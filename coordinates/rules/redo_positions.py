@@ -16,6 +16,7 @@ from tallystick.coordinates.rules.innodb import NO_LSN
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.redo_log import REDO_LOG_NOT_READ
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
+from tallystick.coordinates.rules.statements import INNODB_STATUS, LSNS, sql
 from tallystick.coordinates.state_codec import COLLABORATOR
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ ROW_LSN_AT_ITS_INSTANT = register(
             "Do not stop a redo copy at this LSN. Collect again; if it differs again, compare"
             " log_status with SHOW ENGINE INNODB STATUS and report the server's version."
         ),
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "below_written": Case(
                 "The row shows LSN {lsn}, but redo was already written up to {written}.",
@@ -91,6 +93,7 @@ IMAGE_LSN_WITHIN_REDO = register(
         ),
         sources=("Percona Server: Backup Locks", "MySQL source documentation: InnoDB redo log"),
         remedy="Discard the backup: its pages and its redo may not meet. Take another one.",
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "image_lsn_unwritten": Case(
                 "Image {backup_id} has redo up to LSN {witness}, but only {written} was written.",
@@ -129,6 +132,7 @@ CLONE_LSN_WITHIN_REDO = register(
         undecided_when="the steps of the donor have no LSN, or the redo log's events are missing",
         sources=("WL#9211, Design Summary: Clone binlog position",),
         remedy="Do not use the clone: clone again, and report the donor's version.",
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "clone_lsn_written_before": Case(
                 "The donor's step {step} is at LSN {witness}, but redo was already written up to"
@@ -171,6 +175,7 @@ TRX_SYS_REDO_FLUSHED = register(
             "Take the coordinates under LOCK BINLOG FOR BACKUP with SHOW MASTER STATUS, and report"
             " the server's version."
         ),
+        verify=(INNODB_STATUS, LSNS),
         cases={
             "trx_sys_redo_unflushed": Case(
                 "The coordinates in InnoDB's header have redo up to LSN {witness}, but only"
@@ -209,6 +214,7 @@ REDO_STATUS_AGREES = register(
             "Check that one server answers under this address. If it is one, compare with SHOW"
             " ENGINE INNODB STATUS and look into the error log for a damaged redo log."
         ),
+        verify=(INNODB_STATUS, sql("SHOW GLOBAL STATUS LIKE 'Innodb\\_redo\\_log%';")),
         cases={
             "redo_status_out_of_order": Case(
                 "{low_name} LSN {low} is beyond {high_name} LSN {high} in one sample.",

@@ -37,6 +37,8 @@ class Case(NamedTuple):
     observed_in: str
     expected: str
     expected_in: str
+    remedy: str = ""
+    """What an operator does about it, where that is not the remedy of the rule."""
 
     def names(self) -> set[str]:
         """The values that its texts name."""
@@ -52,12 +54,13 @@ class Statement(NamedTuple):
     on: str
     """The instance that it is run on, or that the log files are of: mostly ``{instance}``."""
     text: str
-    """SQL, or a command line of MySQL's own tools; values as ``{value:sql}``, ``{value:sh}``, or
-    ``{number:d}``."""
+    """SQL, or a command line of MySQL's own tools, with values in a format of statements."""
+    needs: tuple[str, ...] = ()
+    """Values beside those that it names, without which it is not shown."""
 
     def names(self) -> set[str]:
-        """The values that its texts name."""
-        return _names(self)
+        """The values that it takes."""
+        return _names((self.on, self.text)) | set(self.needs)
 
     def specs(self) -> set[str]:
         """How the values of its text are formatted."""

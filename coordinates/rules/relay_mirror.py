@@ -18,6 +18,7 @@ from tallystick.coordinates.rules.between import (
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.statements import file_until, not_executed
 from tallystick.coordinates.values.binlog import WRAP, format_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -94,6 +95,7 @@ _OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY
         " the source's binary log around the named position, and fetch the relay log anew"
         " (RESET REPLICA with auto-positioning) or rebuild the replica."
     ),
+    verify=(file_until("file", "position", "{source}"), not_executed("gtids")),
     cases={
         "foreign": Case(
             "The relay log holds {gtid:group} as the group that ends at {file}:{position} of"

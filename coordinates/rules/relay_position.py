@@ -13,6 +13,12 @@ from tallystick.coordinates.rules.outcomes import (
     Undecided,
 )
 from tallystick.coordinates.rules.registry import Case, Rule, reason, rule
+from tallystick.coordinates.rules.statements import (
+    LOG_STATUS,
+    RECEIVER_STORED,
+    REPLICA_STATUS,
+    events_from,
+)
 
 NO_RESET_SEEN = reason(
     "no_reset_seen", "the channel has no relay log, but no RESET REPLICA was seen"
@@ -53,6 +59,7 @@ STORED_SELDOM = reason("stored_seldom", "sync_source_info does not bound what is
         " logs (relay_log_recovery=ON or auto-positioning) and let the replica fetch them"
         " anew."
     ),
+    verify=(LOG_STATUS, events_from("nearest")),
     evidence=ChannelEvidence,
     columns=(
         "relay_log_file",
@@ -135,6 +142,7 @@ def relay_position_on_written_boundary(e: ChannelEvidence) -> RowAnswer:
         " start the restored replica by auto-positioning. If it comes back, restart the"
         " receiver."
     ),
+    verify=(REPLICA_STATUS, LOG_STATUS),
     evidence=ChannelEvidence,
     cases={
         "ahead": Case(
@@ -199,6 +207,7 @@ def _breaks(other: Rule, e: ChannelEvidence) -> bool:
         "Do not copy the relay log together with slave_master_info: restore with"
         " relay_log_recovery=ON, which goes on from the executed position, or by auto-positioning."
     ),
+    verify=(LOG_STATUS, RECEIVER_STORED),
     evidence=ChannelEvidence,
     cases={
         "not_flushed": Case(

@@ -18,7 +18,8 @@ from tallystick.coordinates.rules.between import (
     wait_or_give_up,
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
-from tallystick.coordinates.rules.registry import Case, Statement, reason
+from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.statements import groups, not_executed, not_purged
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ _RECEIVED = (
         " rebuild the side that is wrong; set sync_binlog=1 and"
         " innodb_flush_log_at_trx_commit=1 on sources."
     ),
+    verify=(groups(on="{source}"), not_executed()),
     cases={
         "not_in_source_log": Case(
             "The replica has retrieved {witness:gtids} from instance {source}, whose binary log"
@@ -190,10 +192,7 @@ def _is_young(state: Snapshot, ts: int) -> bool:
         " replica; if harmless, commit an empty transaction under its GTID on the source, which"
         " gtid_origin_agreement then names as what it is. Set super_read_only on replicas."
     ),
-    verify=(
-        Statement("{instance}", "SELECT GTID_SUBSET({witness:sql}, @@GLOBAL.gtid_executed);"),
-        Statement("{sources:list}", "SELECT GTID_SUBTRACT({witness:sql}, @@GLOBAL.gtid_executed);"),
-    ),
+    verify=(groups(), not_executed(on="{sources:list}")),
     cases={
         "not_of_source": Case(
             "The replica has executed {witness:gtids}, which its source {sources:list} has neither"
@@ -326,10 +325,7 @@ def _without_upstreams(rest: GtidSet, row: ReplicaExecuted, against: Against) ->
         "Clone or restore the replica from a server that has the data; keep binary logs longer"
         " (binlog_expire_logs_seconds) than the longest lag of a replica."
     ),
-    verify=(
-        Statement("{source}", "SELECT GTID_SUBSET({witness:sql}, @@GLOBAL.gtid_purged);"),
-        Statement("{instance}", "SELECT GTID_SUBTRACT({witness:sql}, @@GLOBAL.gtid_executed);"),
-    ),
+    verify=(not_purged(on="{source}"), not_executed()),
     cases={
         "purged_and_missing": Case(
             "Instance {source} has purged {witness:gtids}, which its replica has neither executed"

@@ -10,6 +10,12 @@ from tallystick.coordinates.rules.channel import GTID_ONLY, NO_RELAY, POSITION_W
 from tallystick.coordinates.rules.columns import NOT_READ, same_family
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import (
+    APPLIER_STORED,
+    RECEIVER_STORED,
+    REPLICA_STATUS,
+    events_until,
+)
 from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
 
 MAY_HAVE_SKIPPED = reason(
@@ -113,6 +119,7 @@ class StoredEvidence:
         "Do not start the receiver from the stored position. Begin at the executed position"
         " (relay_log_recovery=ON) or use auto-positioning."
     ),
+    verify=(RECEIVER_STORED, REPLICA_STATUS),
     evidence=StoredEvidence,
     cases={
         "ahead": Case(
@@ -168,6 +175,7 @@ def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
         "Trust gtid_executed instead of the row. Without GTIDs find the relay position's event"
         " with SHOW RELAYLOG EVENTS and take the source position from it."
     ),
+    verify=(APPLIER_STORED, events_until("relay")),
     evidence=StoredEvidence,
     cases={
         "torn": Case(
@@ -227,6 +235,7 @@ def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
         " compare the row with gtid_executed, and set relay_log_recovery=ON with"
         " auto-positioning."
     ),
+    verify=(APPLIER_STORED, REPLICA_STATUS),
     evidence=StoredEvidence,
     cases={
         "too_old": Case(
@@ -295,6 +304,7 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
         "Look into the error log for failed writes of the repository (a full disk, a lock on"
         " mysql.slave_master_info). Backups should use the row of log_status, not this table."
     ),
+    verify=(RECEIVER_STORED, REPLICA_STATUS),
     evidence=StoredEvidence,
     cases={
         "not_stored": Case(

@@ -16,6 +16,7 @@ from tallystick.coordinates.rules.outcomes import (
     Undecided,
 )
 from tallystick.coordinates.rules.registry import Case, reason, rule
+from tallystick.coordinates.rules.statements import APPLIERS, RECEIVED, REPLICA_STATUS
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -126,6 +127,7 @@ class ThreadEvidence:
         " error log. Find out why the data differ before START REPLICA; skip the group only if its"
         " changes are there, else rebuild the replica from its source."
     ),
+    verify=(APPLIERS, REPLICA_STATUS),
     evidence=ThreadEvidence,
     cases={
         "failed": Case(
@@ -173,6 +175,7 @@ def applier_not_failed(e: ThreadEvidence) -> RowAnswer:
         "The text of the error says what the source refused. Where it purged what the replica"
         " needs, or has lost what the replica has, rebuild the replica; then START REPLICA."
     ),
+    verify=(RECEIVED, REPLICA_STATUS),
     evidence=ThreadEvidence,
     cases={
         "failed": Case(

@@ -9,6 +9,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import Against, Compared, between, wait_or_give_up
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.statements import GTID_SETS, not_executed
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ _RESTORE = "restored server"
         " the restored server, then SET GLOBAL gtid_purged to the image's set. If groups were"
         " applied since, restore again."
     ),
+    verify=(GTID_SETS, not_executed("witness")),
     cases={
         "gtids_left_behind": Case(
             "The server restored from image {backup_id} lacks {witness:gtids}, which the image"

@@ -23,6 +23,7 @@ from tallystick.coordinates.rules.between import (
 from tallystick.coordinates.rules.channel import applied_relay_gtids_executed
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.statements import REPLICA_STATUS, file_until
 from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -90,6 +91,7 @@ _BEYOND = "past the end of the file."
         "Do not start a replica or a backup from these coordinates; use GTID auto-positioning,"
         " or take the end of the last group before the position after comparing the data."
     ),
+    verify=(REPLICA_STATUS, file_until("file", "position", "{source}")),
     cases={
         "read_inside_event": Case(_READ + _INSIDE_EVENT, *_SIDES["read"]),
         "read_beyond_end": Case(_READ + _BEYOND, *_SIDES["read"]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Observation, Severity, Verdict
@@ -13,8 +12,6 @@ from tallystick.coordinates.rules.explanation import observation_text, reasons_o
 from tallystick.coordinates.rules.identity import instances_of
 from tallystick.coordinates.rules.registry import Rule
 from tallystick.runs.result import RunResult
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +157,3 @@ def channel_name(channel: str) -> str:
 def singular(noun: str, number: int) -> str:
     """The noun for a number of things."""
     return noun.removesuffix("s") if number == 1 else noun
-
-
-def moment(ts: int) -> str:
-    """Write microseconds since 1970 in UTC; as a number where a calendar ends."""
-    try:
-        at = _EPOCH + timedelta(microseconds=ts)
-    except OverflowError:
-        return f"{ts} µs"
-    return at.strftime("%Y-%m-%d %H:%M:%S") + " UTC"

@@ -9,9 +9,9 @@ from typing import Any
 from tallystick.coordinates.results import Finding
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import finding_document, observation_document
+from tallystick.coordinates.rules.explanation import finding_document, moment, observation_document
 from tallystick.outputs import document
-from tallystick.outputs._view import doubts, moment, summaries
+from tallystick.outputs._view import doubts, summaries
 from tallystick.runs.result import RunResult
 
 SCHEMA_VERSION = 2

@@ -9,13 +9,12 @@ from itertools import islice
 from tallystick.coordinates.results import Finding, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import explain, observation_text
+from tallystick.coordinates.rules.explanation import explain, moment, observation_text
 from tallystick.outputs import document
 from tallystick.outputs._view import (
     broken_rules,
     channel_name,
     doubts,
-    moment,
     repeated,
     singular,
     undecided_rules,

@@ -17,13 +17,12 @@ from markupsafe import Markup, escape
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import explain, observation_text
+from tallystick.coordinates.rules.explanation import explain, moment, observation_text
 from tallystick.expectations.neutral import reveal
 from tallystick.outputs import document
 from tallystick.outputs._view import (
     broken_rules,
     channel_name,
-    moment,
     repeated,
     singular,
     summaries,

@@ -10,7 +10,8 @@ from cuts import START
 from reports import HOSTILE, broken, finding, healthy
 
 from tallystick.coordinates.results import Severity, Verdict
-from tallystick.outputs._view import broken_rules, moment, summaries
+from tallystick.coordinates.rules.explanation import moment
+from tallystick.outputs._view import broken_rules, summaries
 from tallystick.outputs.html.drawing import (
     STRIP_COLUMNS_MAX,
     draw_timeline,
