@@ -1,0 +1,72 @@
+"""The statements that findings name, run on a real server and read by a real shell."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from contextlib import closing
+
+import pymysql
+import pytest
+
+from tallystick.campaign import scenario_of
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.explanation import explain
+from tallystick.coordinates.rules.statements import WITHOUT_STATEMENT
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.faults import FAULTS
+
+_NO_SUCH_CHANNEL = 3074
+_NO_SUCH_TABLE = 1146
+_of_the_clone_plugin = re.compile(r"performance_schema\.clone_(status|progress);").search
+
+
+def _is_sql(statement: str) -> bool:
+    return not statement.startswith(("mysql ", "mysqlbinlog "))
+
+
+@pytest.fixture(scope="module")
+def statements() -> dict[str, set[str]]:
+    """By rule, those of the findings of each fault's row of the matrix."""
+    named: dict[str, set[str]] = {}
+    for name, fault in FAULTS.items():
+        audit = audit_history(simulate(scenario_of(2 * fault.number + 1, [name])).blocks(512))
+        for finding in audit.findings:
+            made = named.setdefault(finding.rule, set())
+            made.update(statement for _, statement in explain(finding).verify)
+    return named
+
+
+def test_a_finding_of_every_rule_names_one(statements):
+    """No template names values that its findings never have."""
+    assert {rule for rule, made in statements.items() if not made} == WITHOUT_STATEMENT
+    assert set(statements) == set(RULES)
+
+
+def test_a_server_runs_them(mysqld, statements):
+    """Every statement is valid where it is meant for; only what is not there can be missing."""
+    refused = set()
+    with closing(mysqld.addresses()["replica-1"].connect()) as connection:
+        for statement in sorted(set().union(*statements.values())):
+            if not _is_sql(statement):
+                continue
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(statement)
+            except pymysql.err.MySQLError as error:
+                is_absent = error.args[0] == _NO_SUCH_CHANNEL or (
+                    error.args[0] == _NO_SUCH_TABLE and _of_the_clone_plugin(statement)
+                )
+                if not is_absent:
+                    refused.add((statement, str(error)))
+    assert refused == set()
+
+
+def test_a_shell_reads_them(statements):
+    """Command lines are whole; a GTID set or a file's name is one word."""
+    lines = [one for one in set().union(*statements.values()) if not _is_sql(one)]
+    assert lines
+    for line in lines:
+        subprocess.run(["/bin/sh", "-n", "-c", line], check=True, timeout=60)
+        assert "\n" not in line
