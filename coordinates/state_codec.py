@@ -7,7 +7,7 @@ Encoders and decoders are compiled once for each type. Reading runs no code that
 
 The bytes: magic, hash of the schema, CRC-32 and length of the payload, payload. The schema is the
 structure of the types, so a changed field, type or class is another schema: a state of it is
-refused, never guessed at.
+refused, never guessed at. A part whose fields all have their defaults is written as `_IDLE`.
 """
 
 from __future__ import annotations
@@ -48,8 +48,11 @@ TRANSIENT: Final = {"state": "transient"}
 """Metadata of a field that is no state: empty between two steps, or made from other fields."""
 
 MAGIC = b"TSst"
+_IDLE = 0
+_MISSING = dataclasses.MISSING
 _HEAD = struct.Struct("<4s8sII")
 _NATIVE = (int, str, bool, float, type(None), Any, object)
+_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 Bytes = bytes | memoryview
 
@@ -73,9 +76,7 @@ def encode(hint: Any, value: Any, before: bytes = b"") -> bytes:
     coder = _coder(hint)
     writer = Writer()
     document = value if coder.encode is None else coder.encode(value, writer)
-    head = json.dumps(
-        [document, list(writer.texts), writer.index], separators=(",", ":"), check_circular=False
-    ).encode()
+    head = _to_json([document, list(writer.texts), writer.index]).encode()
     payload = [len(head).to_bytes(4, "little"), head, *writer.raw]
     checksum = 0
     for piece in payload:
@@ -149,7 +150,7 @@ def _decoded(hint: Any, data: Bytes, of: str, whole: Any, decode_it: Decode | No
         )
     try:
         size = 4 + int.from_bytes(payload[:4], "little")
-        document, texts, index = json.loads(bytes(payload[4:size]))
+        document, texts, index = json.loads(str(payload[4:size], "ascii"))
         reader = Reader(whole, texts, index, payload[size:])
         return document if decode_it is None else decode_it(document, reader)
     except (ValueError, TypeError, LookupError) as error:
@@ -167,9 +168,7 @@ def reset(part: Any) -> None:
     """Let the state of a dataclass begin anew: each field that is state gets its default."""
     for field in dataclasses.fields(part):
         if _is_state(field):
-            make: Any = field.default_factory
-            value = field.default if make is dataclasses.MISSING else make()
-            setattr(part, field.name, value)
+            setattr(part, field.name, _default(field))
 
 
 # Types
@@ -396,6 +395,22 @@ def _hint(kind: type, name: str) -> Any:
     return get_type_hints(alone, vars(sys.modules[holder.__module__]))[name]
 
 
+def _default(field: dataclasses.Field[Any]) -> Any:
+    make = field.default_factory
+    return field.default if make is _MISSING else make()
+
+
+def _idle_values(kind: Any, names: list[str]) -> tuple[Any, ...] | None:
+    """The defaults of all fields that are state; None: some have none, or cannot be compared."""
+    fields = [field for field in dataclasses.fields(kind) if field.name in names]
+    values = tuple(map(_default, fields))
+    hints = [_hint(kind, name) for name in names]
+    is_array = any(get_origin(h) is np.ndarray for hint in hints for h in (hint, *get_args(hint)))
+    if is_array or any(v is _MISSING or dataclasses.is_dataclass(v) for v in values):
+        return None
+    return values
+
+
 def _dataclass(kind: Any) -> _Coder:
     names, coders = _fields(kind)
     collaborators = [
@@ -405,7 +420,9 @@ def _dataclass(kind: Any) -> _Coder:
     ]
     attributes = [name.lstrip("_") for name in collaborators]
     arguments = [*collaborators, *names]
-    encode_row, decode_row, schema = _row(None, coders, [kind.__name__, names])
+    idle_values = _idle_values(kind, names)
+    head = [kind.__name__, names, *([] if idle_values is None else ["may be idle"])]
+    encode_row, decode_row, schema = _row(None, coders, head)
     assert decode_row is not None
     compact = getattr(kind, "compact", None)
     values_of = attrgetter(*names) if len(names) > 1 else lambda part: (getattr(part, *names),)
@@ -414,15 +431,21 @@ def _dataclass(kind: Any) -> _Coder:
         if compact is not None:
             compact(part)
         values = values_of(part)
+        if values == idle_values:
+            return _IDLE
         return values if encode_row is None else encode_row(values, writer)
 
     def decode_value(values: Any, reader: Reader) -> Any:
-        return kind(*decode_row(values, reader))
+        return kind() if values == _IDLE else kind(*decode_row(values, reader))
 
     def decode_part(values: Any, reader: Reader) -> Any:
-        given = [getattr(reader.whole, attribute) for attribute in attributes]
-        return kind(**dict(zip(arguments, given + decode_row(values, reader), strict=True)))
+        whole = reader.whole
+        given = [getattr(whole, attribute) for attribute in attributes]
+        if values != _IDLE:
+            given += decode_row(values, reader)
+        return kind(*given) if is_positional else kind(**dict(zip(arguments, given, strict=False)))
 
-    positional = [field.name for field in dataclasses.fields(kind) if not field.kw_only]
+    positional = [f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only]
     is_value = positional == names
+    is_positional = positional[: len(arguments)] == arguments
     return _Coder(encode_part, decode_value if is_value else decode_part, schema)

@@ -9,7 +9,7 @@ yield the same results wherever and however they are cut.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tallystick.coordinates.audit.instance_state import RedoSeen, WaitingRow
 from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.audit.row import judge_answer
 from tallystick.coordinates.audit.server import Server
-from tallystick.coordinates.audit.server_records import ServerRecordReader
+from tallystick.coordinates.audit.server_records import Handlers, ServerRecordReader
 from tallystick.coordinates.events._record_fields import read_server_record
 from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.events.log_events import EventColumns
@@ -55,11 +55,6 @@ class InstanceAudit(ServerRecordReader):
         instance_id: The instance.
         disabled: Names of rules that are not applied.
     """
-
-    def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
-        super().__init__(instance_id, disabled)
-        self.handlers[RecordType.LOG_STATUS] = self._answered
-        self.handlers[RecordType.GAP] = self._gap
 
     # The state
 
@@ -333,7 +328,7 @@ class InstanceAudit(ServerRecordReader):
         self.reporter.set_position(block.epoch, block.first_sequence + index, ts)
         try:
             body = read_server_record(block, index)
-            self.handlers[record_type](body, ts)
+            self.handlers[record_type](self, body, ts)
         except JournalError as error:
             self.reporter.note(
                 ObservationCode.BLOCK_UNREADABLE,
@@ -401,6 +396,12 @@ class InstanceAudit(ServerRecordReader):
             self.learn()
             self.cuts += judge_answer(row, self, is_early=not is_ripe)
             self.event_findings = 0
+
+    handlers: ClassVar[Handlers] = {
+        **ServerRecordReader.handlers,
+        int(RecordType.LOG_STATUS): _answered,
+        int(RecordType.GAP): _gap,
+    }
 
 
 def _channel_name(block: Block, number: int) -> str:

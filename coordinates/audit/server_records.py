@@ -6,7 +6,8 @@ by one of them has a module of its own; here each record goes to all that want i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tallystick.coordinates.audit.baselines import MasterInfoWrite
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
@@ -22,10 +23,10 @@ from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseEr
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tallystick.coordinates.audit.fleet_events import FleetEvent
 
+Handlers = Mapping[int, Callable[[Any, dict[str, Any], int], None]]
+"""By record type what handles it: the audit, the record's body, its time in microseconds."""
 LINEAGE_ACTIONS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
 
 
@@ -35,35 +36,12 @@ class ServerRecordReader(InstanceState):
     Args:
         instance_id: The instance.
         disabled: Names of rules that are not applied.
-
-    Attributes:
-        handlers: By record type what handles it: its body, and its time in microseconds.
     """
 
     def __init__(self, instance_id: str, disabled: frozenset[str] = frozenset()) -> None:
         super().__init__(Reporter(instance_id, disabled))
         self._learned = 0
         """How many of the collected fleet events `applied` has taken in."""
-        self.handlers: dict[int, Callable[[dict[str, Any], int], None]] = {
-            RecordType.START: self._started,
-            RecordType.STOP: self._stopped,
-            RecordType.VARIABLES: self._variables_changed,
-            RecordType.BINLOG_PURGE: self._purged,
-            RecordType.BINLOG_RESET: self._reset,
-            RecordType.CHANNEL: self._channel_administered,
-            RecordType.GTID_PURGED: self._gtids_assigned,
-            RecordType.COLLECTION: self._collection_stepped,
-            RecordType.INFO_WRITE: self._info_written,
-            RecordType.ZONE: self._zone_stepped,
-            RecordType.BACKUP_LOCK: self._backup_locked,
-            RecordType.ENGINE_LOCK: self._engine_locked,
-            RecordType.CLONE: self._clone_stepped,
-            RecordType.GTID_PERSISTER: self._gtids_persisted,
-            RecordType.HEARTBEAT: self._heartbeat,
-            RecordType.STATEMENT: self._statement_executed,
-            RecordType.BACKUP: self._backed_up,
-            RecordType.REDO_STATUS: self._redo_sampled,
-        }
 
     def learn(self) -> None:
         """Note which transactions the logs have shown since the last call."""
@@ -356,6 +334,27 @@ class ServerRecordReader(InstanceState):
 
     def _heartbeat(self, body: dict[str, Any], ts: int) -> None:
         self.reporter.fleet_event(FleetEventKind.TIME, {})
+
+    handlers: ClassVar[Handlers] = {
+        int(RecordType.START): _started,
+        int(RecordType.STOP): _stopped,
+        int(RecordType.VARIABLES): _variables_changed,
+        int(RecordType.BINLOG_PURGE): _purged,
+        int(RecordType.BINLOG_RESET): _reset,
+        int(RecordType.CHANNEL): _channel_administered,
+        int(RecordType.GTID_PURGED): _gtids_assigned,
+        int(RecordType.COLLECTION): _collection_stepped,
+        int(RecordType.INFO_WRITE): _info_written,
+        int(RecordType.ZONE): _zone_stepped,
+        int(RecordType.BACKUP_LOCK): _backup_locked,
+        int(RecordType.ENGINE_LOCK): _engine_locked,
+        int(RecordType.CLONE): _clone_stepped,
+        int(RecordType.GTID_PERSISTER): _gtids_persisted,
+        int(RecordType.HEARTBEAT): _heartbeat,
+        int(RecordType.STATEMENT): _statement_executed,
+        int(RecordType.BACKUP): _backed_up,
+        int(RecordType.REDO_STATUS): _redo_sampled,
+    }
 
 
 def _file_and_position(position: tuple[str, int] | None) -> tuple[int, int] | None:

@@ -25,10 +25,8 @@ class GrowingGtidSet:
     __slots__ = ("_bounds", "_frozen")
 
     def __init__(self, initial: GtidSet = GtidSet.EMPTY) -> None:
-        self._bounds: dict[str, list[int]] = {}
+        self._bounds = initial.bounds()
         self._frozen: GtidSet | None = initial
-        for sid, first, last in initial:
-            self._bounds.setdefault(sid, []).extend((first, last + 1))
 
     def contains(self, sid: str, gno: int) -> bool:
         """Whether the set holds ``sid:gno``."""

@@ -220,6 +220,10 @@ class GtidSet:
             for start, end in zip(numbers[0::2], numbers[1::2], strict=True):
                 yield sid, start, end - 1
 
+    def bounds(self) -> dict[str, list[int]]:
+        """Return the boundaries of each counter as `from_bounds` takes them, in new lists."""
+        return {sid: [*gno_bounds.as_ints(bounds)] for sid, bounds in self._bounds.items()}
+
     def sids(self) -> tuple[str, ...]:
         """Return the counters that occur, in canonical order."""
         return tuple(self._bounds)
