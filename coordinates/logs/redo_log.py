@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 FAST_MIN = 24
 """Below this many events the event-by-event path is as quick as the vectorised one."""
+_RUN_MAX = 1_024
+"""An irregular run is tried again after a few events; this bounds what that costs."""
 UNKNOWN = -1
 _DATA_END = BLOCK_LENGTH - BLOCK_TRAILER_LENGTH
 _WRITE, _FLUSH, _CHECKPOINT, _COMMIT = (int(redo_type) for redo_type in RedoType)
@@ -114,15 +116,22 @@ class RedoLogReader:
 
     def read(self, block: Block, indices: Array) -> None:
         """Read the events of ``block`` at ``indices``, which are REDO records, in order."""
-        columns = block.columns
-        if len(indices) < FAST_MIN or not self._read_run(columns, indices):
-            named = ("type", "value", "start", "sequence_number", "last_committed", "ts")
-            rows = zip(*(columns[name][indices].tolist() for name in named), strict=True)
-            for index, row in zip(indices.tolist(), rows, strict=True):
-                event = _Event(*row)
-                self.reporter.set_position(block.epoch, block.first_sequence + index, event.ts)
-                self._read_event(event)
-        self.ts = int(columns["ts"][indices[-1]])
+        at = 0
+        while at < len(indices):
+            run = indices[at : at + _RUN_MAX]
+            if len(run) < FAST_MIN or not self._read_run(block.columns, run):
+                run = run[:FAST_MIN]
+                self._read_events(block, run)
+            at += len(run)
+        self.ts = int(block.columns["ts"][indices[-1]])
+
+    def _read_events(self, block: Block, indices: Array) -> None:
+        named = ("type", "value", "start", "sequence_number", "last_committed", "ts")
+        rows = zip(*(block.columns[name][indices].tolist() for name in named), strict=True)
+        for index, row in zip(indices.tolist(), rows, strict=True):
+            event = _Event(*row)
+            self.reporter.set_position(block.epoch, block.first_sequence + index, event.ts)
+            self._read_event(event)
 
     def _read_run(self, columns: dict[str, Array], indices: Array) -> bool:
         """Take events that are regular in every respect; False: they may not be."""

@@ -21,6 +21,7 @@ from tallystick.coordinates.logs import redo_log
 from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.innodb import advance_lsn, last_block
 from tests.support.journals import Journal, audit
+from tests.support.rule_cases import CASES
 from tests.support.rule_cases_of_redo_log import LSN, redo, writing
 
 CAPACITY = 2**20
@@ -112,19 +113,28 @@ def test_a_block_with_an_impossible_event_is_refused(column, value, message):
         decode_block(encode_block(block))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(120))
 def test_whole_columns_and_single_events_leave_equal_state(monkeypatch, seed):
     """And find the same, wherever one number is wrong and however the journal is cut."""
-    block = written(seed, wrong_at=seed * 5 + 3 if seed % 3 else None)
+    block = written(seed, wrong_at=seed * 3 + 30 if seed % 3 else None)
     lines = [json.loads(line) for line in lines_of(block)]
-    results = [audit(lines)]
+    results = [audit(lines), audit(lines, block_size=90)]
     monkeypatch.setattr(redo_log, "FAST_MIN", 10**9)
     results += [audit(lines), audit(lines, block_size=7)]
     found = [[finding.to_dict() for finding in result.findings] for result in results]
-    assert found[0] == found[1] == found[2]
+    assert all(found[0] == others for others in found[1:])
     assert seed % 3 or found[0] == []
     states = {result.audit.to_bytes() for result in results if result.audit is not None}
     assert len(states) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("redo_", "commit_"))])
+@pytest.mark.parametrize("breaks", [False, True])
+def test_whole_columns_find_what_single_events_show(monkeypatch, name, breaks):
+    """Each rule's step beyond its boundary, when even single events are read in columns."""
+    monkeypatch.setattr(redo_log, "FAST_MIN", 1)
+    result = audit(CASES[name].build(breaks=breaks))
+    assert sorted(CASES[name].names) * breaks == result.broken
 
 
 def test_long_runs_are_read_in_whole_columns(monkeypatch):
