@@ -231,7 +231,10 @@ class FleetEventReader:
         member.timeline.head(fact.body, fact.ts)
 
     def _file_ended(self, fact: FleetEvent, member: Member) -> None:
-        member.timeline.end_file(fact.body, fact.ts)
+        lost = member.timeline.end_file(fact.body, fact.ts)
+        if lost:
+            log = (BINLOG, member.timeline.lineage)
+            self.origins.take_back(fact.instance_id, log, lost, self._last_known(fact))
 
     def _lineage_began(self, fact: FleetEvent, member: Member) -> None:
         is_reset = fact.body["reason"] == "reset"
@@ -242,9 +245,12 @@ class FleetEventReader:
             self.origins.end_logs(fact.instance_id, BINLOG, fact.ts)
 
     def _end_logs_unseen(self, fact: FleetEvent, stream: str | None) -> None:
-        """Logs began anew some time before this was noticed: they are known up to the last mark."""
-        known_ts = self.origins.instance(fact.instance_id).known_ts
-        self.origins.end_logs(fact.instance_id, stream, min(fact.ts, known_ts))
+        """Logs began anew some time before this was noticed."""
+        self.origins.end_logs(fact.instance_id, stream, self._last_known(fact))
+
+    def _last_known(self, fact: FleetEvent) -> int:
+        """Up to when the logs are known that are found to have changed."""
+        return min(fact.ts, self.origins.instance(fact.instance_id).known_ts)
 
     def _channel_administered(self, fact: FleetEvent, member: Member) -> None:
         body, replica = fact.body, member.replica
@@ -354,10 +360,11 @@ class FleetEventReader:
         if name is not None:
             return
         lineage = fact.body["binlog_lineage"]
-        if lineage != member.timeline.lineage:
+        is_gap = lineage != member.timeline.lineage
+        if is_gap:
             self.comparisons.hand_on_all(member, Place.of(fact))
             member.replica.lose_records()
-            self._end_logs_unseen(fact, None)
+        self._end_logs_unseen(fact, None if is_gap else BINLOG)
         member.timeline.miss(lineage, fact.ts)
 
 

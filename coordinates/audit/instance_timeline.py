@@ -202,27 +202,33 @@ class InstanceTimeline:
 
     # What is taken back
 
-    def end_file(self, body: Mapping[str, Any], ts: int) -> None:
-        """A file is complete; after a crash what was beyond its recovered end never was."""
+    def end_file(self, body: Mapping[str, Any], ts: int) -> GtidSet:
+        """A file is complete; after a crash what was beyond its recovered end never was.
+
+        Returns:
+            The GTIDs that the crash took back.
+        """
         self._enter_lineage(body["binlog_lineage"], ts)
         number, end = body["file_number"], body["end"]
         later = [k for k in self.files if k[0] == self.lineage and k[1] > number]
         file = self.files.get((self.lineage, number))
         if file is not None and file.end < end:
             file.skip_to(end)
+        lost = GtidSet.EMPTY
         if not later and (file is None or file.end <= end):
-            return
+            return lost
         self._leave_known(ts)
         self.loss_count += 1
         for key in sorted(later):
-            self._lose(self.files[key], 0, ts)
+            lost = lost | self._lose(self.files[key], 0, ts)
             del self.files[key]
         if file is not None and file.end > end:
-            self._lose(file, end, ts)
+            lost = lost | self._lose(file, end, ts)
         self.file_number = number
         self.declared = GtidSet.EMPTY
         self.row_ts = None
         self.is_told = False
+        return lost
 
     def _leave_known(self, ts: int, *, of_another_log: bool = False) -> None:
         """Something is taken back, or missing, or another log begins, as is told at `ts`.
@@ -240,7 +246,7 @@ class InstanceTimeline:
             self.take_snapshot(ts)
             self.is_complete, self.base_name = kept
 
-    def _lose(self, file: BinlogFile, end: int, ts: int) -> None:
+    def _lose(self, file: BinlogFile, end: int, ts: int) -> GtidSet:
         ends, groups = file.truncate(end)
         self.event_count -= len(ends)
         self.losses = [
@@ -252,6 +258,7 @@ class InstanceTimeline:
         if gtids:
             self.beyond = self.beyond | gtids
             self.grouped = GrowingGtidSet(self.grouped.freeze() - gtids)
+        return gtids
 
     def begin_lineage(self, lineage: int, ts: int, *, is_reset: bool = False) -> None:
         """RESET, clone or restore: the binary log begins anew.

@@ -141,6 +141,11 @@ class _Log:
     all: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     odd: dict[int, GrowingGtidSet] = field(default_factory=dict)
 
+    def take_back(self, gtids: GtidSet) -> None:
+        """The log never held these groups."""
+        self.all = GrowingGtidSet(self.all.freeze() - gtids)
+        self.odd = {n: GrowingGtidSet(odd.freeze() - gtids) for n, odd in self.odd.items()}
+
     def claims(self) -> Claims:
         odd = tuple((layer, gtids.freeze()) for layer, gtids in sorted(self.odd.items()))
         first = self.all.freeze()
@@ -173,6 +178,13 @@ class _Instance:
         self.states.append(_State(ts, place, self.lineage, logs))
         if len(self.states) > STATES_MAX:
             del self.states[: STATES_MAX // 4]
+
+    def go_on(self, ts: int) -> None:
+        """Logs have ended: of the others, claims that counted go on to count until the next row."""
+        last = self.states[-1].logs if self.states else ()
+        kept = tuple(_common(log.claims(), last) for log in self.logs.values())
+        ts = max(ts, self.states[-1].ts) if self.states else ts
+        self.states.append(_State(ts, None, self.lineage, kept))
 
     def state_at(self, ts: int) -> _State | None:
         at = bisect_right(self.states, ts, key=lambda state: state.ts)
@@ -254,13 +266,15 @@ class Origins:
         for key in ended:
             del instance.logs[key]
         if ended:
-            # Claims since the last row have never counted, and do not begin to count now.
-            last = instance.states[-1].logs if instance.states else ()
-            living = tuple(log.claims() for log in instance.logs.values())
-            kept = tuple(_common(claims, last) for claims in living)
-            if instance.states:
-                ts = max(ts, instance.states[-1].ts)
-            instance.states.append(_State(ts, None, instance.lineage, kept))
+            instance.go_on(ts)
+
+    def take_back(self, instance_id: str, log: tuple[str, int], gtids: GtidSet, ts: int) -> None:
+        """A crash took groups out of a log: their numbers may be given to others."""
+        instance = self.instance(instance_id)
+        holder = instance.logs.get(log)
+        if holder is not None:
+            holder.take_back(gtids)
+            instance.go_on(ts)
 
     def row(self, instance_id: str, lineage: int, place: Place) -> None:
         """A log_status row of the instance: its claims so far count from here on."""

@@ -340,14 +340,14 @@ class BinlogReader(BinlogFileReader):
         if not crashed or self.base_name is None:
             return
         if recovered is None:
-            self.forget_logged()
+            self._lose_end()
             return
         try:
             base_name, file_number = parse_log_file_name(recovered[0])
         except CoordinateError:
             base_name, file_number = recovered[0], -1
         if base_name != self.base_name or not self.window.covers(file_number, recovered[1]):
-            self.forget_logged()
+            self._lose_end()
             return
         gone = self.window.truncate(file_number, recovered[1])
         lost = gone[(gone[:, MARK] == Mark.GROUP) & (gone[:, SID] >= 0)]
@@ -362,6 +362,11 @@ class BinlogReader(BinlogFileReader):
         elif len(gone) and (gone[:, FILE] > file_number).any():
             self.file_number = file_number
             self.end = recovered[1]
+
+    def _lose_end(self) -> None:
+        """A crash took groups out of the log, and which ones is not known."""
+        self.forget_logged()
+        self.reporter.fleet_event(FleetEventKind.GAP, {"binlog_lineage": self.lineage})
 
     def forget_logged(self) -> None:
         """What was logged is uncertain until the next PREVIOUS_GTIDS."""

@@ -135,6 +135,23 @@ class TestReceivedWithinSourceLogged:
         if lost:
             assert output.findings[0].collection_id == "c2"
 
+    def test_a_number_that_a_crash_freed_is_not_held_against_the_vanished_group(self):
+        """Nobody had received the group; a replica has the next one of its number earlier."""
+        source, replica = fleet_of_two()
+        source.status(f"{A}:1-3")
+        replica.status(f"{A}:1-2", replica.says(source, f"{A}:1-2"))
+        source.boot()
+        source.end_file(end_of(2))
+        source.open_file(f"{A}:1-2")
+        source.commit_times = replica.commit_times = {f"{A}:3": 2000}
+        source.log(f"{A}:3")
+        replica.receive(source, (1, f"{A}:3"), file=2)
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.time()
+        assert names(audit(source, replica)) == []
+        source.status(f"{A}:1-3")
+        assert names(audit(source, replica)) == []
+
     @pytest.mark.parametrize("receives", [False, True])
     def test_a_start_that_is_told_late(self, receives):
         """Before an observer is back, replicas have groups of a boot that began with a loss."""
