@@ -8,8 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator.backup import backup_image, tables
+from tallystick.producers.simulator.backup import (
+    backup_image,
+    backup_protocol,
+    engine_locking,
+    tables,
+)
 from tallystick.producers.simulator.backup import point_in_time_recovery as recovery
+from tallystick.producers.simulator.backup.backup_protocol import Backup
+from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
+from tallystick.producers.simulator.backup.engine_locking import ENGINES, Engine
 from tallystick.producers.simulator.backup.point_in_time_recovery import StopPoint
 from tallystick.producers.simulator.backup.tables import TableData
 from tallystick.producers.simulator.kernel.transactions import GroupKind
@@ -35,6 +43,12 @@ _RESTORED = ("restored-6", "restored-7", "restored-8")
 """Three servers are added to the five of the fleet: the last one in the unsafe way."""
 _DDL_US = 2_000
 _LOOK_US = 1_000
+_TICKET_US = 20
+_TICKET_LOOKS_MAX = 1_000
+_ROUND_US = 60 * _SECOND_US
+"""Longer than any time-out."""
+_AFTER_US = 500_000
+"""So long after its time-out a round has ended."""
 _LOOKS_MAX = 400
 
 
@@ -55,6 +69,8 @@ class _Acts:
             (3, self.back_up_without_zone),
             (4, self.check_sums),
             (6, self.recover_without_zone),
+            (6, self.back_up_with_slow_engine),
+            (8, self.bail_out),
         ):
             fleet.schedule(fleet.start_ts + second * _SECOND_US, None, act)
 
@@ -180,6 +196,71 @@ class _Acts:
 
         backup_image.check_sums(fleet, self.unsafe, go_on)
 
+    # Engines that cannot be locked in time
+
+    def back_up_with_slow_engine(self, fleet: World) -> None:
+        """NDB is busy in the first round; clients write meanwhile."""
+        begun = fleet.now
+        engines = _slow(_ROUND_US)
+
+        def end(has_validity_point: bool) -> None:
+            assert has_validity_point
+            fleet.show(
+                "retry",
+                self.source,
+                f"the second round had its validity point {(fleet.now - begun) / _SECOND_US:.1f} s "
+                "after the backup began",
+            )
+
+        assert backup_protocol.begin(fleet, self.source, engines, at_end=end)
+        fleet.schedule(fleet.now + engine_locking.TIMEOUT_US + _AFTER_US, None, self.show_time_out)
+        clients.write(fleet, self.source, GroupKind.NON_TRANSACTIONAL)
+        self.find_ticket(fleet, _TICKET_LOOKS_MAX)
+
+    def find_ticket(self, fleet: World, looks: int) -> None:
+        """See a thread inside the zone."""
+        inside = self.source[BackupSynchronization].zone.inside
+        if inside:
+            number, clock = next(iter(inside)), fleet.now - fleet.start_ts
+            text = f"a client holds ticket {number} while it logs and commits, at {clock} µs"
+            fleet.show("Ticket", self.source, text)
+        elif looks:
+            fleet.schedule(fleet.now + _TICKET_US, None, self.find_ticket, looks - 1)
+
+    def show_time_out(self, fleet: World) -> None:
+        """The first round is over, the next one has not begun."""
+        backup = self.source.get(Backup)
+        is_open = self.source[BackupSynchronization].zone.is_open
+        if backup is None or backup.locks.locked or not is_open:
+            return
+        fleet.show(
+            "time-out",
+            self.source,
+            f"ndb was not locked within {engine_locking.TIMEOUT_US / _SECOND_US:.0f} s of round "
+            f"{backup.round_number}: the zone is open again",
+        )
+        fleet.show("unlock", self.source, "no engine is locked any more, clients go on")
+
+    def bail_out(self, fleet: World) -> None:
+        """A backup that may try only once."""
+
+        def end(has_validity_point: bool) -> None:
+            if not has_validity_point:
+                text = "after 1 round of 1 the backup ended without a validity point"
+                fleet.show("bail out", self.unsafe, text)
+
+        engines = _slow(_ROUND_US)
+        if not backup_protocol.begin(fleet, self.unsafe, engines, at_end=end, rounds_max=1):
+            fleet.schedule(fleet.now + _LOOK_US, None, self.bail_out)
+
+
+def _slow(busy_us: int) -> tuple[Engine, ...]:
+    """The engines, of which NDB is busy in the first round."""
+    return tuple(
+        Engine(one.name, one.prelock_us, (busy_us,)) if one.name == "ndb" else one
+        for one in ENGINES
+    )
+
 
 def _arrange(fleet: World) -> None:
     _Acts(fleet)
@@ -262,6 +343,23 @@ SCENARIO = DesignScenario(
                 "recovery_reaches_stop_point",
                 "recovered_data_equal_source",
             ),
+        ),
+        Claim(
+            "time-out",
+            "An engine that is not locked in time ends the round.",
+            ("engine_lock_budget", "engine_lock_steps_complete"),
+        ),
+        Claim(
+            "unlock",
+            "Then all engines are unlocked, and everybody goes on.",
+            ("engine_lock_steps_complete", "locked_engines_stand_still"),
+        ),
+        Claim("retry", "Ten seconds later the backup tries again.", ("engine_lock_budget",)),
+        Claim("bail out", "After too many rounds it gives up.", ("engine_lock_budget",)),
+        Claim(
+            "Ticket",
+            "Who logs and commits a change holds a ticket of the zone.",
+            ("zone_entry_protocol", "critical_sequence_in_zone"),
         ),
     ),
     expected=(
