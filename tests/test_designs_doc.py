@@ -24,7 +24,7 @@ REQUIREMENTS = {
     "WL#9452": """
         F-1; F-1.1; F-1.2; F-1.2.1; F-1.2.2; F-1.2.3; F-1.2.4; F-1.3; F-1.4; F-2; F-2.1; F-2.2;
         F-2.3; F-2.4; F-2.5; F-3; F-4; NF-1; NF-1 channels; NF-1 binary log; NF-1 GTID_EXECUTED;
-        NF-1 InnoDB; NF-1 non-transactional; NF-1 plugins; NF-1 second collection; I-1; I-2; I-3;
+        NF-1 InnoDB; NF-1 non-transactional; NF-1 plugins; NF-1 second collection; I-1; I-1 perpetual; I-2; I-3;
         I-4; I-5; I-6; I-7; I-8; column SERVER_UUID; column MASTER; column CHANNELS; column
         STORAGE_ENGINES; key gtid_executed; key binary_log_file; key binary_log_position; key
         channel_name; key relay_log_file; key relay_log_pos; key LSN; key LSN_checkpoint; minimal
@@ -75,7 +75,8 @@ REQUIREMENTS = {
         1 binlog position; 2 DDL error; 2 replication state; 2 slave position; 2 master.info; 2
         relay.info; 3 summary block; point-in-time recovery; commit lock; simple commit protocol;
         two-phase commit protocol; backup locking phase; prelock; lock; unlock; time-out; retry;
-        back-off; bail out; lock() does no I/O; engine that ignores its time-out; serialised
+        back-off; bail out; stall 1; stall 2; lock() does no I/O; engine that ignores its
+        time-out; serialised
         commits; critical zone; critical sequence 1; critical sequence 2; critical sequence 3;
         synchronisation phase; validity point; data freeze; invisible changes; logged and not yet
         visible; global write lock; rejected because (a); rejected because (b); rejected because
@@ -83,7 +84,8 @@ REQUIREMENTS = {
         optimisation; participating thread; flag backup_synchronization; flag enter_zone;
         invariant of the optimisation; entries of others; class Critical_zone; close(); wait();
         open(); enter(); Ticket; drop(); Ticket destructor; example thread 1; example thread 2;
-        example thread 3; pthread read lock; pthread unlock by reader; pthread write lock; pthread
+        example thread 3; counter and mutexes; pthread read lock; pthread unlock by reader;
+        pthread write lock; pthread
         unlock by writer
     """,
     "WL#9211": """
