@@ -24,7 +24,8 @@ REQUIREMENTS = {
     "WL#9452": """
         F-1; F-1.1; F-1.2; F-1.2.1; F-1.2.2; F-1.2.3; F-1.2.4; F-1.3; F-1.4; F-2; F-2.1; F-2.2;
         F-2.3; F-2.4; F-2.5; F-3; F-4; NF-1; NF-1 channels; NF-1 binary log; NF-1 GTID_EXECUTED;
-        NF-1 InnoDB; NF-1 non-transactional; NF-1 plugins; NF-1 second collection; I-1; I-1 perpetual; I-2; I-3;
+        NF-1 InnoDB; NF-1 non-transactional; NF-1 plugins; NF-1 second collection; I-1;
+        I-1 perpetual; I-2; I-3;
         I-4; I-5; I-6; I-7; I-8; column SERVER_UUID; column MASTER; column CHANNELS; column
         STORAGE_ENGINES; key gtid_executed; key binary_log_file; key binary_log_position; key
         channel_name; key relay_log_file; key relay_log_pos; key LSN; key LSN_checkpoint; minimal
