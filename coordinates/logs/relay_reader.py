@@ -59,7 +59,8 @@ class RelayReader(LogReader):
         source_base: Base name of the source's file being copied, None not known.
         source_number: Its number.
         source_end: Source position after the last event, 64 bits, -1 not known.
-        source_high: Highest (file number, position) of the source read in this lineage.
+        source_high: Highest (file number, position) read of the source; relay log recovery gives
+            up what was received, not what was executed of it.
         steps_back: How often a new connection began at an earlier place of the source's log; the
             applier then executes the source's ROTATE, and Ex steps back as well.
         place_end: Source position after the very last event, even where it fell.
@@ -402,7 +403,6 @@ class RelayReader(LogReader):
         self.received = GrowingGtidSet()
         self.received_is_complete = True
         self.forgotten = GtidSet.EMPTY
-        self.source_high = (ABSENT, ABSENT)
         self.may_step_back = True
         self._queue = self._queue[:0]
         self._queue_fresh = []
@@ -417,6 +417,7 @@ class RelayReader(LogReader):
         self.window.has_forgotten = False
         self.source_base = None
         self.source_end = self.place_end = ABSENT
+        self.source_high = (ABSENT, ABSENT)
 
     def reconnected(self) -> None:
         """The receiver connected anew: the source position may step back."""

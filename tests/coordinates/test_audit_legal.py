@@ -472,3 +472,20 @@ def test_every_form_of_a_group_is_legal(form: str, count: int):
         journal.row()
     result = audit(journal)
     assert ([], ["CONSISTENT"] * 2) == (result.broken, result.verdicts)
+
+
+@pytest.mark.parametrize("action", ["relay_log_recovery", "reconnect"])
+def test_an_applier_may_be_ahead_of_a_receiver_that_connects_by_gtid_set(action: str):
+    """The dump begins at the head of a file; what was executed had been read before."""
+    journal, relay, _ = replica()
+    assert relay.source is not None
+    executed = relay.source[1]
+    journal.row(replica_status=journal.replica_status())
+    journal.record("channel", channel="", action="stop_applier")
+    journal.record("channel", channel="", action=action)
+    relay.open(relay.number + 1, previous="" if action == "relay_log_recovery" else None)
+    relay.connect()
+    status = journal.replica_status(Exec_Source_Log_Pos=executed)
+    journal.row(replica_status=status)
+    result = audit(journal)
+    assert "exec_source_pos_within_read" not in result.broken
