@@ -91,6 +91,7 @@ def _shown(
         if relay.received_is_complete
         else None,
         "forgotten": relay.forgotten,
+        "cut": relay.cut,
         "events_after": _events_between(state.relay, state.applied, relay),
         "passed": _passed(row, state.applied, relay, history),
         **_beside_master_info(state.relay, relay, history),

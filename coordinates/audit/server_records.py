@@ -118,7 +118,7 @@ class ServerRecordReader(InstanceState):
         self.clones.started(body.get("data_lineage"))
         self.clone_tables.started(body.get("data_lineage"), ts)
         for relay in self.relays.values():
-            relay.reconnected()
+            relay.restarted(crashed=crashed or not was_known)
         self._expect_recovered(body, was_known)
         for repository in body.get("repositories") or ():
             self.repositories.started(repository, ts, crashed=crashed)

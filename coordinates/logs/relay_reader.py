@@ -77,6 +77,12 @@ class RelayReader(LogReader):
     received_ever: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     forgotten: GtidSet = GtidSet.EMPTY
     """What the head of the present file does not know, though nobody was seen to begin anew."""
+    cut: GtidSet = GtidSet.EMPTY
+    """What the head of the present file does not know, though the server was stopped in order and
+    the file follows the one that held it."""
+    is_next_file: bool = False
+    has_restarted: bool = False
+    """Whether the server was stopped in order and started since the last head."""
     source_base: str | None = None
     source_end: int = ABSENT
     source_high: tuple[int, int] = (ABSENT, ABSENT)
@@ -108,6 +114,7 @@ class RelayReader(LogReader):
                 return False
             self.begin_lineage()
         is_known = self.base_name == base_name and self.end >= 0
+        self.is_next_file = is_known and file_number == self.file_number + 1
         if not is_known and event.start > FIRST_POSITION:
             self.group_state = GroupState.RESYNC
             self.received_is_complete = False
@@ -228,13 +235,16 @@ class RelayReader(LogReader):
         received = self.received.freeze()
         if self.received_is_complete and not received <= previous:
             # Relay logs were given up and begun anew; only then does the head know less.
+            is_cut = self.has_restarted and self.is_next_file and bool(previous)
             self.begin_lineage()
             self.forgotten = received - previous
+            self.cut = self.forgotten if is_cut else GtidSet.EMPTY
         elif not self.received_is_complete:
             self.received = GrowingGtidSet()
         self.received.add_set(previous)
         self.received_ever.add_set(previous)
         self.received_is_complete = True
+        self.has_restarted = False
 
     # Groups
 
@@ -402,7 +412,8 @@ class RelayReader(LogReader):
         self.lineage += 1
         self.received = GrowingGtidSet()
         self.received_is_complete = True
-        self.forgotten = GtidSet.EMPTY
+        self.forgotten = self.cut = GtidSet.EMPTY
+        self.has_restarted = False
         self.may_step_back = True
         self._queue = self._queue[:0]
         self._queue_fresh = []
@@ -424,12 +435,17 @@ class RelayReader(LogReader):
         self.may_step_back = True
         self.interrupt_group()
 
+    def restarted(self, *, crashed: bool) -> None:
+        """A boot of the server: after a clean stop the next head knows what the files held."""
+        self.reconnected()
+        self.has_restarted = not crashed
+
     def mark_gap(self) -> None:
         """Records are missing, maybe a ROTATE of the source among them: its file is not known."""
         super().mark_gap()
         self.source_base = None
         self.source_number = self.source_end = self.place_end = ABSENT
-        self.has_fallen = False
+        self.has_fallen = self.has_restarted = False
 
     def lose_continuity(self) -> None:
         """Part of the relay file is missing: Q is a lower bound until the next PREVIOUS_GTIDS."""

@@ -78,6 +78,7 @@ class ChannelEvidence:
         events_unstored: How many events up to ``relay`` are after ``stored``.
         lost: End, in the source's log, of the event after ``relay`` that ``stored`` has passed.
         forgotten: What the head of the relay file lacks, though nothing was reset.
+        cut: The same, where the server was only stopped in order and started again.
         received_before: What the relay log had received at the previous row.
         previous: Of the last accepted row of the channel, ``relay`` and ``executed``.
         fallen: Later ones, reported as fallen.
@@ -107,6 +108,7 @@ class ChannelEvidence:
     events_unstored: int | None = None
     lost: LogCoordinates | None = None
     forgotten: GtidSet = GtidSet.EMPTY
+    cut: GtidSet = GtidSet.EMPTY
     received_before: GtidSet | None = None
     previous: Mapping[str, LogCoordinates] = field(default_factory=dict)
     fallen: Mapping[str, LogCoordinates] = field(default_factory=dict)
@@ -323,6 +325,14 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
             "{received:gtids}",
             "complete groups of the relay log",
         ),
+        "cut": Case(
+            "The relay log held {wrong:gtids} when the server was stopped in order, and after its"
+            " start neither the relay log nor Retrieved_Gtid_Set has it: a file was cut.",
+            "{retrieved:gtids}",
+            "Retrieved_Gtid_Set",
+            "{wrong:gtids} as well",
+            "complete groups of the relay log before the restart",
+        ),
     },
 )
 def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
@@ -334,6 +344,10 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
         return Undecided(NOT_READ)
     if e.journal_retrieved is None:
         return Undecided(NO_RELAY)
+    lost = e.cut - e.retrieved
+    if e.gtid_executed is not None and lost - e.gtid_executed:
+        lost = lost - e.gtid_executed
+        return Broken("cut", witness=lost, at=lost.first(3), wrong=lost, retrieved=e.retrieved)
     excess = e.retrieved - e.journal_retrieved
     due = e.received_before
     absent = GtidSet.EMPTY if due is None else due - e.retrieved

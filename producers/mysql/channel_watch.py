@@ -31,13 +31,19 @@ class ChannelWatch:
         self.known: dict[str, dict[str, Any]] = dict(known or {})
 
     def note(
-        self, body: Mapping[str, Any], sources: Iterable[Mapping[str, Any]]
+        self,
+        body: Mapping[str, Any],
+        sources: Iterable[Mapping[str, Any]],
+        *,
+        may_be_reset: bool = True,
     ) -> list[dict[str, Any]]:
         """Take an answer; return the ``channel`` records that belong in front of it.
 
         Args:
             body: Of a ``log_status`` record.
             sources: Bodies of ``change_source`` records, as the server describes its channels.
+            may_be_reset: Whether a relay log may have begun anew unseen: else one that is shorter
+                than it was has lost what it lacks.
         """
         status = body.get("replica_status")
         if not isinstance(status, list) or "row" not in body:
@@ -61,6 +67,8 @@ class ChannelWatch:
                 channel["Source_UUID"] = before["Source_UUID"]
             is_reported = before is not None and before.get("is_renewed")
             action = None if before is None or is_reported else _action(before, channel)
+            if action == "reset" and not may_be_reset:
+                action = None
             if before is None or action == "change_source":
                 body = {"channel": name, "auto_position": channel["Auto_Position"] in (1, "1")}
                 records.append({**body, **described.get(name, {}), "action": "change_source"})

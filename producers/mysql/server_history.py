@@ -493,11 +493,14 @@ class ServerHistory:
             state.boot_s = server.boot_s
         self._journal.advance(collected.ts)
         self.relays.record(collected.ts)
-        if collected.changes is not None and self.relays.reads_files:
+        is_counted = collected.changes is not None and self.relays.reads_files
+        if is_counted:
             self.relays.read()
             if self._doubt_channels(collected.changes, sorted(self.channels.known)):
                 self.channels.known = {}  # what they are now is recorded
-        self.relays.administer(self.channels.note(body, collected.channels))
+        self.relays.administer(
+            self.channels.note(body, collected.channels, may_be_reset=not is_counted)
+        )
         if not self.relays.read_row(body):
             return False
         self.record_variables(collected.variables)

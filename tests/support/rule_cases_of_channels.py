@@ -114,6 +114,24 @@ def retrieved_matches_relay__lacks(breaks: bool) -> Journal:
 
 
 @case()
+def retrieved_matches_relay__cut(breaks: bool) -> Journal:
+    """A crash may take what was not synced; a server that was stopped in order has all of it."""
+    journal, relay, more = replica()
+    relay.copy(more[0])
+    journal.row(replica_status=journal.replica_status(Relay_Log_Pos=relay.place[1] - 300))
+    if breaks:
+        journal.binlog.stop()
+        journal.record("stop")
+    journal.start()
+    journal.binlog.open(2)
+    relay.open(2, previous=f"{UUID_C}:1-3")
+    relay.connect()
+    text = f"{UUID_C}:1-3"
+    journal.row(replica_status=journal.replica_status(Retrieved_Gtid_Set=text))
+    return journal
+
+
+@case()
 def master_info_not_ahead_of_relay(breaks: bool) -> Journal:
     journal, relay, _ = replica()
     stored = master_info(relay)

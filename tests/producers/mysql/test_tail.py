@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ import pytest
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.mysql.binlog_dump import HELD_UP_MAX_S, BinlogDump
 from tallystick.producers.mysql.connection import connect_for_stream
 from tallystick.producers.mysql.tail import TailOptions, steady_clock_us
@@ -465,3 +468,35 @@ def test_a_server_id_that_changes_is_recorded(mysqld: Lab) -> None:
                 server.run(f"SET GLOBAL server_id = {known}")
     changes = [json.loads(line) for line in tail.records if '"kind":"variables"' in line]
     assert [{"server_id": 4711}] == [one["variables"] for one in changes]
+
+
+def test_a_relay_log_that_is_cut_while_the_server_is_down_is_no_reset(own_mysqld: Lab) -> None:
+    """The last groups of a file are gone after a clean restart: named, whatever else is there."""
+    directory = data_directory(own_mysqld, REPLICA_1)
+    options = TailOptions(back_off_max_s=1.0)
+    with running(settings_of(own_mysqld, REPLICA_1), options=options) as tail:
+        with on(own_mysqld, SOURCE_A) as source, on(own_mysqld, REPLICA_1) as replica:
+            source.run("CREATE DATABASE IF NOT EXISTS cut_relay")
+            own_mysqld.await_applied()
+            replica.run("STOP REPLICA SQL_THREAD")
+            for number in range(4):
+                source.run(f"CREATE TABLE cut_relay.t{number} (a INT PRIMARY KEY)")
+            executed = source.gtid_executed()
+            wait_for(lambda: retrieved(replica) >= GtidSet.parse(executed), lambda: executed)
+            replica.run("STOP REPLICA")
+            tail.collect("before")
+        own_mysqld.stop(REPLICA_1)
+        last = [one for one in events_of_files(directory, "relay") if one.type == EventType.GTID]
+        os.truncate(directory / last[-2].file, last[-2].start)
+        # relay_log_recovery would give the file up.
+        own_mysqld.restart(REPLICA_1, "--skip-replica-start", "--relay-log-recovery=OFF")
+        tail.collect("after")
+    assert not [line for line in tail.records if '"action":"reset"' in line]
+    found = audit_history(tail.sink.blocks).findings
+    assert ["retrieved_matches_relay"] == [finding.rule for finding in found]
+    assert 2 == GtidSet.parse(found[0].witness).count()
+
+
+def retrieved(replica: Session) -> GtidSet:
+    (row,) = replica.rows("SHOW REPLICA STATUS")
+    return GtidSet.parse(str(row["Retrieved_Gtid_Set"]))
