@@ -21,6 +21,14 @@ from tallystick.expectations.neutral import printable
 
 STANDARD_STREAM = "-"
 """The name of a file that is standard input or standard output."""
+
+
+class Command(str):
+    """A line that is copied from a terminal: it is not folded."""
+
+    __slots__ = ()
+
+
 Line = str | tuple[str, str]
 """A line of a result: a text, or a text with its style."""
 _WIDTH_OF_A_FILE = 100_000
@@ -46,12 +54,14 @@ def escaped(text: object) -> str:
 def show(*lines: Line) -> None:
     """Write lines of a result.
 
-    On a terminal a line that is too long goes on below, indented deeper; a file gets it whole.
+    On a terminal a line that is too long goes on below, indented deeper, unless it is a command; a
+    file gets it whole.
     """
     out = _console(stderr=False)
     for line in lines:
         text, style = line if isinstance(line, tuple) else (line, "")
-        for piece in _folded(escaped(text), out):
+        is_whole = isinstance(text, Command)
+        for piece in [escaped(text)] if is_whole else _folded(escaped(text), out):
             out.print(Text(piece, style=style))
 
 

@@ -1,16 +1,14 @@
-"""What several outputs show of a result: findings in groups, collections summed up, names."""
+"""What several outputs show of a result: collections summed up, doubts, names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Finding, Observation, Severity, Verdict
-from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.results import Observation, Verdict
 from tallystick.coordinates.rules.explanation import observation_text, reasons_of
 from tallystick.coordinates.rules.identity import instances_of
-from tallystick.coordinates.rules.registry import Rule
 from tallystick.runs.result import RunResult
 
 
@@ -25,16 +23,6 @@ class CollectionSummary:
     by_instance: Mapping[str, Verdict]
     """The verdict on each instance, its channels included."""
     by_channel: Mapping[tuple[str, str], Verdict]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenRule:
-    """The findings of one rule, with the rule's entry in the registry."""
-
-    name: str
-    severity: Severity
-    rule: Rule | None
-    findings: tuple[Finding, ...]
 
 
 def summaries(result: RunResult) -> list[CollectionSummary]:
@@ -76,26 +64,6 @@ def summaries(result: RunResult) -> list[CollectionSummary]:
     return made
 
 
-def broken_rules(findings: Sequence[Finding]) -> list[BrokenRule]:
-    """Group findings by rule, the gravest first, then in the order of the registry."""
-    grouped: dict[str, list[Finding]] = {}
-    for finding in findings:
-        grouped.setdefault(finding.rule, []).append(finding)
-    made = [
-        BrokenRule(name, group[0].severity, RULES.get(name), tuple(group))
-        for name, group in grouped.items()
-    ]
-    gravity = list(Severity)
-    return sorted(
-        made,
-        key=lambda b: (
-            gravity.index(b.severity),
-            b.rule.number if b.rule is not None else 0,
-            b.name,
-        ),
-    )
-
-
 def undecided_rules(result: RunResult) -> list[tuple[str, dict[str, set[str]]]]:
     """Rules that were left undecided, with the instances, by reason: the most common first."""
     reasons: dict[str, dict[str, set[str]]] = {}
@@ -129,17 +97,6 @@ def doubts(result: RunResult) -> Iterator[str]:
             yield f"{row_name(cut)}: {reasons_of(cut)}"
     if not result.collections:
         yield "nothing was collected: there is no log_status record"
-
-
-def repeated(result: RunResult, finding: Finding) -> str:
-    """Where else a finding was found, empty when nowhere."""
-    repeats = result.deduplicated.of(finding)
-    positions = [
-        one.at if one.instance_id == finding.instance_id else f"{one.at} on {one.instance_id}"
-        for one in repeats[:3]
-    ]
-    more = [f"{len(repeats) - 3} more"] if len(repeats) > 3 else []
-    return ", ".join(positions + more)
 
 
 def row_name(cut: Cut) -> str:

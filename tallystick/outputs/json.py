@@ -11,6 +11,7 @@ from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
 from tallystick.coordinates.rules.explanation import finding_document, moment, observation_document
 from tallystick.outputs import document
+from tallystick.outputs._groups import FindingGroup, groups_of
 from tallystick.outputs._view import doubts, summaries
 from tallystick.runs.result import RunResult
 
@@ -30,6 +31,7 @@ def document_of(result: RunResult) -> dict[str, Any]:
         "exit_status": result.exit_code.value,
         "counts": result.counts,
         "findings": [_finding(result, finding) for finding in result.findings],
+        "groups": [_group(group) for group in groups_of(result, result.findings)],
         "observations": list(map(observation_document, result.observations)),
         "undecided": list(doubts(result)),
         "rules": {
@@ -73,6 +75,22 @@ def _finding(result: RunResult, finding: Finding) -> dict[str, Any]:
             {"finding_id": one.finding_id, "instance_id": one.instance_id, "at": one.at}
             for one in result.deduplicated.of(finding)
         ],
+    }
+
+
+def _group(group: FindingGroup) -> dict[str, Any]:
+    """Findings of one rule, subject and cause as one."""
+    return {
+        "rule": group.first.rule,
+        "case": group.first.case,
+        "instances": group.instances,
+        "channel": group.first.channel,
+        "findings": [one.finding_id for one in group.findings],
+        "count": group.count,
+        "witness": group.witness,
+        "first": moment(group.first.ts),
+        "last": moment(group.last_ts),
+        "sentence": group.texts.sentence,
     }
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
-from tallystick.coordinates.results import Finding, Verdict
-from tallystick.coordinates.rules.explanation import explain, observation_text
+from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.expectations.neutral import printable
 from tallystick.outputs import document
+from tallystick.outputs._groups import FindingGroup, groups_of
 from tallystick.outputs._view import channel_name, doubts
 from tallystick.runs.result import RunResult
 from tallystick.runs.rule_results import RuleResult
@@ -27,7 +28,9 @@ def _render(result: RunResult) -> str:
     with_row = {cut.instance_id for cut in result.cuts}
     for instance in sorted({*result.rule_results, *result.servers, *with_row}):
         cases = [_collection_case(result, instance)]
-        cases += [_rule_case(instance, one) for one in result.rule_results.get(instance, ())]
+        cases += [
+            _rule_case(result, instance, one) for one in result.rule_results.get(instance, ())
+        ]
         seen = [o for o in result.observations if o.instance_id == instance]
         notes = [f"{o.code.value} at {o.at}: {observation_text(o)}" for o in seen]
         root.append(_suite(result, instance, cases, notes))
@@ -85,13 +88,13 @@ def _collection_case(result: RunResult, instance: str) -> ET.Element:
     return case
 
 
-def _rule_case(instance: str, one: RuleResult) -> ET.Element:
+def _rule_case(result: RunResult, instance: str, one: RuleResult) -> ET.Element:
     channel = "" if one.channel is None else f"[{channel_name(one.channel)}]"
     case = _case(instance, f"{one.rule}{channel}")
     if one.verdict is Verdict.INCONSISTENT:
-        first = one.findings[0]
-        text = [line for finding in one.findings for line in _lines(finding)]
-        _add(case, "failure", first.severity.value, explain(first).sentence, text)
+        groups = groups_of(result, one.findings)
+        text = [line for group in groups for line in _lines(group)]
+        _add(case, "failure", one.findings[0].severity.value, groups[0].texts.sentence, text)
     elif one.is_optional:
         _add(case, "skipped", "", f"undecided: {one.reason}", [])
     elif one.verdict is Verdict.UNDECIDED:
@@ -112,15 +115,17 @@ def _add(case: ET.Element, tag: str, kind: str, message: str, lines: Sequence[st
         element.text = "\n".join(map(_safe, lines))
 
 
-def _lines(finding: Finding) -> Iterator[str]:
-    channel = "" if finding.channel is None else f", channel {channel_name(finding.channel)}"
-    texts = explain(finding)
-    yield f"{finding.instance_id}{channel}, at {finding.at}"
+def _lines(group: FindingGroup) -> Iterator[str]:
+    first, texts = group.first, group.texts
+    channel = "" if first.channel is None else f", channel {channel_name(first.channel)}"
+    yield f"{' and '.join(group.instances)}{channel}, {group.period}, at {texts.at}"
     yield texts.sentence
     yield f"observed, {texts.observed_in}: {texts.observed}"
     yield f"expected, {texts.expected_in}: {texts.expected}"
-    yield f"witness: {finding.witness}"
+    yield f"witness: {group.witness}"
     yield from (f"on {on}: {statement}" for on, statement in texts.verify)
+    if texts.remedy:
+        yield f"to do: {texts.remedy}"
 
 
 def _safe(text: str) -> str:

@@ -81,6 +81,7 @@ def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
         f"expected, {texts.expected_in}: {texts.expected}",
         f"witness: {finding.witness}",
         *(f"on {on}: {statement}" for on, statement in texts.verify),
+        f"to do: {texts.remedy}",
     )
     return {
         "ruleId": finding.rule,

@@ -9,19 +9,18 @@ from itertools import islice
 from tallystick.coordinates.results import Finding, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import explain, moment, observation_text
+from tallystick.coordinates.rules.explanation import Explanation, observation_text
 from tallystick.outputs import document
+from tallystick.outputs._groups import FindingGroup, broken_rules
 from tallystick.outputs._view import (
-    broken_rules,
     channel_name,
     doubts,
-    repeated,
     singular,
     undecided_rules,
 )
 from tallystick.runs.result import RunResult
 from tallystick.runs.scenario import ScenarioResult, times
-from tallystick.terminal import STANDARD_STREAM, Line, escaped, show
+from tallystick.terminal import STANDARD_STREAM, Command, Line, escaped, show
 
 STYLES = {
     Verdict.CONSISTENT: "bold green",
@@ -131,34 +130,44 @@ def _scenario(scenario: ScenarioResult) -> Iterator[Line]:
 
 
 def _findings(result: RunResult) -> Iterator[Line]:
-    shown = 0
-    for group in broken_rules(result.findings):
-        if shown >= FINDINGS_MAX:
+    left = FINDINGS_MAX
+    broken = broken_rules(result)
+    for of_rule in broken:
+        if left <= 0:
             break
         yield ""
-        yield f"{group.name} ({group.severity.value})", "bold"
-        for finding in group.findings[: FINDINGS_MAX - shown]:
-            shown += 1
-            yield from _finding(result, finding)
-        if group.rule is not None:
-            yield f"  written in: {'; '.join(written_in(group.rule))}"
-            yield f"  to do: {group.rule.remedy}"
-    if shown < len(result.findings):
-        yield f"  … and {len(result.findings) - shown} more (--output json has all)"
+        yield f"{of_rule.name} ({of_rule.severity.value})", "bold"
+        for group in of_rule.groups[:left]:
+            yield from _finding(result, group)
+        yield from (f"  to do: {remedy}" for remedy in of_rule.remedies(left) if remedy)
+        if of_rule.rule is not None:
+            yield f"  written in: {'; '.join(written_in(of_rule.rule))}"
+        left -= len(of_rule.groups)
+    if left < 0:
+        more = sum(len(of_rule.groups) for of_rule in broken) - FINDINGS_MAX
+        yield f"  … and {more:,} more (--output json has all)"
 
 
-def _finding(result: RunResult, finding: Finding) -> Iterator[Line]:
-    texts = explain(finding)
-    where = f"{finding.instance_id}{_channels(result, finding)}"
-    yield f"  {where}, at {finding.at}, {moment(finding.ts)}"
+def _finding(result: RunResult, group: FindingGroup) -> Iterator[Line]:
+    texts = group.texts
+    yield f"  {' and '.join(group.instances)}{_channels(result, group.first)}, {group.period}"
     yield f"    {texts.sentence}"
+    yield f"    at {texts.at}" + (f", found again at {group.positions}" if group.count > 1 else "")
     yield f"    observed, {texts.observed_in}: {_short(texts.observed)}"
     yield f"    expected, {texts.expected_in}: {_short(texts.expected)}"
-    yield f"    witness: {_short(finding.witness)}"
-    yield from (f"    on {on}: {statement}" for on, statement in texts.verify)
-    positions = repeated(result, finding)
-    if positions:
-        yield f"    found again at {positions}"
+    if group.has_own_witness:
+        yield f"    witness: {group.witness}"
+    yield from commands(texts)
+
+
+def commands(texts: Explanation) -> Iterator[Line]:
+    """The statements that show a finding, each on a line of its own."""
+    last = None
+    for on, statement in texts.verify:
+        if on != last:
+            yield f"    to see it, on {on}:"
+        last = on
+        yield Command(f"      {statement}")
 
 
 def _channels(result: RunResult, finding: Finding) -> str:

@@ -17,13 +17,12 @@ from markupsafe import Markup, escape
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.describe import written_in
-from tallystick.coordinates.rules.explanation import explain, moment, observation_text
+from tallystick.coordinates.rules.explanation import moment, observation_text
 from tallystick.expectations.neutral import reveal
 from tallystick.outputs import document
+from tallystick.outputs._groups import broken_rules
 from tallystick.outputs._view import (
-    broken_rules,
     channel_name,
-    repeated,
     singular,
     summaries,
     undecided_rules,
@@ -65,7 +64,6 @@ def render(result: RunResult, data_docs: str | None = None) -> str:
     page = _environment().get_template("report.html.j2")
     return page.render(
         result=result,
-        repeated=lambda finding: repeated(result, finding),
         style=Markup(style),  # noqa: S704  # our own file
         style_hash=digest,
         Verdict=Verdict,
@@ -75,7 +73,7 @@ def render(result: RunResult, data_docs: str | None = None) -> str:
         data_docs=data_docs,
         newest=newest,
         quiet_since_last=_quiet_since_last(result),
-        groups=broken_rules(result.findings),
+        broken=broken_rules(result),
         cases_max=_CASES_MAX,
         rows_max=_ROWS_MAX,
         topology=topology,
@@ -101,12 +99,10 @@ def _environment() -> Environment:
     environment.filters["seconds"] = lambda after_us: f"{after_us / 1_000_000:.3f} s"
     environment.filters["times"] = times
     environment.filters["singular"] = singular
-    environment.filters["explain"] = explain
     environment.filters["observation_text"] = observation_text
     environment.filters["channel_name"] = channel_name
     environment.filters["grouped"] = lambda number: f"{number:,}".replace(",", "\u202f")
     environment.tests["long"] = lambda text: len(text) > _FOLDED_FROM
-    environment.filters["cases"] = lambda findings: findings[:_CASES_MAX]
     environment.filters["shorten"] = drawing.shorten
     return environment
 

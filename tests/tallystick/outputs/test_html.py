@@ -134,7 +134,7 @@ def test_nothing_from_outside_is_markup(name):
 
 def test_a_long_report_stays_bounded():
     """Hundreds of findings of one kind do not make a page that nobody can open."""
-    many = tuple(finding(at=f"c-{n}") for n in range(3000))
+    many = tuple(finding(instance_id=f"r-{n}") for n in range(3000))
     page = render(replace(healthy(60, 100), found=many))
     assert len(page) < 1_500_000
     assert "and 2\u202f975 more, in the JSON report" in page

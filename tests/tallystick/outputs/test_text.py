@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import unicodedata
 from dataclasses import replace
 
 from reports import broken, finding, healthy, hostile, observation
+from rich.console import Console
 
+from tallystick import terminal
 from tallystick.outputs import text
 from tallystick.runs.result import RunResult, ServerSummary
 
@@ -20,7 +23,7 @@ def test_the_text_names_verdict_findings_and_remedy():
     lines = written(broken()).splitlines()
     assert lines[0] == "INCONSISTENT"
     assert "executed_within_logged (critical)" in lines
-    assert "    found again at c-000028" in lines
+    assert "    at c-000027, found again at c-000028" in lines
     assert any(line.startswith("  to do: ") for line in lines)
 
 
@@ -33,7 +36,7 @@ def test_no_character_of_an_instance_moves_the_cursor():
 
 def test_text_of_many_findings_is_cut_and_says_so():
     """A terminal is no archive."""
-    many = tuple(finding(at=f"c-{n}") for n in range(100))
+    many = tuple(finding(instance_id=f"r-{n}") for n in range(100))
     assert "and 88 more (--output json has all)" in written(replace(healthy(), found=many))
 
 
@@ -71,3 +74,16 @@ def test_what_came_with_each_collection_is_shown_once():
     ]
     said = written(replace(healthy(), observations=tuple(gaps)))
     assert "  source-1: not there (and 1 more of the kind)" in said
+
+
+def test_a_command_stays_on_one_line_of_a_terminal(monkeypatch):
+    """It is copied; the terminal wraps it."""
+    screen = io.StringIO()
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(terminal, "_console", lambda **_: Console(
+        file=screen, force_terminal=True, width=40, soft_wrap=True, color_system=None))  # fmt: skip
+    statement = "SELECT " + ", ".join(["@@GLOBAL.gtid_executed"] * 9) + ";"
+    terminal.show(terminal.Command(f"      {statement}"), f"  {statement}")
+    whole, *folded = screen.getvalue().splitlines()
+    assert whole.strip() == statement
+    assert len(folded) > 1

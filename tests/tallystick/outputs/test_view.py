@@ -11,7 +11,8 @@ from reports import HOSTILE, broken, finding, healthy
 
 from tallystick.coordinates.results import Severity, Verdict
 from tallystick.coordinates.rules.explanation import moment
-from tallystick.outputs._view import broken_rules, summaries
+from tallystick.outputs._groups import broken_rules
+from tallystick.outputs._view import summaries
 from tallystick.outputs.html.drawing import (
     STRIP_COLUMNS_MAX,
     draw_timeline,
@@ -38,10 +39,11 @@ def test_a_collection_is_inconsistent_from_the_first_finding_on(found_in, verdic
 
 def test_findings_are_grouped_by_rule_gravest_first():
     """With what the registry says; a name that it does not know is shown without."""
-    groups = broken_rules([*reversed(broken().found), finding(rule="unheard_of")])
-    assert [(group.name, len(group.findings)) for group in groups] == [
+    found = (*reversed(broken().found), finding(rule="unheard_of"))
+    groups = broken_rules(replace(broken(), found=found))
+    assert [(group.name, len(group.groups)) for group in groups] == [
         ("unheard_of", 1),
-        ("executed_within_logged", 2),
+        ("executed_within_logged", 1),
         ("relay_position_on_written_boundary", 1),
         ("gtid_text_canonical", 1),
     ]

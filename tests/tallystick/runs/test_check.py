@@ -34,15 +34,17 @@ SAMPLE = re.findall(r"^```\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[0
 
 
 def pattern_of(sample: str) -> str:
-    """A sample with any numbers and UUIDs, and any lines where it has ``…``."""
+    """A sample with any numbers, times and UUIDs, and any lines where it has ``…``."""
     lines = []
     for line in sample.splitlines():
         if line.strip() == "…":
             lines.append(r"(?:.*\n)*?")
             continue
         text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID", line)
+        text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "MOMENT", text)
         text = re.escape(re.sub(r"(?<![\w.-])\d[\d,]*", "NUMBER", re.sub(r" +", " ", text)))
         text = text.replace(r"\ ", " +").replace("NUMBER", r"\d[\d,]*")
+        text = text.replace("MOMENT", r"[\d-]{10} [\d:]{8}")
         lines.append(text.replace("UUID", r"[0-9a-f-]{36}") + r"\n")
     return "".join(lines)
 

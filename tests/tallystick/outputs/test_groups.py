@@ -1,0 +1,106 @@
+"""Findings of one rule, subject and cause are shown as one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from cuts import SOURCE_UUID, START
+from reports import finding, healthy
+
+from tallystick.outputs import html, junit, text
+from tallystick.outputs import json as json_output
+from tallystick.outputs._groups import groups_of
+from tallystick.runs.result import RunResult
+
+
+def result_of(*found) -> RunResult:
+    return replace(healthy(), found=found)
+
+
+def errant(number: int, **changes):
+    """A write on a replica that another collection shows."""
+    return finding(
+        **{
+            "rule": "no_errant_gtids",
+            "case": "not_of_source",
+            "at": f"{SOURCE_UUID}:{number} against s",
+            "witness": f"{SOURCE_UUID}:{number}",
+            "data": {"sources": ["s"]},
+            "ts": START + number * 1_000_000,
+            **changes,
+        }
+    )
+
+
+def test_errant_writes_in_twenty_collections_are_one_entry():
+    """With the whole set, how often, and since when and until when; the statements have it too."""
+    found = [errant(number) for number in range(1, 21)]
+    (group,) = groups_of(result_of(*found), found)
+    assert (group.count, group.witness) == (20, f"{SOURCE_UUID}:1-20")
+    assert group.period == "20 times, from 2026-01-01 00:00:01 UTC to 2026-01-01 00:00:20 UTC"
+    assert f"{SOURCE_UUID}:1-20, which" in group.texts.sentence
+    assert all(f"{SOURCE_UUID}:1-20" in statement for _, statement in group.texts.verify)
+    assert group.positions.endswith(", 16 more")
+
+
+@pytest.mark.parametrize("output", [text._plain, html.render, junit._render])
+def test_every_form_for_people_shows_them_once(output):
+    """The same sentence is not read twenty times."""
+    shown = output(result_of(*(errant(number) for number in range(1, 21))))
+    sentence = f"The replica has executed {SOURCE_UUID}:1-20, which"
+    assert shown.count("The replica has executed") == shown.count(sentence) > 0
+    assert "20 times, from 2026-01-01 00:00:01 UTC" in shown
+
+
+def test_json_has_every_finding_and_the_group():
+    """Programs get all; the group names its findings."""
+    document = json.loads(json_output._render(result_of(*(errant(n) for n in range(1, 21)))))
+    (group,) = document["groups"]
+    assert group["findings"] == [one["finding_id"] for one in document["findings"]]
+    assert (len(group["findings"]), group["count"]) == (20, 20)
+    assert (group["first"], group["last"]) == ("2026-01-01 00:00:01 UTC", "2026-01-01 00:00:20 UTC")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"instance_id": "another"},
+        {"channel": "other"},
+        {"case": "not_of_sources"},
+        {"data": {"sources": ["t"]}},
+    ],
+)
+def test_another_subject_or_cause_is_another_entry(change):
+    """One entry never hides what has to be repaired elsewhere."""
+    found = [errant(1), errant(2, **change)]
+    assert len(groups_of(result_of(*found), found)) == 2
+
+
+def test_a_sentence_about_one_position_stays_about_it():
+    """Of a broken mirror each group is at its own position: only the witness is the whole set."""
+    found = [
+        finding(
+            rule="relay_mirrors_source",
+            case="foreign",
+            at=f"binlog.000001:{n}",
+            witness=f"{SOURCE_UUID}:{n}",
+            data={
+                "gtid": f"{SOURCE_UUID}:{n}", "file": "binlog.000001", "position": n, "source": "s",
+            },
+            ts=START + n,
+        )
+        for n in range(4, 10_004)
+    ]  # fmt: skip
+    (group,) = groups_of(result_of(*found), found)
+    assert (group.count, group.witness) == (10_000, f"{SOURCE_UUID}:4-10003")
+    assert f"holds {SOURCE_UUID}:4 as" in group.texts.sentence
+
+
+def test_what_has_no_gtids_is_listed():
+    """Coordinates are not merged; a long list says how many it leaves out."""
+    found = [finding(case="x", at=f"c-{n}", witness=f"binlog.000001:{n}", ts=n) for n in range(20)]
+    (group,) = groups_of(result_of(*found), found)
+    assert group.witness.startswith("binlog.000001:0, binlog.000001:1, ")
+    assert group.witness.endswith("binlog.000001:11 and 8 more")
