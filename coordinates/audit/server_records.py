@@ -307,7 +307,9 @@ class ServerRecordReader(InstanceState):
             self.backup_locks.backup_ended(
                 str(body.get("session", "")), body["backup_id"], failed="error" in body
             )
-        self.backup_lock_steps.backup(body, is_backup_safe=self.server.is_backup_safe)
+        # Of a server whose start was not seen nobody knows that it lacks the variable.
+        may_be_safe = self.server.is_backup_safe or not self.server.variables
+        self.backup_lock_steps.backup(body, may_be_safe=may_be_safe)
         if "coordinates_from" not in body:
             self.online_backup_steps.backup(body, ts)
             self.images.step(body)

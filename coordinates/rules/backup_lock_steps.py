@@ -73,12 +73,12 @@ class BackupLockSteps:
         if body.get("step") == "lock" and session in self._taken:
             self._taken[session].append(str(body.get("lock")))
 
-    def backup(self, body: Mapping[str, Any], *, is_backup_safe: bool) -> None:
+    def backup(self, body: Mapping[str, Any], *, may_be_safe: bool) -> None:
         """Take one ``backup`` record.
 
         Args:
             body: The record.
-            is_backup_safe: Whether the server has have_backup_safe_binlog_info.
+            may_be_safe: Whether the server may have have_backup_safe_binlog_info.
         """
         if "session" not in body:
             return
@@ -92,7 +92,7 @@ class BackupLockSteps:
         elif step == "image" and session in self._taken and "coordinates_from" in body:
             header_suffices = (
                 body["coordinates_from"] == HEADER
-                and is_backup_safe
+                and may_be_safe
                 and not body.get("channels")
                 and body.get("binlog_copy") is None
             )

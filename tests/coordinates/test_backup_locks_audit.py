@@ -105,3 +105,16 @@ def test_a_channel_that_has_received_nothing_anew_leaves_its_row_undecided() -> 
     journal.row(replica_status=status, slave_master_info=stored)
     result = audit(journal)
     assert "master_info_not_ahead_of_relay" not in result.broken
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_a_server_whose_start_was_not_seen_may_be_backup_safe(is_started: bool) -> None:
+    """Without its variables nobody knows whether the header's coordinates suffice."""
+    journal = Journal()
+    if is_started:
+        journal.start()
+    journal.record("backup", step="begin", backup_id="b1", **backups.SESSION)
+    backups.lock(journal, "tables")
+    backups.image(journal, coordinates_from="innodb_header")
+    broken = audit(journal).broken
+    assert ("backup_lock_steps_complete" in broken) is is_started
