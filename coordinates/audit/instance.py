@@ -241,9 +241,6 @@ class InstanceAudit(ServerRecordReader):
 
     def _read_events(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         before = len(self.reporter.findings)
-        is_redo = block.columns["stream"][first:last] == _REDO
-        if is_redo.any():
-            self.redo.read(block, np.flatnonzero(is_redo) + first)
         if self.backup_lock_freeze.is_held:
             self._read_under_locks(block, first, last)
         # A waiting row is judged right after the event that reaches it, so one by one.
@@ -262,25 +259,28 @@ class InstanceAudit(ServerRecordReader):
 
     def _read_few(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         """Read the events between two server records one by one."""
-        streams = block.columns["stream"][first:last].tolist()
-        channels = block.columns["channel"][first:last].tolist()
         is_first = True
-        for index, stream, channel in zip(range(first, last), streams, channels, strict=True):
-            if stream != _BINLOG:
-                if stream == _RELAY:
-                    self.relay(_channel_name(block, channel)).read_event(block, index, events)
-                continue
-            if is_first:
-                self._binlog_grows(block, index)
-                is_first = False
-            if self.clones.blocks_xa:
-                self.clones.logged(block, index)
-            self.binlog.read_event(block, index, events)
+        for index in range(first, last):
+            event = events.event(index)
+            stream = event.stream
+            if stream == _BINLOG:
+                if is_first:
+                    self._binlog_grows(block, index)
+                    is_first = False
+                if self.clones.blocks_xa:
+                    self.clones.logged(block, index)
+                self.binlog.read_event(block, index, events)
+            elif stream == _RELAY:
+                self.relay(_channel_name(block, event.channel)).read_event(block, index, events)
+            elif stream == _REDO:
+                self.redo.read_event(block, index, events)
 
     def _read_many(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         """Read the events between two server records log by log, regular ones in one step."""
         streams = block.columns["stream"][first:last]
-        is_binlog, is_relay = streams == _BINLOG, streams == _RELAY
+        is_binlog, is_relay, is_redo = streams == _BINLOG, streams == _RELAY, streams == _REDO
+        if is_redo.any():
+            self.redo.read(block, np.flatnonzero(is_redo) + first, events)
         if is_binlog.any():
             indices = np.flatnonzero(is_binlog) + first
             if self.clones.blocks_xa:

@@ -86,7 +86,7 @@ CLASS = _class_table()
 """`EventClass` by event type and query verb."""
 CLASS_ROWS: list[list[int]] = CLASS.tolist()
 
-EVENT_COLUMNS = (
+LOG_COLUMNS = (
     "type",
     "flags",
     "query",
@@ -105,6 +105,8 @@ EVENT_COLUMNS = (
     "value",
     "ts",
 )
+"""The columns of what is read from one log."""
+EVENT_COLUMNS = (*LOG_COLUMNS, "stream", "channel")
 
 
 class Event(NamedTuple):
@@ -127,6 +129,8 @@ class Event(NamedTuple):
     original_commit_timestamp: int
     value: int
     ts: int
+    stream: int
+    channel: int
 
 
 # As `Event._make`, but without a call of Python's for each event.

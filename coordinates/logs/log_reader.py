@@ -16,7 +16,7 @@ import numpy as np
 from tallystick.coordinates.events.log_events import (
     CLASS,
     CLASS_ROWS,
-    EVENT_COLUMNS,
+    LOG_COLUMNS,
     NO_FILE,
     EventClass,
 )
@@ -441,7 +441,7 @@ class LogReader:
             return False
         first, last = int(indices[0]), int(indices[-1])
         place: Any = slice(first, last + 1) if last - first + 1 == len(indices) else indices
-        run = {name: columns[name][place] for name in EVENT_COLUMNS}
+        run = {name: columns[name][place] for name in LOG_COLUMNS}
         starts = run["start"]
         ends = starts + run["length"]
         if int(starts[0]) != self.end or not np.array_equal(starts[1:], ends[:-1]):

@@ -7,7 +7,7 @@ through the event-by-event path, which alone decides what is wrong. Both leave e
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.audit.server import Server
     from tallystick.coordinates.events.journal import Block
+    from tallystick.coordinates.events.log_events import Event, EventColumns
 
     Array = npt.NDArray[Any]
 
@@ -44,17 +45,6 @@ _NAMES = {
     _CHECKPOINT: "checkpoint",
     _COMMIT: "LSN of a commit",
 }
-
-
-class _Event(NamedTuple):
-    """One event on the event-by-event path; ``number`` and ``length`` of its last block."""
-
-    type: int
-    lsn: int
-    start: int
-    number: int
-    length: int
-    ts: int
 
 
 @dataclass(eq=False)
@@ -114,24 +104,17 @@ class RedoLogReader:
 
     # Reading
 
-    def read(self, block: Block, indices: Array) -> None:
+    def read(self, block: Block, indices: Array, events: EventColumns) -> None:
         """Read the events of ``block`` at ``indices``, which are REDO records, in order."""
         at = 0
         while at < len(indices):
             run = indices[at : at + _RUN_MAX]
             if len(run) < FAST_MIN or not self._read_run(block.columns, run):
                 run = run[:FAST_MIN]
-                self._read_events(block, run)
+                for index in run.tolist():
+                    self.read_event(block, index, events)
             at += len(run)
         self.ts = int(block.columns["ts"][indices[-1]])
-
-    def _read_events(self, block: Block, indices: Array) -> None:
-        named = ("type", "value", "start", "sequence_number", "last_committed", "ts")
-        rows = zip(*(block.columns[name][indices].tolist() for name in named), strict=True)
-        for index, row in zip(indices.tolist(), rows, strict=True):
-            event = _Event(*row)
-            self.reporter.set_position(block.epoch, block.first_sequence + index, event.ts)
-            self._read_event(event)
 
     def _read_run(self, columns: dict[str, Array], indices: Array) -> bool:
         """Take events that are regular in every respect; False: they may not be."""
@@ -170,8 +153,12 @@ class RedoLogReader:
                 self.overwritten_at = UNKNOWN
         return is_regular
 
-    def _read_event(self, event: _Event) -> None:
-        redo_type, lsn = event.type, event.lsn
+    def read_event(self, block: Block, index: int, events: EventColumns) -> None:
+        """Read one event on the event-by-event path."""
+        event = events.event(index)
+        self.ts = event.ts
+        self.reporter.set_position(block.epoch, block.first_sequence + index, event.ts)
+        redo_type, lsn = event.type, event.value
         offset = lsn % BLOCK_LENGTH
         is_in_data = BLOCK_HEADER_LENGTH <= offset < _DATA_END
         if not is_in_data and (offset or redo_type not in _MAY_END_AT_BORDER):
@@ -188,16 +175,17 @@ class RedoLogReader:
         else:
             self._commit(lsn)
 
-    def _check_header(self, event: _Event) -> None:
-        number, length = last_block(event.lsn)
-        if event.number not in (ABSENT, number) or event.length not in (ABSENT, length):
+    def _check_header(self, event: Event) -> None:
+        number, length = last_block(event.value)
+        given_number, given_length = event.sequence_number, event.last_committed
+        if given_number not in (ABSENT, number) or given_length not in (ABSENT, length):
             self._report(
                 AnomalyKind.REDO_BLOCK_HEADER_DIFFERS,
-                event.lsn,
-                f"{event.number}, {event.length}",
-                lsn=event.lsn,
-                number=event.number,
-                length=event.length,
+                event.value,
+                f"{given_number}, {given_length}",
+                lsn=event.value,
+                number=given_number,
+                length=given_length,
                 expected_number=number,
                 expected_length=length,
             )

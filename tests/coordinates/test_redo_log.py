@@ -17,7 +17,7 @@ from tallystick.coordinates.events.journal import (
 )
 from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
-from tallystick.coordinates.logs import redo_log
+from tallystick.coordinates.logs import log_reader, redo_log
 from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.innodb import advance_lsn, last_block
 from tests.support.journals import Journal, audit
@@ -133,6 +133,7 @@ def test_whole_columns_and_single_events_leave_equal_state(monkeypatch, seed):
 def test_whole_columns_find_what_single_events_show(monkeypatch, name, breaks):
     """Each rule's step beyond its boundary, when even single events are read in columns."""
     monkeypatch.setattr(redo_log, "FAST_MIN", 1)
+    monkeypatch.setattr(log_reader, "FAST_MIN", 1)
     result = audit(CASES[name].build(breaks=breaks))
     assert sorted(CASES[name].names) * breaks == result.broken
 
@@ -141,13 +142,13 @@ def test_long_runs_are_read_in_whole_columns(monkeypatch):
     """No regular event is looked at by itself."""
     block = written(2)
 
-    def read_event(reader, event):
-        pytest.fail(f"{event} was read by itself")
+    def read_event(reader, block, index, events):
+        pytest.fail(f"{events.event(index)} was read by itself")
 
-    head, *rest = cut_into_blocks(block, 40)
+    head, *rest = cut_into_blocks(block, 64)
     result = audit([json.loads(line) for line in lines_of(head)])
     assert result.audit is not None
-    monkeypatch.setattr(redo_log.RedoLogReader, "_read_event", read_event)
+    monkeypatch.setattr(redo_log.RedoLogReader, "read_event", read_event)
     for part in rest[:-1]:
         assert not result.audit.absorb(part).findings
 
