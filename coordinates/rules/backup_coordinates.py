@@ -146,7 +146,8 @@ class HeaderUnderLock:
     sources=("Percona backup-safe binlog information, whiteboard",),
     remedy=(
         "Do not start a replica from coordinates that the backup read out of InnoDB: take the"
-        " backup again with LOCK BINLOG FOR BACKUP, or use GTIDs."
+        " backup again with LOCK BINLOG FOR BACKUP (from 8.0 on, which has no such statement, at"
+        " the coordinates of performance_schema.log_status), or use GTIDs."
     ),
     verify=(events_from("header"), BACKUP_LOCKS),
     evidence=HeaderUnderLock,
@@ -203,7 +204,8 @@ BACKUP_COORDINATES_MATCH_DATA = register(
         remedy=(
             "Do not start a replica or a point-in-time recovery at these coordinates. Take the"
             " backup again with LOCK BINLOG FOR BACKUP, or on a server with"
-            " have_backup_safe_binlog_info."
+            " have_backup_safe_binlog_info; from 8.0 on, which has neither, at the coordinates of"
+            " performance_schema.log_status."
         ),
         verify=(events_from("position"), groups("beyond"), groups("missing")),
         cases=_position_cases("its coordinates") | _data_cases("its coordinates", "binary log"),
@@ -234,8 +236,9 @@ BACKUP_REPLICA_COORDINATES_MATCH_DATA = register(
         sources=("Percona backup-safe binlog information, whiteboard: case 2",),
         remedy=(
             "Do not start replication of the restored copy at this position: groups would be"
-            " repeated or lost. Take the backup again with LOCK BINLOG FOR BACKUP, or let the copy"
-            " replicate by GTID."
+            " repeated or lost. Take the backup again with LOCK BINLOG FOR BACKUP (from 8.0 on,"
+            " which has no such statement, with the applier stopped), or let the copy replicate by"
+            " GTID."
         ),
         verify=(groups("beyond"), groups("missing"), APPLIER_STORED),
         cases=_data_cases("the position of channel {channel!r}", "source's log"),
@@ -264,7 +267,8 @@ BACKUP_BINLOG_COPY_MATCHES_DATA = register(
         sources=("Percona backup-safe binlog information, whiteboard: case 3",),
         remedy=(
             "Throw the joiner's data away and let it take a new snapshot, made with LOCK BINLOG FOR"
-            " BACKUP; else it will skip groups that it does not hold."
+            " BACKUP (from 8.0 on, which has no such statement, at the coordinates of"
+            " performance_schema.log_status); else it will skip groups that it does not hold."
         ),
         verify=(events_until("position"), groups("beyond"), groups("missing")),
         cases=_position_cases(_COPY_END) | _data_cases(_COPY_END, "binary log"),

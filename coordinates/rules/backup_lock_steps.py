@@ -47,7 +47,8 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
         sources=("Percona backup-safe binlog information, whiteboard: cases 1 to 3",),
         remedy=(
             "Do not start a replica or a point-in-time recovery at these coordinates: take the"
-            " backup again with both locks."
+            " backup again with both locks; from 8.0 on, which has no LOCK BINLOG FOR BACKUP, at"
+            " the coordinates of performance_schema.log_status."
         ),
         verify=(BACKUP_LOCKS,),
         cases=step_missing("whiteboard, cases 1 to 3"),

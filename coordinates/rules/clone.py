@@ -283,7 +283,7 @@ class CloneProtocol:
             if spent >= DONOR_BLOCKED_US_MAX:
                 broken = Broken(
                     "donor_blocked_too_long",
-                    witness=f"{spent} µs",
+                    witness=f"{spent / 1e6:.3f} s",
                     at=at,
                     spent=spent,
                     spent_max=DONOR_BLOCKED_US_MAX,

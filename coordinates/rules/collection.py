@@ -364,7 +364,7 @@ class CollectionProtocol:
         spent = ts - round_.entered_at
         if spent > BUDGET_US:
             broken = Broken(
-                "collection_too_long", witness=f"{spent} µs", spent=spent, budget=BUDGET_US
+                "collection_too_long", witness=f"{spent / 1e6:.3f} s", spent=spent, budget=BUDGET_US
             )
             self._report(round_, COLLECTION_WITHIN_BUDGET, broken)
 

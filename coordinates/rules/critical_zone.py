@@ -292,7 +292,7 @@ class CriticalZoneProtocol:
                 VP_ONLY_IN_EMPTY_CLOSED_ZONE,
                 Broken(
                     "validity_point_in_use",
-                    witness=f"{state}, {inside} tickets",
+                    witness=f"{state}, {inside} {'ticket' if inside == 1 else 'tickets'}",
                     at=at,
                     state=state,
                     tickets=inside,

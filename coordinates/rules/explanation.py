@@ -94,17 +94,18 @@ def _content(table: Mapping[str, Any]) -> str:
 def _origins(origins: Sequence[Mapping[str, int]]) -> str:
     return "; ".join(
         f"server_id {origin['server_id']},"
-        f" committed {moment(origin['original_commit_timestamp'], 'microseconds')}"
+        # As mysqlbinlog prints it: two may differ by microseconds.
+        f" original_commit_timestamp {origin['original_commit_timestamp']}"
+        f" ({moment(origin['original_commit_timestamp'])})"
         for origin in origins
     )
 
 
-def moment(ts: int, precision: str = "seconds") -> str:
+def moment(ts: int) -> str:
     """A time in UTC; of a journal whose clock began with it, the time in it.
 
     Args:
         ts: Microseconds since 1970.
-        precision: As of ``datetime.isoformat``.
     """
     if 0 <= ts < _A_YEAR_US:
         return f"{ts / 1e6:.3f} s into the journal"
@@ -112,7 +113,7 @@ def moment(ts: int, precision: str = "seconds") -> str:
         at = _EPOCH + timedelta(microseconds=ts)
     except OverflowError:
         return f"{ts} µs"
-    return at.replace(tzinfo=None).isoformat(" ", precision) + " UTC"
+    return at.strftime("%Y-%m-%d %H:%M:%S") + " UTC"
 
 
 def _with_moment(text: str) -> str:

@@ -310,7 +310,7 @@ class GtidPersistence:
         waited = ts - since
         broken = Broken(
             "persisted_late",
-            witness=f"{waited} µs",
+            witness=f"{waited / 1e6:.3f} s",
             at=f"gtid persister at {ts}",
             gtid=gtid,
             waited=waited,

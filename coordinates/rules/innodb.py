@@ -217,7 +217,7 @@ def lsn_block_offset(e: RedoEvidence) -> RowAnswer:
     evidence=RedoEvidence,
     cases={
         "too_old": Case(
-            "The checkpoint is {age} bytes before the LSN, more than the redo log holds.",
+            "The checkpoint is {age:n byte} before the LSN, more than the redo log holds.",
             "{age}",
             "LSN - LSN_checkpoint of log_status",
             "below {capacity}",

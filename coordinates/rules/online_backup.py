@@ -240,7 +240,7 @@ class EngineLockProtocol:
         elif is_retry and pause is not None and pause < RETRY_PAUSE_US:
             broken = Broken(
                 "retry_too_early",
-                witness=f"{pause} µs",
+                witness=f"{pause / 1e6:.3f} s",
                 at=at,
                 pause=pause,
                 pause_min=RETRY_PAUSE_US,
@@ -280,7 +280,7 @@ class EngineLockProtocol:
             self._report_budget(
                 Broken(
                     "lock_overtime",
-                    witness=f"{spent} µs",
+                    witness=f"{spent / 1e6:.3f} s",
                     at=at,
                     engine=engine,
                     spent=spent,
@@ -292,7 +292,7 @@ class EngineLockProtocol:
             self._report_budget(
                 Broken(
                     "timeout_too_long",
-                    witness=f"{timeout} µs",
+                    witness=f"{timeout / 1e6:.3f} s",
                     at=at,
                     engine=engine,
                     timeout=timeout,

@@ -189,6 +189,11 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
             "@@gtid_purged",
             "{logged:gtids}",
             "binary log: files that are kept, and what was purged before them",
+            remedy=(
+                "No replica can get these groups from this server: those that lack them have to be"
+                " rebuilt, or moved to a server that has them in a file. After a crash set"
+                " sync_binlog=1; if the binary log was off, find out who switched it off."
+            ),
         ),
         "not_purged": Case(
             "The oldest file kept, {file}, begins after {absent:gtids}, which is not purged.",

@@ -242,7 +242,7 @@ REDO_KEPT_UNTIL_CHECKPOINT = register(
         verify=(INNODB_STATUS, REDO_CAPACITY),
         cases={
             "redo_overwritten": Case(
-                "Redo was written up to LSN {written}, {age} bytes beyond the checkpoint"
+                "Redo was written up to LSN {written}, {age:n byte} beyond the checkpoint"
                 " {checkpoint}: the oldest redo that recovery needs is overwritten.",
                 "{witness}",
                 "written LSN - checkpoint",

@@ -172,8 +172,9 @@ TRX_SYS_REDO_FLUSHED = register(
         undecided_when="the lock has no LSN, or the journal has no flush of the redo log",
         sources=("Percona Server: Backup Locks, whiteboard",),
         remedy=(
-            "Take the coordinates under LOCK BINLOG FOR BACKUP with SHOW MASTER STATUS, and report"
-            " the server's version."
+            "Take the coordinates under LOCK BINLOG FOR BACKUP with SHOW MASTER STATUS (from 8.0"
+            " on, which has no such lock, those of performance_schema.log_status), and report the"
+            " server's version."
         ),
         verify=(INNODB_STATUS, LSNS),
         cases={

@@ -188,9 +188,12 @@ def _is_young(state: Snapshot, ts: int) -> bool:
         "MySQL manual: Restrictions on Replication with GTIDs; super_read_only",
     ),
     remedy=(
-        "Look up the group in the replica's binary log. If its change is unwanted, rebuild the"
-        " replica; if harmless, commit an empty transaction under its GTID on the source, which"
-        " gtid_origin_agreement then names as what it is. Set super_read_only on replicas."
+        "Look up the group in the replica's binary log. If all servers shall have its change, let"
+        " the source fetch this very group, by a channel from the replica with"
+        " SOURCE_AUTO_POSITION=1 that is removed afterwards; if not, rebuild the replica. An empty"
+        " transaction under the GTID on the source does not heal it: the data still differ, and"
+        " gtid_origin_agreement finds two transactions of one GTID. Set super_read_only on"
+        " replicas."
     ),
     verify=(groups(), not_executed(on="{sources:list}")),
     cases={
@@ -322,8 +325,10 @@ def _without_upstreams(rest: GtidSet, row: ReplicaExecuted, against: Against) ->
     ),
     sources=("WL#9211, note to F-2", "Flink CDC issue 1944", "MySQL manual: gtid_purged"),
     remedy=(
-        "Clone or restore the replica from a server that has the data; keep binary logs longer"
-        " (binlog_expire_logs_seconds) than the longest lag of a replica."
+        "Clone or restore the replica from a server that has the data. If the source logs what it"
+        " applies, keep its binary logs longer (binlog_expire_logs_seconds) than the longest lag of"
+        " a replica; with log_replica_updates=OFF it never has these groups in a file, however long"
+        " it keeps them: switch that on, or let the replica follow the source's source."
     ),
     verify=(not_purged(on="{source}"), not_executed()),
     cases={

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from string import Formatter
+from typing import Any
 
 import pytest
 
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import explain, fill, finding_document
+from tallystick.coordinates.rules.registry import Case
 from tallystick.coordinates.rules.statements import WITHOUT_STATEMENT
 from tests.support.results import finding
 
@@ -89,3 +93,47 @@ def test_times_in_coordinates_are_for_people():
     assert explain(replace(found, at="statement at 123456")).at == (
         "statement at 0.123 s into the journal"
     )
+
+
+_NOUN = "GTID|transaction|group|event|byte|row|ticket|round|interval|second|time|engine|step"
+WRONG = re.compile(rf"(?<![\w.,:/-])(?:1 (?:{_NOUN})s|[02] (?:{_NOUN}))\b|µs")
+
+
+def _values(texts: Case, number: int) -> dict[str, Any]:
+    """A value of the right kind for each name, every number the same."""
+    specs = {
+        name: spec
+        for text in texts
+        for _, name, spec, _ in Formatter().parse(text)
+        if name is not None
+    }
+    of_spec: dict[str, Any] = {
+        "gtids": f"{UUID}:{number + 1}",
+        "group": f"{UUID}:{number + 1}",
+        "list": ["x"],
+        "content": {"rows": number, "checksum": "c"},
+        "origins": [{"server_id": number, "original_commit_timestamp": number}],
+    }
+    return {name: of_spec.get(spec or "", number) for name, spec in specs.items()}
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
+def test_numbers_have_the_right_noun(rule, number):
+    """Neither "1 transactions" nor "2 GTID", nor microseconds, in any text of any case."""
+    for code, texts in rule.cases.items():
+        made = [fill(text, _values(texts, number)) for text in texts]
+        assert [text for text in made if WRONG.search(text)] == [], code
+
+
+def test_a_case_may_have_its_own_remedy():
+    """What heals one contradiction of a rule may not heal another."""
+    cases = {
+        case: explain(finding(rule="purged_matches_oldest_file", case=case, data=data)).remedy
+        for case, data in {
+            "lost_from_log": {"lost": "", "purged": "", "logged": ""},
+            "not_purged": {"absent": "", "file": "", "purged": "", "previous": ""},
+        }.items()
+    }
+    assert "rm" not in cases["lost_from_log"].split()
+    assert cases["not_purged"] == RULES["purged_matches_oldest_file"].remedy

@@ -276,6 +276,20 @@ class TestNoErrantGtids:
         assert (finding.instance_id, finding.channel, finding.witness) == ("r", "", f"{B}:1")
         assert finding.collection_id == "c1"
 
+    def test_the_group_itself_on_the_source_heals_and_an_empty_one_does_not(self):
+        """As the remedy has it: fetched by a channel it keeps its origin, an empty one has none."""
+        for commit_ts, also in ((1_000, set()), (9_000, {"gtid_origin_agreement"})):
+            source, replica = fleet_of_two()
+            for one, committed in ((replica, 1_000), (source, commit_ts)):
+                one.commit_times = {f"{B}:1": committed}
+            replica.log(f"{B}:1", server_id=2)
+            replica.status(f"{A}:1-3,{B}:1", replica.says(source))
+            source.status(f"{A}:1-3")
+            source.log(f"{B}:1", server_id=2)
+            replica.status(f"{A}:1-3,{B}:1", replica.says(source))
+            source.status(f"{A}:1-3,{B}:1")
+            assert set(names(audit(source, replica))) - {"no_errant_gtids"} == also
+
     def test_what_the_source_has_executed_is_not_errant(self):
         """It is known from the source's row, log, head of a file or SET gtid_purged."""
         for how in ("row", "log", "head", "assigned"):
