@@ -174,4 +174,4 @@ def _fit(one: Circumstance, other: Circumstance) -> bool:
         return False
     both = mine | theirs
     by_gtid = both.get("auto_position", False)
-    return not by_gtid or both.get("gtid_mode", "ON") in ("ON", "ON_PERMISSIVE")
+    return not by_gtid or both.get("gtid_mode", "ON") == "ON"
