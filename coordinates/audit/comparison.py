@@ -108,12 +108,14 @@ class GroupsQueued:
 
 @dataclass(frozen=True, slots=True)
 class CloneMade:
-    """What clone_status of a recipient shows."""
+    """What clone_status of a recipient shows, and the ends of the redo log as both have it."""
 
     place: Place
     clone_ts: int
     coordinates: Coordinates
     executed: GtidSet
+    recovered_lsn: int | None
+    donor_lsn: int | None
 
 
 @dataclass(frozen=True, slots=True)

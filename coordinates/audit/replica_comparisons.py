@@ -202,7 +202,14 @@ class ReplicaComparisons:
             self._leave_clone_undecided(member, name, place, Undecided(CLONE_INCOMPLETE))
             return
         donor = f"i:{replica.clone_peer}"
-        made = CloneMade(place, replica.clone_ts, (file, position), GtidSet.parse(executed))
+        made = CloneMade(
+            place,
+            replica.clone_ts,
+            (file, position),
+            GtidSet.parse(executed),
+            replica.recovered_lsn,
+            replica.donor_lsn,
+        )
         if name not in replica.judged_clones:
             replica.judged_clones.add(name)
             self.enqueue(member.timeline.instance_id, None, (donor,), made)

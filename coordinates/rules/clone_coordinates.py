@@ -74,7 +74,8 @@ _PLACE = (
     severity=Severity.CRITICAL,
     claim=(
         "clone_status of the recipient names one state of the donor: a position that ends a"
-        " group of the donor's binary log, and exactly the GTIDs logged up to it."
+        " group of the donor's binary log, and exactly the GTIDs logged up to it. Recovery finds"
+        " no less redo than the donor's copy had."
     ),
     why=(
         "Clone takes data, position and GTID set at one point at which commits are forced into"
@@ -96,12 +97,25 @@ _PLACE = (
         "inside_group": Case(_OF + "that position is the end of an event inside a group.", *_PLACE),
         "beyond_end": Case(_OF + "that position is past the end of the file.", *_PLACE),
         "set_lacks": Case(_OF + "the set lacks {witness:gtids}.", *_SET),
+        "redo_lacks": Case(
+            "Recovery of the clone found the end of the redo log at LSN {recovered}, but the copy"
+            " of instance {source} ended at {copied}.",
+            "LSN {recovered}",
+            "recovery of the recipient",
+            "LSN {copied}",
+            "position_read of instance {source}",
+        ),
         "set_has_more": Case(_OF + "the set holds {witness:gtids} from after it.", *_SET),
     },
 )
 def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compared:
     """A clone's coordinates and its GTID set are one state of the donor."""
     donor = against.source
+    recovered, copied = clone.recovered_lsn, clone.donor_lsn
+    if recovered is not None and copied is not None and recovered < copied:
+        lsns = {"recovered": recovered, "copied": copied}
+        at = f"LSN {recovered}"
+        return Broken("redo_lacks", witness=recovered, at=at, source=donor.instance_id, **lsns)
     found = _donor_file(clone, donor)
     if not isinstance(found, tuple):
         return found

@@ -1344,6 +1344,23 @@ class TestClones:
         assert names(output) == (["clone_coordinates_equal_donor"] if is_broken else [])
 
     @pytest.mark.parametrize(
+        ("recovered", "is_broken"), [(9000, False), (9001, False), (8999, True)]
+    )
+    def test_recovery_finds_all_redo_of_the_copy(self, recovered, is_broken):
+        """What recovery itself writes may be there too, if it was cut off once."""
+        donor, recipient = fleet_of_two(groups=5)
+        clone = {"kind": _kind("clone")}
+        recipient.fleet_event(**clone, step="begin", role="recipient", peer="s")
+        donor.fleet_event(**clone, step="position_read", role="donor", peer="r", lsn=9000)
+        recipient.fleet_event(**clone, step="recovered", role="recipient", peer="s", lsn=recovered)
+        status = {"STATE": "Completed", "BINLOG_FILE": "s-bin.000001", "GTID_EXECUTED": f"{A}:1-3"}
+        status["BINLOG_POSITION"] = end_of(3)
+        recipient.status(f"{A}:1-3", clone_status=status)
+        donor.status(f"{A}:1-5")
+        cases = [finding.case for finding in audit(donor, recipient).findings]
+        assert cases == ["redo_lacks"] * is_broken
+
+    @pytest.mark.parametrize(
         ("position", "case"),
         [
             (end_of(3) + 1, "inside_event"),

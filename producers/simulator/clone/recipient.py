@@ -306,6 +306,7 @@ class Clone:
             binlog_file=file,
             binlog_position=position,
             gtid_executed=executed.text(),
+            lsn=recipient[Innodb].recovered,
         )
         recipient.remove(Clone)
         self.stage = ""

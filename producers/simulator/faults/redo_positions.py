@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tallystick.coordinates.events.journal import RecordType, RedoType, Stream
 from tallystick.coordinates.values.innodb import BLOCK_LENGTH
@@ -140,15 +140,16 @@ class HeaderRedoUnflushed(_BackupLsn):
         return self.changed(instance_id, body, body["lsn"] + _FAR)
 
 
-class CloneLsnOfBefore(JournalFault):
-    """The copy of the redo log ends before redo that the donor has written."""
+class _CloneLsn(JournalFault):
+    """A replica clones its source, and a step of the clone has an LSN of long before.
 
-    number = 157
-    name = "clone_lsn_written_before"
-    text = "a clone's copy of the redo log ends before redo that its donor had written"
-    must_fire = frozenset({"clone_lsn_within_redo"})
+    Attributes:
+        step: Which one.
+    """
+
     group = FaultGroup.PROTOCOL
     base = BaseHistory.SINGLE_CHANNEL
+    step: ClassVar[str]
 
     def on_fleet(self, fleet: World) -> None:
         """A replica that nobody reads from clones its source."""
@@ -169,12 +170,33 @@ class CloneLsnOfBefore(JournalFault):
     def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
-        """The donor's moment is that of long before."""
-        is_moment = record_type is RecordType.CLONE and body["step"] == "position_read"
-        if not is_moment or not self.is_due_in(instance_id):
+        """Change the step."""
+        is_it = record_type is RecordType.CLONE and body["step"] == self.step
+        if not is_it or not self.is_due_in(instance_id):
             return body
         self.mark_in(instance_id)
         return {**body, "lsn": body["lsn"] - _FAR}
+
+
+class CloneLsnOfBefore(_CloneLsn):
+    """The copy of the redo log ends before redo that the donor has written."""
+
+    number = 157
+    name = "clone_lsn_written_before"
+    text = "a clone's copy of the redo log ends before redo that its donor had written"
+    must_fire = frozenset({"clone_lsn_within_redo"})
+    step = "position_read"
+
+
+class CloneRedoCutShort(_CloneLsn):
+    """Recovery finds the end of the redo log before the copy of the donor ended."""
+
+    number = 159
+    name = "clone_redo_cut_short"
+    text = "recovery of a clone finds less redo than its donor had copied"
+    must_fire = frozenset({"clone_coordinates_equal_donor"})
+    heals = False
+    step = "recovered"
 
 
 class RedoStatusFell(ActFault):
