@@ -108,14 +108,14 @@ class GroupsQueued:
 
 @dataclass(frozen=True, slots=True)
 class CloneMade:
-    """What clone_status of a recipient shows, and the ends of the redo log as both have it."""
+    """What clone_status of a recipient shows, and the end of its redo log."""
 
     place: Place
     clone_ts: int
     coordinates: Coordinates
     executed: GtidSet
+    recipient: str
     recovered_lsn: int | None
-    donor_lsn: int | None
 
 
 @dataclass(frozen=True, slots=True)

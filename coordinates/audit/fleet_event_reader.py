@@ -285,10 +285,9 @@ class FleetEventReader:
     def _clone_stepped(self, fact: FleetEvent, member: Member) -> None:
         if fact.body.get("role") == "recipient":
             member.replica.cloned(fact.body, fact.ts)
-        elif fact.body.get("step") == "position_read":
-            recipient = self.members.get(str(fact.body.get("peer")))
-            if recipient is not None:
-                recipient.replica.donor_lsn = fact.body.get("lsn")
+        elif fact.body.get("step") == "position_read" and fact.body.get("lsn") is not None:
+            moment = fact.ts, int(fact.body["lsn"])
+            member.timeline.redo_copied[str(fact.body.get("peer"))] = moment
 
     def _backup_stepped(self, fact: FleetEvent, member: Member) -> None:
         body, replica = fact.body, member.replica

@@ -71,6 +71,8 @@ class InstanceTimeline:
     losses: list[Loss] = field(default_factory=list)
     loss_count: int = 0
     states: States = field(default_factory=States)
+    redo_copied: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By recipient of a clone: when the copy of the redo log ended, and at which LSN."""
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Summaries of backup images by their ids, each with its binlog ``lineage``."""
     checksums: list[tuple[int, str, int, list[dict[str, Any]]]] = field(default_factory=list)

@@ -179,8 +179,7 @@ class Replica:
             logged nor received anything since, as far as the journal, which has no gap, shows.
         clone_peer, clone_ts: Donor and begin of the last clone that the journal has reported.
         clone_end_ts: When that clone was told to have completed, None before.
-        donor_lsn, recovered_lsn: Where the copy of the donor's redo log ended, and where recovery
-            found its end.
+        recovered_lsn: Where recovery found the end of its redo log.
         is_clone_status_read: Whether a row has shown how that clone ended.
         resumed_from: Sources that have sent groups since that clone; a channel made later, or
             pointed elsewhere and back, goes on where another has ended.
@@ -200,7 +199,6 @@ class Replica:
     clone_peer: str | None = None
     clone_ts: int | None = None
     clone_end_ts: int | None = None
-    donor_lsn: int | None = None
     recovered_lsn: int | None = None
     is_clone_status_read: bool = False
     resumed_from: set[str] = field(default_factory=set)
@@ -304,7 +302,7 @@ class Replica:
                 channel.first_queued = None
             self.resumed_from = set()
             self.clone_ts = ts
-            self.clone_end_ts = self.donor_lsn = self.recovered_lsn = None
+            self.clone_end_ts = self.recovered_lsn = None
             self.is_clone_status_read = False
         step, is_refused = body.get("step"), body.get("error") is not None
         if step == "recovered" or (step == "end" and not is_refused):

@@ -207,8 +207,8 @@ class ReplicaComparisons:
             replica.clone_ts,
             (file, position),
             GtidSet.parse(executed),
+            member.timeline.instance_id,
             replica.recovered_lsn,
-            replica.donor_lsn,
         )
         if name not in replica.judged_clones:
             replica.judged_clones.add(name)

@@ -74,7 +74,7 @@ _PLACE = (
     severity=Severity.CRITICAL,
     claim=(
         "clone_status of the recipient names one state of the donor: a position that ends a"
-        " group of the donor's binary log, and exactly the GTIDs logged up to it. Recovery finds"
+        " group of the donor's binary log, and exactly the GTIDs logged up to it; recovery finds"
         " no less redo than the donor's copy had."
     ),
     why=(
@@ -111,15 +111,16 @@ _PLACE = (
 def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compared:
     """A clone's coordinates and its GTID set are one state of the donor."""
     donor = against.source
-    recovered, copied = clone.recovered_lsn, clone.donor_lsn
-    if recovered is not None and copied is not None and recovered < copied:
-        lsns = {"recovered": recovered, "copied": copied}
-        at = f"LSN {recovered}"
-        return Broken("redo_lacks", witness=recovered, at=at, source=donor.instance_id, **lsns)
     found = _donor_file(clone, donor)
     if not isinstance(found, tuple):
         return found
     state, file = found
+    recovered = clone.recovered_lsn
+    copied_ts, copied = donor.redo_copied.get(clone.recipient, (-1, -1))
+    if recovered is not None and recovered < copied and copied_ts >= clone.clone_ts:
+        lsns = {"recovered": recovered, "copied": copied}
+        at = f"LSN {recovered}"
+        return Broken("redo_lacks", witness=recovered, at=at, source=donor.instance_id, **lsns)
     name, position = clone.coordinates
     kind = place_of(donor, state, clone.coordinates, since=clone.clone_ts)
     if isinstance(kind, Undecided):

@@ -1302,10 +1302,20 @@ class TestClones:
     """Invariants 60 and 61."""
 
     def clone(
-        self, position: int, executed: str, *, first: int | None = None
+        self,
+        position: int,
+        executed: str,
+        *,
+        first: int | None = None,
+        redo: tuple[int, int] = (9000, 9000),
     ) -> tuple[Journal, Journal]:
         donor, recipient = fleet_of_two(groups=5)
-        recipient.fleet_event(kind=_kind("clone"), step="begin", role="recipient", peer="s")
+        kind, (copied, recovered) = _kind("clone"), redo
+        recipient.fleet_event(kind=kind, step="begin", role="recipient", peer="s")
+        donor.fleet_event(kind=kind, step="position_read", role="donor", peer="r", lsn=copied)
+        recipient.fleet_event(
+            kind=kind, step="recovered", role="recipient", peer="s", lsn=recovered
+        )
         recipient.fleet_event(kind=_kind("clone"), step="end", role="recipient", peer="s")
         recipient.lineage += 1
         recipient.fleet_event(kind=_kind("lineage"), binlog_lineage=1, reason="cloned")
@@ -1348,15 +1358,7 @@ class TestClones:
     )
     def test_recovery_finds_all_redo_of_the_copy(self, recovered, is_broken):
         """What recovery itself writes may be there too, if it was cut off once."""
-        donor, recipient = fleet_of_two(groups=5)
-        clone = {"kind": _kind("clone")}
-        recipient.fleet_event(**clone, step="begin", role="recipient", peer="s")
-        donor.fleet_event(**clone, step="position_read", role="donor", peer="r", lsn=9000)
-        recipient.fleet_event(**clone, step="recovered", role="recipient", peer="s", lsn=recovered)
-        status = {"STATE": "Completed", "BINLOG_FILE": "s-bin.000001", "GTID_EXECUTED": f"{A}:1-3"}
-        status["BINLOG_POSITION"] = end_of(3)
-        recipient.status(f"{A}:1-3", clone_status=status)
-        donor.status(f"{A}:1-5")
+        donor, recipient = self.clone(end_of(3), f"{A}:1-3", redo=(9000, recovered))
         cases = [finding.case for finding in audit(donor, recipient).findings]
         assert cases == ["redo_lacks"] * is_broken
 
