@@ -77,6 +77,11 @@ class CollectionScheduler:
         return bool(self._waiting)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is asked and nothing is under way."""
+        return not self.is_asked and (self._asked is None or self._asked.is_given_up)
+
+    @property
     def holds_events(self) -> bool:
         """Whether events wait, because the row that is being read may belong in front of them."""
         asked = self._asked

@@ -50,7 +50,8 @@ RETRY_FOLLOWED_MAX_S = 2.0
 RETRY_AT_ONCE_S = 0.1
 """After an end that the server explained: it is there."""
 _STOP_MARGIN_US = 1_000_000
-_STOP_S = 3.0
+_STOP_S = 8.0
+"""So long an end may take on a machine that is busy; what is not known by then is a gap."""
 _OPTIONS = TailOptions()
 
 
@@ -207,7 +208,7 @@ class Tail:
                 self._notice("followed again")
             while not stop.is_set():
                 self._step(dump, watch)
-            self._drain(dump)
+            self._drain(dump, watch)
         finally:
             self._dump = None
             if dump is not None:
@@ -278,18 +279,24 @@ class Tail:
         dump = self._dump
         return ("", 0) if dump is None else (dump.file, dump.position)
 
-    def _drain(self, dump: BinlogDump | None) -> None:
+    def _drain(self, dump: BinlogDump | None, watch: ServerWatch) -> None:
         """Follow the log until it is known beyond what the tails beside this one have recorded.
 
-        Where the journals end, each is taken as known up to the latest time of all.
+        Where the journals end, each is taken as known up to the latest time of all. A collection
+        that all of them were asked for is answered: one without an answer would be in doubt.
         """
         until = self._clock_us() + _STOP_MARGIN_US
         self._history.is_stopping = True
         deadline = self._clock() + _STOP_S
-        while self._clock() < deadline and self.journal.state.ts < until:
+        while self._clock() < deadline and (
+            self.journal.state.ts < until or not self._scheduler.is_idle
+        ):
             self._read(dump)
+            self._scheduler.hand_on(watch)
             self._take_reports()
-            self._history.release(None)
+            if not self._scheduler.holds_events:
+                self._history.release(None)
+            self._scheduler.settle()
         self._is_known_to_end = self.journal.state.ts >= until
 
     def _save(self) -> None:

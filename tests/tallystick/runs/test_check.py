@@ -17,6 +17,7 @@ import pytest
 from tallystick.errors import ExitCode
 from tallystick.producers.mysql.dialect import Dialect
 from tallystick.producers.mysql.rights import rights_of
+from tallystick.producers.mysql_lab.layout import NAMES
 from tallystick.producers.mysql_lab.load import LoadPlan
 from tallystick.producers.mysql_lab.sessions import session
 from tallystick.servers.lab import Lab
@@ -216,8 +217,13 @@ def test_tail_begins_where_a_replica_stands(mysqld, tallystick, tmp_path):
             stderr=subprocess.PIPE,
             text=True,
         )
+        # A row of each server: what a replica's shows is judged by that of its source.
         wait_for(
-            lambda: output.exists() and '"tail-' in output.read_text("utf-8"), lambda: "no row"
+            lambda: (
+                output.exists()
+                and output.read_text("utf-8").count('"kind":"log_status"') >= len(NAMES)
+            ),
+            lambda: output.exists() and output.read_text("utf-8")[-2000:],
         )
         tail.send_signal(signal.SIGINT)
         _, said = tail.communicate()
