@@ -66,11 +66,11 @@ def streamed(journals: Journals, size: int, random: Random) -> list[Any]:
 
 
 def _shown(findings: list[Finding], observations: list[Observation]) -> list[Any]:
-    """Findings once each, and what is undecided, in an order of their own.
+    """Findings as first seen, and what is undecided, in an order of their own.
 
     Answers that never came are reported by the rounds of the job, and at the end of a replay.
     """
-    found = {finding.finding_id: finding.to_dict() for finding in findings}
+    found = {finding.finding_id: finding.to_dict() for finding in reversed(findings)}
     seen = [str(one.to_dict()) for one in observations if one.reason != NOT_ANSWERED.code]
     return [sorted(found.items()), sorted(seen)]
 
