@@ -198,6 +198,7 @@ def _growth(row: Row) -> Growth:
     return Growth(
         brought=(history.unexplained, history.assigned, binlog.local.freeze(), purged, *received),
         uuids=tuple(uuid for uuid in (server.server_uuid, server.group_uuid) if uuid is not None),
+        doubtful=binlog.of_unknown_writer.freeze(),
         has_anonymous=any(relay.has_anonymous for relay in row.relays.values()),
         is_complete=server.has_started
         and server.server_uuid is not None

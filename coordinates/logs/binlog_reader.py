@@ -52,6 +52,7 @@ class BinlogReader(BinlogFileReader):
             the gap; then `logged` is a lower bound.
         grouped: GTIDs of the groups alone, without what only a PREVIOUS_GTIDS told.
         local: GTIDs of other servers' UUIDs that this server logged under its own server id.
+        of_unknown_writer: Those whose server id, or this server's own one, is not known.
         previous: Previous_gtids of each file seen and still kept, by file number.
         oldest_file: Number of the oldest file kept as far as the journal told, None unknown.
         table_only: GTIDs that a PREVIOUS_GTIDS added without a group: they must be purged ones.
@@ -64,6 +65,7 @@ class BinlogReader(BinlogFileReader):
     grouped: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     file_set: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     local: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    of_unknown_writer: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     previous: dict[int, GtidSet] = field(default_factory=dict)
     oldest_file: int | None = None
     table_only: GtidSet = GtidSet.EMPTY
@@ -250,17 +252,12 @@ class BinlogReader(BinlogFileReader):
             self.report_anomaly(AnomalyKind.GTID_LOGGED_TWICE, at, witness=f"{sid}:{group.gno}")
         for gtids in (self.logged, self.grouped, self.file_set):
             gtids.add(sid, group.gno)
-        if self._is_local(sid, group.server_id):
-            self.local.add(sid, group.gno)
-
-    def _is_local(self, sid: str, server_id: int) -> bool:
-        own = self.server.server_uuid
-        return (
-            server_id == self.server.server_id
-            and server_id != ABSENT
-            and own is not None
-            and not sid.startswith(own)
-        )
+        own, own_id = self.server.server_uuid, self.server.server_id
+        if own is not None and not sid.startswith(own):
+            if group.server_id == ABSENT or own_id is None:
+                self.of_unknown_writer.add(sid, group.gno)
+            elif group.server_id == own_id:
+                self.local.add(sid, group.gno)
 
     def _emit_logged(
         self,
@@ -314,11 +311,15 @@ class BinlogReader(BinlogFileReader):
             sid = self.sids[number]
             for gtids in (self.logged, self.grouped, self.file_set):
                 gtids.add_gnos(sid, gnos)
-            own = self.server.server_uuid
-            if own is not None and not sid.startswith(own) and self.server.server_id is not None:
-                mine = (scan.sid == number) & (scan.server_id == self.server.server_id)
-                if mine.any():
-                    self.local.add_gnos(sid, scan.gno[mine])
+            own, own_id = self.server.server_uuid, self.server.server_id
+            if own is not None and not sid.startswith(own):
+                writers = scan.server_id[scan.sid == number]
+                unknown = gnos if own_id is None else gnos[writers == ABSENT]
+                mine = gnos[:0] if own_id is None else gnos[writers == own_id]
+                if len(unknown):
+                    self.of_unknown_writer.add_gnos(sid, unknown)
+                if len(mine):
+                    self.local.add_gnos(sid, mine)
         if len(self.xid_groups) < XID_GROUPS_REMEMBERED:
             xids = np.flatnonzero(run["type"][scan.ends] == EventType.XID)
             xids = xids[: XID_GROUPS_REMEMBERED - len(self.xid_groups)]
@@ -357,6 +358,7 @@ class BinlogReader(BinlogFileReader):
             self.grouped = GrowingGtidSet(self.grouped.freeze() - gtids)
             self.file_set = GrowingGtidSet(self.file_set.freeze() - gtids)
             self.local = GrowingGtidSet(self.local.freeze() - gtids)
+            self.of_unknown_writer = GrowingGtidSet(self.of_unknown_writer.freeze() - gtids)
         if file_number == self.file_number:
             self.end = min(self.end, recovered[1])
         elif len(gone) and (gone[:, FILE] > file_number).any():
@@ -404,6 +406,7 @@ class BinlogReader(BinlogFileReader):
         self.grouped = GrowingGtidSet()
         self.file_set = GrowingGtidSet()
         self.local = GrowingGtidSet()
+        self.of_unknown_writer = GrowingGtidSet()
         self.logged_is_complete = True
         self.base_has_past = False
         self.previous = {}

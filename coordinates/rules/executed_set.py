@@ -34,6 +34,9 @@ RECEIVES_ANONYMOUS = reason(
     "receives_anonymous",
     "a channel brings groups without a GTID, to which the replica may assign any UUID",
 )
+WRITER_UNKNOWN = reason(
+    "writer_unknown", "the server id of a group, or of the server itself, is not known"
+)
 RELAYS_INCOMPLETE = reason(
     "relays_incomplete", "the relay logs of all channels were not seen completely"
 )
@@ -47,12 +50,14 @@ class Growth(NamedTuple):
         uuids: Those under which the server itself, or its replication group, writes.
         has_anonymous: Whether a channel brings groups without a GTID.
         is_complete: Whether the server's UUID is known and every relay log was seen completely.
+        doubtful: What the server logged without its being known who wrote it.
     """
 
     brought: tuple[GtidSet, ...]
     uuids: tuple[str, ...]
     has_anonymous: bool
     is_complete: bool
+    doubtful: GtidSet = GtidSet.EMPTY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +319,8 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "server_uuid is not known, the relay logs of a channel were not seen completely (a gap,"
-        " observation began later), a channel brings groups without a GTID, to which the"
+        " observation began later), it is not known under which server id a group was logged,"
+        " a channel brings groups without a GTID, to which the"
         " replica may assign any UUID, or there is no accepted row to compare with"
     ),
     sources=("WL#2775, REQ-5", "WL#9211, F-1"),
@@ -346,6 +352,9 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
         return Undecided(RECEIVES_ANONYMOUS)
     if not e.growth.is_complete:
         return Undecided(RELAYS_INCOMPLETE)
+    if not grown - e.growth.doubtful:
+        return Undecided(WRITER_UNKNOWN)
+    grown = grown - e.growth.doubtful
     return Broken("nothing_brought_it", witness=grown, at=grown.first(3), grown=grown)
 
 

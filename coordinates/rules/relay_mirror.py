@@ -178,6 +178,7 @@ class _Mirror:
         self.omitted_at: Where | None = None
         self.omitted_anonymous = False
         self.begins_by_gtid = False
+        self.has_unmatched = False
 
     def follow(self, run: QueuedRun) -> None:
         """The next groups from one file."""
@@ -193,6 +194,7 @@ class _Mirror:
         indices, is_known = self._match(run, file)
         if not is_known:
             self.high = None
+        self.has_unmatched = not is_known
         if len(indices):
             self._follow_order(run.file_number, file, indices)
         if not is_known:
@@ -342,7 +344,8 @@ class _Mirror:
         if self.queued.server_uuid is not None:
             # Its own come back to it in a ring, maybe before they are executed: it ignores them.
             gtids = gtids.without_uuid(self.queued.server_uuid)
-        anonymous = len(named) < len(absent) and not self.is_ring
+        # An anonymous group that is not there may be one whose position is not known.
+        anonymous = len(named) < len(absent) and not self.is_ring and not self.has_unmatched
         if not gtids and not anonymous:
             return
         self.omitted = self.omitted | gtids

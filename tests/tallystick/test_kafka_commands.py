@@ -162,6 +162,22 @@ def test_findings_go_to_a_topic(connected, broker):
     assert found[0]["sentence"] == json.loads(messages[0].value)["sentence"]
 
 
+@pytest.mark.parametrize("name", ["errant_write", "reset_master_reuse"])
+def test_the_printed_topic_has_what_the_job_finds(connected, command_without, name):
+    """A fleet's journal, printed partition after partition; to its end, or as far as it is."""
+    stored = ROOT / "tests" / "real_journals" / f"{name}.jsonl"
+    assert 0 == connected("journal", "--write", str(stored)).code
+    process = start(*command_without((), "audit", "--available-now", "--json"))
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert 1 == process.returncode, err
+    found = {one["finding_id"] for one in json.loads(out)["findings"]}
+    assert found
+    Path("printed").write_text(connected("journal").out)
+    for flags in ((), ("--history-goes-on",)):
+        ran = connected("replay", "printed", "--json", *flags)
+        assert {one["finding_id"] for one in json.loads(ran.out)["findings"]} == found
+
+
 def test_the_job_gives_the_verdict_of_the_replay(connected, command_without):
     """`audit --available-now` of a written journal: same findings, exit code, report."""
     lines = EXAMPLE.replace('"binary_log_position":457', '"binary_log_position":426')
