@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import chain
 from typing import Any
 
 from tallystick.coordinates.audit.cut import Cut
@@ -84,35 +86,44 @@ class CollectionChecks:
         self.broken = list(newest.values())
         collection_id = cuts[0].collection_id if cuts else "the end"
         # The breaches come first: of equals the first stays, and these have a witness.
+        checks = ((o.instance_id, o.channel, o.check) for o in (*self.broken, *now))
         return gravest(
-            replace(one, collection_id=collection_id, ts=upto)
-            for one in (*self.broken, *now, *self._of_rows(cuts))
+            SubjectCheck(instance_id, channel, collection_id, upto, check)
+            for instance_id, channel, check in chain(checks, self._of_rows(cuts))
         )
 
-    def _of_rows(self, cuts: Sequence[Cut]) -> Iterator[SubjectCheck]:
+    def _of_rows(self, cuts: Sequence[Cut]) -> Iterator[tuple[str, str | None, Check]]:
+        # Rules of events say the same of most rows.
+        of_events = cache(self._of_events)
         for cut in cuts:
-            for check in (*cut.checks, *self._of_events(cut)):
-                yield SubjectCheck(cut.instance_id, cut.channel, cut.collection_id, cut.ts, check)
+            checks = cut.checks
+            if cut.answer == "row":
+                is_channel = cut.channel is not None
+                if is_channel:
+                    is_read = cut.journal_relay_log_file is not None or not cut.relay_log_file
+                else:
+                    is_read = cut.journal_gtid_set is not None
+                is_redo_read = cut.journal_written_lsn is not None
+                checks = *checks, *of_events(is_channel, is_read, is_redo_read, cut.reason)
+            for check in checks:
+                yield cut.instance_id, cut.channel, check
 
-    def _of_events(self, cut: Cut) -> Iterator[Check]:
+    def _of_events(
+        self, is_channel: bool, is_read: bool, is_redo_read: bool, reason: str
+    ) -> list[Check]:
         """Rules of events hold where the log was read and no breach has come to light."""
-        if cut.answer != "row":
-            return
-        is_channel = cut.channel is not None
-        if is_channel:
-            read = cut.journal_relay_log_file is not None or not cut.relay_log_file
-            log = read, RELAY_LOG_NOT_READ
-        else:
-            log = cut.journal_gtid_set is not None, LOG_NOT_READ
-        redo_log = cut.journal_written_lsn is not None, REDO_LOG_NOT_READ
+        log = is_read, RELAY_LOG_NOT_READ if is_channel else LOG_NOT_READ
+        redo_log = is_redo_read, REDO_LOG_NOT_READ
+        checks = []
         for name in self._event_rules(is_channel):
-            is_read, why = redo_log if RULES[name] in REDO_RULES else log
-            if cut.reason:
-                yield Check(name, Outcome.UNDECIDED, cut.reason)
-            elif is_read:
-                yield Check(name, Outcome.HOLDS)
+            is_known, why = redo_log if RULES[name] in REDO_RULES else log
+            if reason:
+                checks.append(Check(name, Outcome.UNDECIDED, reason))
+            elif is_known:
+                checks.append(Check(name, Outcome.HOLDS))
             else:
-                yield Check(name, Outcome.UNDECIDED, why.code)
+                checks.append(Check(name, Outcome.UNDECIDED, why.code))
+        return checks
 
     def _event_rules(self, is_channel: bool) -> Iterator[str]:
         for name, rule in RULES.items():
