@@ -13,7 +13,7 @@ from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import UUID_A, Audited, Gtids, Journal, Record, audit, read_gtids
-from tests.support.rule_cases import apply, replica
+from tests.support.rule_cases import apply, replica, source
 from tests.support.rule_cases_of_images import begin, image
 
 GAP = ObservationCode.JOURNAL_GAP
@@ -231,6 +231,20 @@ def test_a_row_that_comes_early_waits_and_is_told():
     result = audit(journal)
     assert ([], ["CONSISTENT"], [EARLY]) == (result.findings, result.verdicts, result.codes)
     assert not result.observations[0].is_undecided
+
+
+def test_no_oldest_file_is_remembered_over_a_gap():
+    """The binary log may have been reset in it: an old head says nothing of what is purged now."""
+    journal = source()
+    journal.binlog.rotate()
+    journal.groups(2).binlog.rotate()
+    journal.groups(1).record("binlog_purge", to_file="binlog.000002")
+    journal.row(gtid_purged=f"{UUID_A}:1-3")
+    journal.record("gap")
+    journal.executed = read_gtids("")
+    for _ in range(3):
+        journal.row(gtid_purged="")
+    assert [] == audit(journal).broken
 
 
 @pytest.mark.parametrize("ending", ["end", "gap", "epoch"])

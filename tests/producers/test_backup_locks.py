@@ -20,7 +20,13 @@ from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server import administration, clients, commit, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
-from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
+from tallystick.producers.simulator.server.channels import (
+    Applier,
+    ChannelMap,
+    QueuedGroup,
+    Receiver,
+    RelayLog,
+)
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.backup_fleets import (
@@ -181,6 +187,32 @@ def test_positions_of_a_replica_stand_still_under_the_binlog_lock(
     pass_time(fleet, 400)
     assert copy[GtidState].executed == source[GtidState].executed
     assert channel[Applier].executed == channel[Receiver].read == source[BinaryLog].position
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize("is_executed", [True, False])
+def test_an_applier_with_work_waits_for_the_binlog_lock(workers: int, is_executed: bool) -> None:
+    """What is in the relay log is neither executed nor, if its GTIDs are executed, passed by."""
+    fleet = quiet_fleet(applier_workers=workers)
+    source, copy = server(fleet), replica(fleet)
+    (channel,) = copy[ChannelMap].channels.values()
+    pass_time(fleet, 100)
+    fleet.pace.apply_us = (30_000, 30_001)
+    for _ in range(3):
+        clients.write(fleet, source)
+    pass_time(fleet, 20)
+    assert sum(isinstance(item, QueuedGroup) for item in channel.pending) == 3
+    if is_executed:
+        for gtids in (copy[GtidState].logged, copy[GtidState].executed):
+            gtids.update(source[GtidState].executed)
+    before = channel[Applier].executed, channel[Applier].applied, copy[BinaryLog].position
+    backup_locks.lock_binlog(fleet, copy, SESSION, nothing)
+    pass_time(fleet, 400)
+    after = channel[Applier].executed, channel[Applier].applied, copy[BinaryLog].position
+    assert before == after
+    backup_locks.unlock_binlog(fleet, copy, SESSION)
+    pass_time(fleet, 400)
+    assert channel[Applier].executed == source[BinaryLog].position
 
 
 def test_the_binlog_lock_waits_for_commits_under_way_and_for_their_rotation() -> None:

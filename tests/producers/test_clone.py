@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,17 +11,12 @@ from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.assemble import Fleet, History, simulate
 from tallystick.producers.simulator.clone import cloning, distributed_recovery
 from tallystick.producers.simulator.clone.clone_status import (
-    ER_CLONE_DISALLOWED,
-    ER_CLONE_DONOR,
-    ER_CLONE_DONOR_VERSION,
-    ER_CLONE_IN_PROGRESS,
-    ER_QUERY_INTERRUPTED,
     STAGES,
     CloneStatus,
     State,
 )
 from tallystick.producers.simulator.clone.cloning import CrashPoint
-from tallystick.producers.simulator.clone.donor import END_STEPS
+from tallystick.producers.simulator.clone.donor import END_STEPS, Donation
 from tallystick.producers.simulator.clone.recipient import Clone
 from tallystick.producers.simulator.innodb import trx_sys
 from tallystick.producers.simulator.innodb.redo_log import Innodb
@@ -29,8 +24,12 @@ from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.server import administration, clients
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import Channel, ChannelMap
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.simulated_journal import Record, facts, records
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.kernel.instance import Instance
 
 _COPIED = STAGES[: STAGES.index("RESTART")]
 _PAIR: dict[str, Any] = {"topology": "pair", "acts": False, "writes_per_second": 15.0}
@@ -125,7 +124,7 @@ def test_what_a_crash_leaves_in_clone_status(stage: str) -> None:
     while cloned.recipient.get(CloneStatus) is None or cloned.recipient.get(Clone) is not None:
         cloned.fleet.run(cloned.fleet.now + 1_000)
     status = cloned.recipient.get(CloneStatus)
-    assert (status.state, status.error.number) == (State.FAILED, ER_QUERY_INTERRUPTED)
+    assert (status.state, status.error.number) == (State.FAILED, 1317)
     assert status.stages[stage].state is State.FAILED
     row = status.row()
     assert (row["BINLOG_FILE"], row["BINLOG_POSITION"], row["GTID_EXECUTED"]) == ("", 0, "")
@@ -138,7 +137,7 @@ def test_a_crash_of_the_donor_ends_the_clone(step: str) -> None:
     journals = cloned.run()
     _assert_equal_to_donor(cloned, journals)
     bodies = facts(journals["replica-a1"], RecordType.CLONE)
-    assert [b["error"] for b in bodies if b["step"] == "end" and "error" in b] == [ER_CLONE_DONOR]
+    assert [b["error"] for b in bodies if b["step"] == "end" and "error" in b] == [3862]
 
 
 @pytest.mark.parametrize("stage", ["FILE SYNC", "RESTART"])
@@ -217,6 +216,66 @@ def test_the_page_is_written_while_a_clone_runs_and_not_before() -> None:
     assert place == (told["binlog_file"], told["binlog_position"])
 
 
+def quiet_donation(**options: Any) -> tuple[Fleet, Instance, Donation, dict[str, Any]]:
+    """A replica without load as donor; what it forces at each step."""
+    scenario = Scenario(topology="pair", acts=False, writes_per_second=1e-6, **options)
+    fleet = Fleet(scenario)
+    donor = fleet.instances["replica-a1"]
+    forced: dict[str, Any] = {}
+
+    def on_step(step: str) -> None:
+        forced[step] = (donation.order.is_forced, donation.order.blocks_xa)
+
+    donation = Donation(fleet, donor, "source-a", lambda _: None, on_step, lambda: None)
+    donation.begin()
+    return fleet, donor, donation, forced
+
+
+def test_order_and_xa_are_forced_until_the_position_is_read() -> None:
+    """Each lock from its own step on, both until the position is read, none after it."""
+    fleet, donor, donation, forced = quiet_donation()
+    donation.synchronize()
+    fleet.run(fleet.now + 1_000_000)
+    assert forced == {
+        "order_forced": (True, False),
+        "prepared_awaited": (True, False),
+        "donor_blocked": (True, True),
+        "position_read": (True, True),
+    }
+    assert (donation.order.is_forced, donation.order.blocks_xa) == (False, False)
+    told = [body["step"] for body in facts(records(donor.journal.build()), RecordType.CLONE)]
+    assert told == ["begin", *forced, "donor_released", "order_released"]
+
+
+@pytest.mark.parametrize("is_forced", [True, False])
+@pytest.mark.parametrize("by_applier", [True, False])
+def test_a_forced_order_is_that_of_clients_and_appliers(by_applier: bool, is_forced: bool) -> None:
+    """A group that is through first commits those in front of it, whoever executes it."""
+    fleet, donor, donation, _ = quiet_donation(applier_workers=4, preserve_commit_order=False)
+    donor.variables["binlog_order_commits"] = False
+    if is_forced:
+        donation.synchronize()
+    fleet.run(fleet.now + 1_000_000 if not is_forced else fleet.now + 1)
+    for duration in (9_000, 1_000):
+        fleet.pace.commit_stage_us = (duration, duration + 1)
+        clients.write(fleet, donor)
+    waiting = list(donor[CommitQueue].in_commit)
+    assert len(waiting) == 2
+    for pending in waiting:
+        pending.channel = donor[ChannelMap].channels[""] if by_applier else None
+    fleet.run(fleet.now + 2_000)
+    assert donor[CommitQueue].in_commit == ([] if is_forced else waiting[:1])
+
+
+def test_the_page_names_the_end_of_the_group_that_committed() -> None:
+    """At a donor each InnoDB commit writes it."""
+    fleet, donor, _, _ = quiet_donation()
+    for _ in range(2):
+        clients.write(fleet, donor)
+        fleet.run(fleet.now + 100_000)
+        assert donor[Innodb].trx_sys == donor[BinaryLog].position
+
+
 def test_the_page_names_what_is_committed_where_no_commit_wrote_it() -> None:
     """The end of the log, or the first group between its stages."""
     fleet = Fleet(Scenario(topology="single", acts=False, writes_per_second=0.01))
@@ -237,10 +296,12 @@ def test_another_version_is_refused_and_nothing_is_lost() -> None:
     journal = records(history.journals["replica-a1"])
     bodies = facts(journal, RecordType.CLONE)
     assert [body["step"] for body in bodies] == ["begin", "version", "end"]
-    assert bodies[-1]["error"] == ER_CLONE_DONOR_VERSION
+    assert bodies[-1]["error"] == 3864
     status = facts(journal, RecordType.LOG_STATUS)[-1]["clone_status"]
-    assert (status["STATE"], status["ERROR_NO"]) == ("Failed", ER_CLONE_DONOR_VERSION)
-    assert "8.4.3" in status["ERROR_MESSAGE"]
+    assert (status["STATE"], status["ERROR_NO"]) == ("Failed", 3864)
+    assert status["ERROR_MESSAGE"] == (
+        "Clone Donor MySQL version: 8.0.31 is different from Recipient MySQL version 8.4.3."
+    )
 
 
 def test_a_second_clone_of_one_recipient_is_refused() -> None:
@@ -249,7 +310,7 @@ def test_a_second_clone_of_one_recipient_is_refused() -> None:
     cloned.fleet.run(cloned.fleet.start_ts + 1_100_000)
     error = Clone(cloned.fleet, cloned.recipient, cloned.donor, lambda _: None).begin()
     assert error is not None
-    assert error.number == ER_CLONE_IN_PROGRESS
+    assert error.number == 3874
     _assert_equal_to_donor(cloned, cloned.run())
 
 
@@ -262,7 +323,7 @@ def test_a_running_group_member_is_not_cloned() -> None:
     )
     error = Clone(fleet, recipient, cloned.donor, lambda _: None).begin()
     assert error is not None
-    assert error.number == ER_CLONE_DISALLOWED
+    assert error.number == 3875
 
 
 def test_a_member_clones_only_where_logs_are_gone() -> None:

@@ -20,18 +20,12 @@ from tallystick.producers.simulator.innodb.gtid_info import (
     serialise,
 )
 from tallystick.producers.simulator.innodb.gtid_persistence import CrashPoint, GtidPersistence
-from tallystick.producers.simulator.innodb.gtid_persister import TRANSACTIONS_MAX, GtidPersister
+from tallystick.producers.simulator.innodb.gtid_persister import GtidPersister
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.innodb.rollback_segments import TrxSys
 from tallystick.producers.simulator.innodb.session_gtid import SessionGtid, get_gtid_info
 from tallystick.producers.simulator.innodb.transaction_end import is_insert_only
 from tallystick.producers.simulator.innodb.undo_log import (
-    TRX_UNDO_FLAG_GTID,
-    TRX_UNDO_FLAG_XID,
-    TRX_UNDO_FLAGS,
-    TRX_UNDO_LOG_GTID_VERSION,
-    TRX_UNDO_LOG_HDR_SIZE,
-    TRX_UNDO_LOG_XA_HDR_SIZE,
     UndoLogHeader,
     UndoState,
     trx_undo_gtid_read,
@@ -82,20 +76,42 @@ class TestUndoLogHeader:
     """Format-1."""
 
     def test_flags_version_and_64_bytes(self) -> None:
-        """The second bit of the flags, one byte of version, and the GTID fill 65 more bytes."""
+        """The number at 8, the flags at 20, behind the XID version and GTID: 65 more bytes."""
         header = UndoLogHeader()
+        header.trx_no = 259
         trx_undo_gtid_write(header, serialise(UUID, 7))
-        assert header.content[TRX_UNDO_FLAGS] == TRX_UNDO_FLAG_GTID
-        assert header.content[TRX_UNDO_LOG_GTID_VERSION] == GTID_VERSION
-        assert TRX_UNDO_LOG_HDR_SIZE - TRX_UNDO_LOG_XA_HDR_SIZE == 1 + GTID_INFO_SIZE == 65
+        expected = bytearray(186 + 65)
+        expected[8:16] = bytes((0, 0, 0, 0, 0, 0, 1, 3))
+        expected[20] = 0x02
+        expected[186] = 1
+        expected[187 : 187 + 38] = f"{UUID}:7".encode("ascii")
+        assert header.content == expected
         assert trx_undo_gtid_read(header) == serialise(UUID, 7)
 
-    @pytest.mark.parametrize("flags", [0, TRX_UNDO_FLAG_XID])
+    def test_an_xid_is_the_last_bit_of_the_flags(self) -> None:
+        """XA PREPARE has both bits, whichever is set first; without a GTID it has the last one."""
+        headers = [UndoLogHeader() for _ in range(3)]
+        headers[0].write_xid()
+        headers[1].write_xid()
+        trx_undo_gtid_write(headers[1], serialise(UUID, 7))
+        trx_undo_gtid_write(headers[2], serialise(UUID, 7))
+        headers[2].write_xid()
+        assert [header.content[20] for header in headers] == [0x01, 0x03, 0x03]
+
+    def test_a_prepared_transaction_has_an_xid(self) -> None:
+        """The header that XA PREPARE leaves in its slot."""
+        made, server = fleet()
+        clients.write(made, server, GroupKind.XA_PREPARE)
+        made.run(made.now + MINUTE)
+        slots = [header for s in server[Innodb].transactions.segments for header, _ in s.slots]
+        assert [header.content[20] for header in slots] == [0x03]
+
+    @pytest.mark.parametrize("flags", [0, 1])
     def test_an_old_database_has_no_gtid(self, flags: int) -> None:
         """Where TRX_UNDO_XID_EXISTS was 0 or 1, no GTID is read, whatever follows."""
         header = UndoLogHeader()
         trx_undo_gtid_write(header, serialise(UUID, 7))
-        header.content[TRX_UNDO_FLAGS] = flags
+        header.content[20] = flags
         assert trx_undo_gtid_read(header) is None
 
     @pytest.mark.parametrize(
@@ -203,16 +219,30 @@ class TestPersister:
         assert len(told) >= 3
         assert server[GtidState].table == server[GtidState].executed
 
+    def test_it_wakes_up_once_a_second(self) -> None:
+        """While commits go on, a write begins each second, whenever they came."""
+        made, server = fleet()
+        for number in range(40):
+            made.clock.schedule(made.now + number * 100_000, server, clients.write, made, server)
+        made.run(made.now + 5_000_000)
+        journal = records(server.journal.build())
+        written = [
+            record.ts
+            for record in journal
+            if record.is_fact(RecordType.GTID_PERSISTER) and record.body["step"] == "write"
+        ]
+        assert [after - at for at, after in itertools.pairwise(written)] == [1_000_000] * 4
+
     def test_it_writes_after_1024_transactions(self) -> None:
         """A burst does not wait for the second."""
         made, server = fleet(profile="wl9452", max_binlog_size=1 << 30)
         started = made.now
-        for _ in range(TRANSACTIONS_MAX):
+        for _ in range(1_024):
             assert not server[GtidState].table
             clients.write(made, server, GroupKind.COMPRESSED)
         made.run(started + 10_000)
         (write,) = (step for step in steps(server) if step["step"] == "write")
-        assert write["gtids"] == f"{server.server_uuid}:1-{TRANSACTIONS_MAX}"
+        assert write["gtids"] == f"{server.server_uuid}:1-1024"
 
     def test_lists_are_switched(self) -> None:
         """What is added during a write comes with the next one, and the number stays below it."""
@@ -407,6 +437,20 @@ class TestTable:
         lifecycle.crash(made, server, torn=False)
         made.run(made.now + MINUTE)
         assert not server[GtidState].executed
+
+
+@pytest.mark.parametrize("kind", [GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK])
+def test_the_gtid_of_a_prepare_is_saved_before_it_is_overwritten(kind: GroupKind) -> None:
+    """The undo header has room for one: that of XA PREPARE goes into the table first."""
+    made, server = fleet(profile="wl9452")
+    prepared = clients.write(made, server, GroupKind.XA_PREPARE)
+    commit.finish_all(made, server)
+    assert prepared is not None
+    assert not server[GtidState].table
+    clients.write(made, server, kind, xa_of=prepared.group)
+    commit.finish_all(made, server)
+    assert server[GtidState].table.text() == f"{server.server_uuid}:1"
+    assert [step["step"] for step in steps(server)] == ["prepare", "write", "number", "commit"]
 
 
 def test_xa_outlives_a_crash() -> None:

@@ -198,6 +198,19 @@ def test_purged_files_are_replayed_from_where_they_are_kept() -> None:
     assert server[BinaryLog].active.groups()
 
 
+def test_an_image_has_the_gtids_of_those_outside_who_are_logged_and_not_committed() -> None:
+    """A replay from the position will not bring them; a copy without validity point lacks them."""
+    fleet, source = backed_up_fleet(writes_per_second=1e-6)
+    fleet.pace.commit_stage_us = (9_000, 9_001)
+    clients.write(fleet, source, GroupKind.DDL)
+    (pending,) = source[CommitQueue].in_commit
+    gtid = (pending.logged.group.sid, pending.logged.group.gno)
+    for is_validity_point in (True, False):
+        image = backup_image.take_image(source, "b", is_validity_point=is_validity_point)
+        assert image.position == source[BinaryLog].position
+        assert (gtid in image.executed) == is_validity_point
+
+
 def test_a_prepared_transaction_is_in_the_image_and_its_commit_in_the_log() -> None:
     """XA PREPARE before the image, XA COMMIT behind it: the change arrives."""
     fleet, source = backed_up_fleet(writes_per_second=0.01)

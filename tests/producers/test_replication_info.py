@@ -14,6 +14,7 @@ from tallystick.producers.simulator.replication_info import (
     acts,
     crash_points,
     master_info,
+    recovery,
     relay_log_info,
     rpl_info_factory,
 )
@@ -32,7 +33,7 @@ from tallystick.producers.simulator.replication_info.rpl_info_table_access impor
     InfoRepositories,
     SystemTable,
 )
-from tallystick.producers.simulator.server import administration, lifecycle
+from tallystick.producers.simulator.server import administration, binary_log, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -209,7 +210,7 @@ class TestMatrix:
         assert (True, True, kind, False) in repositories(start)
         threads = channel[Receiver].is_running, channel[Applier].is_running
         assert (channel.is_configured, *threads) == (False, False, False)
-        assert channel.init_error == rpl_info_factory.ER_REPLICA_INIT_REPOSITORY
+        assert channel.init_error == 1872
         file.reset_info()
         restart(fleet, channel)
         assert channel.is_configured
@@ -400,7 +401,7 @@ def test_a_crash_inside_a_migration_leaves_both_filled():
     channel.replica[CrashPlan] = crash_points.CrashPlan(point)
     fleet.run(fleet.now + 2 * SECOND)
     assert channel.replica.is_running
-    assert channel.init_error == rpl_info_factory.ER_REPLICA_INIT_REPOSITORY
+    assert channel.init_error == 1872
 
 
 def test_without_recovery_a_stale_master_info_doubles_the_relay_log():
@@ -415,6 +416,57 @@ def test_without_recovery_a_stale_master_info_doubles_the_relay_log():
     assert set(executed_groups(channel)) == set(sources_groups(channel))
 
 
+@pytest.mark.parametrize("repository", ["FILE", MYISAM, INNODB])
+def test_a_power_cut_takes_what_repositories_had_only_cached(repository: str):
+    """Files and MyISAM tables fall back to what was on disk; a clean stop puts them there."""
+    fleet, channel = pair(writes_per_second=20.0)
+    replica = channel.replica
+    if repository == "FILE":
+        switch(channel, "FILE")
+        restart(fleet, channel)
+    else:
+        acts.alter_engine(replica, repository)
+    fleet.pace.kinds = (GroupKind.INNODB,)
+    # A file is cached at each group and never synced; a table is written at each group.
+    replica.variables["sync_relay_log_info"] = 0 if repository == "FILE" else 1
+    replica.variables["sync_source_info"] = 0 if repository == "FILE" else 1
+    fleet.run(fleet.now + SECOND)
+    cached = channel[RelayLogInfo].stored(), channel[MasterInfo].stored()
+    assert cached[0] == channel[Applier].group_end
+    recovery.lose_power(replica)
+    left = channel[RelayLogInfo].stored(), channel[MasterInfo].stored()
+    assert (left == cached) == (repository == INNODB)
+    fleet.run(fleet.now + SECOND)
+    lifecycle.shut_down(fleet, replica)
+
+    def on_disk() -> tuple[Any, ...]:
+        files = [(file.name, file.end) for file in channel[RelayLog].files]
+        return channel[RelayLogInfo].stored(), channel[MasterInfo].stored(), files
+
+    stopped = on_disk()
+    recovery.lose_power(replica)
+    assert stopped == on_disk()
+
+
+@pytest.mark.parametrize("kind", [rpl_info_factory.MASTER, rpl_info_factory.RELAY])
+def test_a_start_refuses_a_torn_file(kind: Any):
+    """1872 whichever of the two files is short; the threads of the channel stay down."""
+    fleet, channel = pair()
+    switch(channel, "FILE")
+    restart(fleet, channel)
+    lifecycle.shut_down(fleet, channel.replica)
+    file = rpl_info_factory.file_handler(channel, kind).file
+    file.lines = file.lines[:3]
+    fleet.run(fleet.now + SECOND)
+    assert channel.replica.is_running
+    threads = channel[Receiver].is_running, channel[Applier].is_running
+    assert (channel.is_configured, *threads) == (False, False, False)
+    assert channel.init_error == 1872
+    journal = records(fleet.advance(fleet.now + 1)["replica-a1"])
+    start = [record for record in journal if record.is_fact(RecordType.START)][-1].body
+    assert repositories(start) == [(False, True, "FILE", False)] * 2
+
+
 def test_a_power_cut_takes_the_unsynced_end_of_the_relay_log():
     """With auto-position what is lost is received again, nothing twice."""
     fleet, channel = pair(writes_per_second=20.0)
@@ -426,6 +478,39 @@ def test_a_power_cut_takes_the_unsynced_end_of_the_relay_log():
     assert received != channel[Receiver].retrieved.text()
     fleet.run(fleet.load_ends_at + 2 * SECOND)
     assert channel.replica[GtidState].executed.text() == channel.source[GtidState].executed.text()
+
+
+def test_gaps_that_are_filled_are_stored():
+    """A start without relay_log_recovery moves the stored position behind what it has executed."""
+    stored = 0
+    for seed in range(4):
+        fleet = Fleet(Scenario(seed=seed, negatives=("crash_with_gaps",), acts=False))
+        channel = fleet.instances["replica-a1"][ChannelMap].channels[""]
+        channel.replica.variables["relay_log_recovery"] = False
+        while channel.replica.is_running and fleet.now < fleet.load_ends_at:
+            fleet.run(fleet.now + 1_000)
+        before = channel[RelayLogInfo].stored()
+        while not channel.replica.is_running:
+            fleet.run(fleet.now + 1_000)
+        assert channel[RelayLogInfo].stored() == channel[Applier].group_end
+        stored += before != channel[RelayLogInfo].stored()
+    assert stored
+
+
+@pytest.mark.parametrize(("cause", "errno"), [("purged", 13114), ("server_id", 13117)])
+def test_a_receiver_stops_with_the_error_of_its_cause(cause: str, errno: int):
+    """Last_IO_Errno: the source has purged what is asked for, or has the replica's server_id."""
+    fleet, channel = pair()
+    administration.stop_replication(fleet, channel)
+    fleet.run(fleet.now + SECOND)
+    if cause == "purged":
+        administration.flush_binary_logs(fleet, channel.source)
+        binary_log.purge(fleet, channel.source, channel.source[BinaryLog].active.number)
+    else:
+        channel.source.server_id = channel.replica.server_id
+    administration.start_replication(fleet, channel)
+    fleet.run(fleet.now + SECOND)
+    assert (channel[Receiver].is_running, channel[Receiver].io_errno) == (False, errno)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -295,14 +295,25 @@ def test_an_uninstalled_engine_is_not_asked() -> None:
     assert {} == facts(journal, RecordType.LOG_STATUS)[0]["row"]["STORAGE_ENGINES"]
 
 
-@pytest.mark.parametrize(("privileges", "code"), [("no_select", 1142), ("no_backup_admin", 1227)])
-def test_without_privilege_nothing_is_locked(privileges: str, code: int) -> None:
+ACCESS_DENIED = (
+    "Access denied; you need (at least one of) the BACKUP_ADMIN privilege(s) for this operation"
+)
+"""WL#9452, I-2."""
+DENIALS = [
+    ("no_select", 1142, "SELECT command denied to user 'audit'@'localhost' for table 'log_status'"),
+    ("no_backup_admin", 1227, ACCESS_DENIED),
+]
+
+
+@pytest.mark.parametrize(("privileges", "code", "message"), DENIALS)
+def test_without_privilege_nothing_is_locked(privileges: str, code: int, message: str) -> None:
     """The privilege is checked first: an error, no lock, no row."""
     fleet = Fleet(Scenario(seed=1, topology="single"))
     fleet.instances["source-a"][LogStatus].privileges = privileges
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["source-a"])
-    assert [b["error"]["code"] for b in facts(journal, RecordType.LOG_STATUS)] == [code]
+    errors = [b["error"] for b in facts(journal, RecordType.LOG_STATUS)]
+    assert errors == [{"code": code, "message": message}]
     assert not facts(journal, RecordType.COLLECTION)
 
 

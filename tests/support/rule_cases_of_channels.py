@@ -79,8 +79,8 @@ def applied_within_flushed(breaks: bool) -> Journal:
 
 @case()
 def exec_source_pos_within_read(breaks: bool) -> Journal:
-    journal, relay, more = replica()
-    end = more[0][-1]["start"] + more[0][-1]["length"] if breaks else relay.source[1]  # type: ignore[index]
+    journal, relay, _ = replica()
+    end = relay.source[1] + breaks  # type: ignore[index]
     journal.row(replica_status=journal.replica_status(Exec_Source_Log_Pos=end))
     return journal
 
