@@ -24,7 +24,7 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input
 say = @echo "tallystick: $(1)"
 
 .PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld bench \
-	lint types lock clean
+	mutate lint types lock clean
 
 help:
 	@echo "make demo [FAULT=name] [NEGATIVE=name] [SCENARIO=name] [SEED=number]"
@@ -32,6 +32,8 @@ help:
 	@echo "make check    lint, types and the core's tests, in under two minutes"
 	@echo "make test     all tests, with real Kafka, Spark and MySQL"
 	@echo "make bench    the benchmarks"
+	@echo "make mutate [SAMPLE=number] [SEED=number] [MINUTES=number] [ONLY=path]"
+	@echo "              changes of the code that no test notices; for a night"
 	@echo "make setup    what the others do first: .venv, locked packages, verified jars"
 	@echo "make lint types lock clean"
 
@@ -63,6 +65,12 @@ test-mysqld: $(STAMP)
 
 bench: preflight
 	@$(PY) -m benchmarks
+
+# Goes on where it was interrupted, as long as sample and seed are the same.
+mutate: $(STAMP)
+	@$(PY) -m tests.mutations \
+		$(if $(SAMPLE),--sample '$(SAMPLE)') $(if $(SEED),--seed '$(SEED)') \
+		$(if $(MINUTES),--minutes '$(MINUTES)') $(if $(ONLY),--only '$(ONLY)')
 
 lint: $(STAMP)
 	$(PY) -m ruff check .
