@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 import shlex
 import string
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,7 +37,7 @@ from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.results import Check, Finding, Observation
@@ -47,7 +48,7 @@ _MANY = "n "
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _A_YEAR_US = 365 * 86_400 * 1_000_000
 _coordinate = re.compile(r"(?:\./)?([^:\s]+):([0-9]+)").fullmatch
-_time_of_record = re.compile(r"\b(at|start) ([0-9]+)$")
+_time_of_record = re.compile(r"(?: at|(?<=start)) ([0-9]+)$")
 
 
 class Explanation(NamedTuple):
@@ -63,7 +64,7 @@ class Explanation(NamedTuple):
     remedy: str
     """What an operator does about it; empty for a rule that is not known here."""
     verify: tuple[tuple[str, str], ...]
-    """Instance, and the statement or command to run on it, to see the contradiction."""
+    """Instances, and the statement or command to run on them, to see the contradiction."""
 
 
 class _Formatter(string.Formatter):
@@ -118,7 +119,7 @@ def moment(ts: int) -> str:
 
 def _with_moment(text: str) -> str:
     """Coordinates that end with the time of a record, with the time as people read it."""
-    return _time_of_record.sub(lambda found: f"{found[1]} {moment(int(found[2]))}", text)
+    return _time_of_record.sub(lambda found: f", {moment(int(found[1]))}", text)
 
 
 def _sql(value: Any) -> str:
@@ -227,21 +228,21 @@ def explain(finding: Finding) -> Explanation:
         at=values["at"],
         witness=witness,
         remedy=texts.remedy or rule.remedy,
-        verify=tuple(_statements(rule.verify, values)),
+        verify=tuple(
+            (" and ".join(on), text) for text, on in _by_text(rule.verify, values).items()
+        ),
     )
 
 
-def _statements(
-    templates: Iterable[Statement], values: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    """Those whose values the finding has, in a form that can be quoted."""
+def _by_text(templates: Iterable[Statement], values: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Those whose values the finding has, in a form that can be quoted: where each is run."""
     known = {name for name, value in values.items() if value is not None}
+    made: dict[str, list[str]] = {}
     for statement in templates:
         if statement.names() <= known:
-            try:
-                yield fill(statement.on, values), fill(statement.text, values)
-            except ValueError:
-                continue
+            with suppress(ValueError):
+                made.setdefault(fill(statement.text, values), []).append(fill(statement.on, values))
+    return made
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:

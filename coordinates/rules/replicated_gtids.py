@@ -19,7 +19,7 @@ from tallystick.coordinates.rules.between import (
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
-from tallystick.coordinates.rules.statements import groups, not_executed, not_purged
+from tallystick.coordinates.rules.statements import RECEIVED, groups, not_executed, not_purged
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ _RECEIVED = (
         " rebuild the side that is wrong; set sync_binlog=1 and"
         " innodb_flush_log_at_trx_commit=1 on sources."
     ),
-    verify=(groups(on="{source}"), not_executed()),
+    verify=(groups(on="{source}"), RECEIVED),
     cases={
         "not_in_source_log": Case(
             "The replica has retrieved {witness:gtids} from instance {source}, whose binary log"

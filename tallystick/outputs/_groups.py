@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -80,10 +81,10 @@ class FindingGroup:
     @property
     def has_own_witness(self) -> bool:
         """Whether the witness is nothing that is shown anyway."""
-        shown = {shorten_gtids(self.witness), self.witness}
-        return not any(one in (self.texts.observed, self.texts.expected) for one in shown) and not (
-            any(one in self.texts.sentence for one in shown)
-        )
+        shown = (self.texts.sentence, self.texts.observed, self.texts.expected)
+        # A set is not shown by a longer one that begins as it does.
+        whole = re.compile(rf"(?<![\w:-]){re.escape(shorten_gtids(self.witness))}(?![\w:-])")
+        return not any(map(whole.search, shown))
 
     @property
     def positions(self) -> str:

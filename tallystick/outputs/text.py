@@ -152,7 +152,10 @@ def _finding(result: RunResult, group: FindingGroup) -> Iterator[Line]:
     texts = group.texts
     yield f"  {' and '.join(group.instances)}{_channels(result, group.first)}, {group.period}"
     yield f"    {texts.sentence}"
-    yield f"    at {texts.at}" + (f", found again at {group.positions}" if group.count > 1 else "")
+    if group.count > 1:
+        yield f"    at {texts.at}, found again at {group.positions}"
+    elif texts.at not in texts.sentence:
+        yield f"    at {texts.at}"
     yield f"    observed, {texts.observed_in}: {_short(texts.observed)}"
     yield f"    expected, {texts.expected_in}: {_short(texts.expected)}"
     if group.has_own_witness:

@@ -88,10 +88,11 @@ def test_times_in_coordinates_are_for_people():
         at="statement at 1700000002000000",
         data={"session": "91", "engine": "innodb"},
     )
-    assert explain(found).at == "statement at 2023-11-14 22:13:22 UTC"
+    assert explain(found).at == "statement, 2023-11-14 22:13:22 UTC"
     assert finding_document(found)["at"] == found.at
+    assert explain(replace(found, at="LSN 1700000002000000")).at == "LSN 1700000002000000"
     assert explain(replace(found, at="statement at 123456")).at == (
-        "statement at 0.123 s into the journal"
+        "statement, 0.123 s into the journal"
     )
 
 
