@@ -130,10 +130,16 @@ def _mutations(path: Path) -> list[MutationSpec]:
         found += [
             MutationSpec(path, name, occurrence, start, end)
             for occurrence, (start, end) in enumerate(positions)
-            # An annotation is never evaluated.
-            if "BitOr_" not in name or "| None" not in lines[start[0] - 1]
+            if _may_be_noticed(name, lines[start[0] - 1])
         ]
     return found
+
+
+def _may_be_noticed(operator: str, line: str) -> bool:
+    """Annotations and the imports for them are never evaluated; `*` in a signature is no product."""
+    if "TYPE_CHECKING" in line or ("BitOr_" in operator and "| None" in line):
+        return False
+    return not ("_Mul_" in operator and " *, " in line)
 
 
 def _run(work: WorkDB, until: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tallystick.campaign import scenario_of
@@ -233,18 +235,26 @@ def test_a_row_that_comes_early_waits_and_is_told():
     assert not result.observations[0].is_undecided
 
 
-def test_no_oldest_file_is_remembered_over_a_gap():
-    """The binary log may have been reset in it: an old head says nothing of what is purged now."""
+def test_no_oldest_file_is_remembered_where_a_file_name_is_unreadable():
+    """Which file those events are of is not known, nor which is the oldest one now."""
     journal = source()
     journal.binlog.rotate()
-    journal.groups(2).binlog.rotate()
-    journal.groups(1).record("binlog_purge", to_file="binlog.000002")
+    journal.groups(2).record("binlog_purge", to_file="binlog.000002")
     journal.row(gtid_purged=f"{UUID_A}:1-3")
-    journal.record("gap")
-    journal.executed = read_gtids("")
-    for _ in range(3):
-        journal.row(gtid_purged="")
-    assert [] == audit(journal).broken
+    known = audit(journal)
+    journal.binlog.rotate()
+    journal.row(gtid_purged=f"{UUID_A}:1-3")
+    [block] = blocks_from_lines(journal.lines())
+    names = tuple("nonsense" if name == "binlog.000003" else name for name in block.files)
+    unreadable = Audited(audit=InstanceAudit(block.instance_id))
+    unreadable.take(unreadable.audit.absorb(replace(block, files=names)))
+    unreadable.take(unreadable.audit.finish())
+    reasons = [
+        {check.rule: check.reason for check in result.cuts[-1].checks}["purged_matches_oldest_file"]
+        for result in (known, unreadable)
+    ]
+    assert ["", "oldest_unseen"] == reasons
+    assert [] == unreadable.broken
 
 
 @pytest.mark.parametrize("ending", ["end", "gap", "epoch"])

@@ -17,6 +17,7 @@ from tallystick.producers.simulator.replication_info import (
     recovery,
     relay_log_info,
     rpl_info_factory,
+    worker_info,
 )
 from tallystick.producers.simulator.replication_info.crash_points import CrashPlan
 from tallystick.producers.simulator.replication_info.master_info import MasterInfo
@@ -433,6 +434,9 @@ def test_a_power_cut_takes_what_repositories_had_only_cached(repository: str):
     fleet.run(fleet.now + SECOND)
     cached = channel[RelayLogInfo].stored(), channel[MasterInfo].stored()
     assert cached[0] == channel[Applier].group_end
+    told = writes(fleet, "slave_relay_log_info")[-1]
+    assert told.get("durable") == (None if repository == INNODB else False)
+    cached = channel[RelayLogInfo].stored(), channel[MasterInfo].stored()
     recovery.lose_power(replica)
     left = channel[RelayLogInfo].stored(), channel[MasterInfo].stored()
     assert (left == cached) == (repository == INNODB)
@@ -478,6 +482,20 @@ def test_a_power_cut_takes_the_unsynced_end_of_the_relay_log():
     assert received != channel[Receiver].retrieved.text()
     fleet.run(fleet.load_ends_at + 2 * SECOND)
     assert channel.replica[GtidState].executed.text() == channel.source[GtidState].executed.text()
+
+
+@pytest.mark.parametrize("repository", ["TABLE", "FILE"])
+def test_rows_of_workers_go_when_the_applier_stops(repository: str):
+    """Applying begins anew without gaps: nothing of what workers had done is left."""
+    fleet, channel = pair(applier_workers=4, writes_per_second=20.0)
+    switch(channel, repository)
+    restart(fleet, channel)
+    fleet.run(fleet.now + SECOND)
+    assert worker_info.rows(channel)
+    kept = channel.replica[InfoRepositories]
+    administration.stop_replication(fleet, channel)
+    assert not worker_info.shown_rows(channel.replica)
+    assert not any(file.lines for name, file in kept.files.items() if "worker" in name)
 
 
 def test_gaps_that_are_filled_are_stored():
