@@ -136,7 +136,7 @@ def _mutations(path: Path) -> list[MutationSpec]:
 
 
 def _may_be_noticed(operator: str, line: str) -> bool:
-    """Annotations and the imports for them are never evaluated; `*` in a signature is no product."""
+    """Annotations and their imports are never evaluated; a signature's `*` is no product."""
     if "TYPE_CHECKING" in line or ("BitOr_" in operator and "| None" in line):
         return False
     return not ("_Mul_" in operator and " *, " in line)
