@@ -81,6 +81,7 @@ def _shown(
     if relay.base_name is not None and relay.end >= 0:
         end = LogCoordinates(relay.base_name, relay.file_number, relay.end)
     before = _relay_end_before(state.relay, relay)
+    passed, unlogged = _passed(row, state.applied, relay, history)
     return {
         "is_followed": True,
         "relay_end": end,
@@ -93,7 +94,8 @@ def _shown(
         "forgotten": relay.forgotten,
         "cut": relay.cut,
         "events_after": _events_between(state.relay, state.applied, relay),
-        "passed": _passed(row, state.applied, relay, history),
+        "passed": passed,
+        "passed_unlogged": unlogged,
         **_beside_master_info(state.relay, relay, history),
     }
 
@@ -196,14 +198,28 @@ def _events_between(
 
 def _passed(
     row: Row, applied: LogCoordinates | None, relay: RelayReader, history: ChannelBaselines
-) -> GtidSet | None:
-    """GTIDs before the applied coordinates that are not logged, and were not reported."""
+) -> tuple[GtidSet | None, GtidSet]:
+    """GTIDs before the applied coordinates that are not logged, and were not reported.
+
+    Returns:
+        Those that the row must have executed, None not known; and those that may still come.
+    """
     if applied is None or relay.base_name != applied.base_name:
-        return None
+        return None, GtidSet.EMPTY
     groups = relay.applied_groups(applied.file_number, applied.position)
     named = groups[groups[:, Q_SID] >= 0]
-    gtids = GtidSet.from_groups(relay.sids, named[:, Q_SID], named[:, Q_GNO])
-    return gtids - row.binlog.logged.freeze() - history.applied_lost
+    is_late = (named[:, Q_TYPE] != EventType.XID) & (not row.server.logs_everything)
+    before = history.applied
+    if before is not None and before.base_name == applied.base_name:
+        passed_before = len(relay.applied_groups(before.file_number, before.position))
+        is_late[: int((groups[:passed_before, Q_SID] >= 0).sum())] = False
+    passed, late = (
+        GtidSet.from_groups(relay.sids, some[:, Q_SID], some[:, Q_GNO])
+        - row.binlog.logged.freeze()
+        - history.applied_lost
+        for some in (named[~is_late], named[is_late])
+    )
+    return passed, late
 
 
 def thread_evidence(row: Row, state: ChannelState) -> ThreadEvidence:

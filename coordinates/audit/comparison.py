@@ -34,7 +34,8 @@ class ChannelRow:
     retrieved_ts: int | None
     """Since when the retrieved set grows from nothing, None not known."""
     gtid_executed: GtidSet | None = None
-    """Of the replica; None not known, or the channel leaves out groups of its source."""
+    """Of the replica; None not known, the channel leaves out groups of its source, or the replica
+    does not log what it applies."""
     is_relay_seen: bool = False
     """Whether groups of the channel's relay log were seen."""
     is_filtered: bool = False

@@ -82,7 +82,9 @@ class ReplicaComparisons:
             for gtids in shown:
                 has = has | gtids
         for channel, values in zip(channels, listed, strict=True):
-            self._compare_channel(member, channel, values, (executed, has), place)
+            sets = executed, has
+            is_logged = bool(body["logs_everything"])
+            self._compare_channel(member, channel, values, sets, place, is_logged=is_logged)
         if executed is not None and sources:
             received: GtidSet | None = GtidSet.EMPTY
             for gtids in retrieved:
@@ -119,6 +121,8 @@ class ReplicaComparisons:
         values: dict[str, Any],
         sets: tuple[GtidSet | None, GtidSet | None],
         place: Place,
+        *,
+        is_logged: bool,
     ) -> None:
         """Queue what a row says of a channel; `sets`: executed, and executed or retrieved."""
         if not channel.has_source:
@@ -137,7 +141,7 @@ class ReplicaComparisons:
             auto_position=bool(values["auto_position"]),
             coordinates_ts=channel.coordinates_ts,
             retrieved_ts=channel.retrieved_ts,
-            gtid_executed=None if channel.is_filtered else sets[0],
+            gtid_executed=None if channel.is_filtered or not is_logged else sets[0],
             is_relay_seen=bool(channel.received.freeze()),
             is_filtered=channel.is_filtered,
         )

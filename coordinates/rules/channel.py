@@ -38,6 +38,10 @@ POSITION_WRAPPED = reason(
     "position_wrapped",
     "the relay log names positions of the source modulo 2^32, and this one is beyond that",
 )
+NOT_LOGGED_YET = reason(
+    "not_logged_yet",
+    "the replica does not log what it applies, and {late:gtids} may still enter gtid_executed",
+)
 EXECUTED_NOT_ACCEPTED = reason("executed_not_accepted", "gtid_executed is missing, or not accepted")
 HEAD_LACKS_EARLIER = reason(
     "head_lacks_earlier", "the head of the relay file lacks what the files before it hold"
@@ -70,6 +74,9 @@ class ChannelEvidence:
         events_after: How many events end after ``relay``, and at or before ``applied``.
         passed: GTIDs of the remembered groups before ``applied`` that are not in the binary log,
             and were not reported.
+        passed_unlogged: More of them, on a replica that does not log what it applies: those passed
+            since the previous row that no XID ends. Their GTIDs enter gtid_executed after the
+            coordinates have moved.
         auto_position: Whether the channel asks by GTID set.
         is_gtid_only: Whether it persists no positions.
         stored: Source coordinates last written to slave_master_info, None: no write was seen.
@@ -100,6 +107,7 @@ class ChannelEvidence:
     relay_end: LogCoordinates | None = None
     events_after: int | None = None
     passed: GtidSet | None = None
+    passed_unlogged: GtidSet = GtidSet.EMPTY
     auto_position: bool | None = None
     is_gtid_only: bool = False
     stored: LogCoordinates | None = None
@@ -232,7 +240,8 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
     undecided_when=(
         "the replica status was not read, gtid_executed or the applied coordinate is not"
         " readable, or neither the relay log up to the coordinate nor the source was observed."
-        " The last groups before it may still be in commit; the next row decides on them"
+        " The last groups before it may still be in commit; the next row decides on them. On a"
+        " replica that does not log what it applies, groups that no XID ends may come later"
     ),
     sources=("WL#2775, REQ-5", "MySQL manual: GTID Life Cycle"),
     remedy=(
@@ -269,7 +278,8 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
         return Undecided(EXECUTED_NOT_ACCEPTED)
     missing = e.not_executed()
     if not missing:
-        return HOLDS
+        late = e.passed_unlogged - e.gtid_executed
+        return Undecided(NOT_LOGGED_YET, late=late) if late else HOLDS
     return Broken(
         "passed",
         witness=missing,

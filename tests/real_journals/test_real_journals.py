@@ -49,8 +49,8 @@ MAY_BE_UNDECIDED = {
     "relay_position_matches_master_info",
     "row_lsn_at_its_instant",
 }
-"""On a healthy journal: each needs an earlier row, time to settle, a stop of the receiver, or events
-that SQL does not show."""
+"""On a healthy journal: each needs an earlier row, time to settle, a stop of the receiver, or what
+SQL does not show."""
 SOURCE_IS_DOWN = {"receiver_not_failed"}
 """Where a collection did not reach the source, its replica has no connection either."""
 OF_AN_EMPTY_CHANNEL = {
