@@ -128,6 +128,9 @@ def restore(whole: Any, data: Bytes, of: str) -> None:
     names, coders = _fields(kind)
 
     def set_fields(values: Any, reader: Reader) -> None:
+        if values == _IDLE:
+            reset(whole)
+            return
         for name, coder, value in zip(names, coders, values, strict=True):
             setattr(whole, name, value if coder.decode is None else coder.decode(value, reader))
 

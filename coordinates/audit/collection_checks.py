@@ -251,6 +251,8 @@ def is_optional(check: Check, verdict: str) -> bool:
     What the audit cannot judge on a row that it calls CONSISTENT all the same (relay logs that
     nobody reads) does; comparisons and gaps do not.
     """
+    if check.reason == REDO_LOG_NOT_READ.code:
+        return True  # no other rule needs these events
     rule = RULES.get(check.rule)
     is_of_row = rule is not None and rule.scope in ("S", "T")
     return verdict == Verdict.CONSISTENT.value and (is_of_row or check.reason in _UNREAD)

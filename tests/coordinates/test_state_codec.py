@@ -192,6 +192,13 @@ def test_an_idle_part_is_one_digit():
     assert all(part._reporter is again.reporter for part in again.parts.values())
 
 
+def test_a_whole_that_is_idle_comes_back_so():
+    """Whatever was in the one that reads it."""
+    again = Whole(parts={"a": Part([])})
+    restore(again, encode(Whole, Whole()), "it")
+    assert again.parts == {}
+
+
 @dataclass
 class Arrays:
     rows: npt.NDArray[np.int64] | None = None

@@ -394,6 +394,6 @@ def queue_phantom(fleet: World, channel: Channel, sid: str, gno: int) -> bool:
     file.groups.append(queued)
     channel.pending.append(queued)
     channel[Receiver].retrieved.add(sid, gno)
-    receiver.flush_position(fleet, channel)
+    receiver.flush_position(fleet, channel, len(group.body) + 1)
     applier.wake(fleet, channel)
     return True

@@ -136,7 +136,7 @@ class OldGroupRequeued(ChannelFault):
         again = QueuedGroup(old.logged, old.source_file, file, file.end)
         relay_log.write_group_events(channel, again, len(old.logged.group.body) + 1)
         channel.pending.append(QueuedFraming(file, file.end, None))
-        receiver.flush_position(fleet, channel)
+        receiver.flush_position(fleet, channel, len(old.logged.group.body) + 1)
         return True
 
 
