@@ -48,7 +48,7 @@ def test_a_hostile_instance_does_nothing_to_the_terminal(tallystick, tmp_path, n
         assert "key 'instance'" in ran.err
         return
     assert 1 == ran.code
-    assert f"  {spelt(name)}, at " in ran.out
+    assert f"  {spelt(name)}, 0.000 s into the journal" in ran.out
     # As JSON the name is whole, and still harmless.
     document = tallystick("replay", "j", "--json").out
     assert is_harmless(document)
