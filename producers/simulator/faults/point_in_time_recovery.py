@@ -346,8 +346,10 @@ class RestoredSetBeyondImage(_BackupFault):
 
     def go_on(self, fleet: World, image: Image) -> None:
         """Restore it when the source has gone on, and replay nothing."""
-        server = recovery.add_server(fleet, self.source)
-        fleet.schedule(fleet.now + _BETWEEN_US, None, recovery.restore, image, server)
+        if self.source[GtidState].executed.is_subset(image.executed):
+            fleet.schedule(fleet.now + _RETRY_US, None, self.go_on, image)
+            return
+        recovery.restore(fleet, image, recovery.add_server(fleet, self.source))
 
     def on_restore(self, fleet: World, instance: Instance) -> None:
         """The set is that of the source."""
