@@ -153,8 +153,11 @@ class Server:
 
     @property
     def redo_is_disabled(self) -> bool:
-        """ALTER INSTANCE DISABLE INNODB REDO_LOG: changes write no redo, nothing is durable."""
-        return not self._flag("innodb_redo_log_enabled", default=True)
+        """ALTER INSTANCE DISABLE INNODB REDO_LOG: changes write no redo, nothing is durable.
+
+        So it may be while the settings are not known.
+        """
+        return not self._flag("innodb_redo_log_enabled", default=self.has_started)
 
     @property
     def is_backup_safe(self) -> bool:
