@@ -135,8 +135,10 @@ class StatementsRepeated(Negative):
     name = "statements_repeated"
     text = "a change without a transaction is executed again after a crash, as WL#2775 says"
     options: ClassVar = _BY_POSITION
-    # Tables of which a change was made twice are not those of the source any more.
-    excludes: ClassVar = frozenset({"recovery_from_replica"})
+    # Tables of which a change was made twice are not those of the source any more. And the
+    # simulator plays no table locks: clients may change a MyISAM row in another order than is
+    # logged.
+    excludes: ClassVar = frozenset({"recovery_from_replica", "recovery_on_new_server"})
 
     def arrange(self, fleet: World) -> None:
         fleet.pace.kinds = (GroupKind.NON_TRANSACTIONAL, GroupKind.ROLLED_BACK, GroupKind.INNODB)
