@@ -138,7 +138,8 @@ def _demote(old: Instance) -> None:
 def _promote(fleet: World, old: Instance) -> None:
     """As soon as every replica has everything: the group before was a second ago."""
     replicated = [c for c in channels(fleet) if c.source is old]
-    if old[CommitQueue].in_commit or not old.is_running or any(_lacks(c, old) for c in replicated):
+    is_ready = bool(replicated) and not any(_lacks(channel, old) for channel in replicated)
+    if old[CommitQueue].in_commit or not old.is_running or not is_ready:
         fleet.schedule(fleet.now + SECOND_US // 10, None, _promote, old)
         return
     promoted = replicated[0].replica
