@@ -79,7 +79,7 @@ class RedoLogReader:
     # What else happens to the server
 
     def mark_gap(self) -> None:
-        """Records are missing: nothing of before bounds what follows."""
+        """Records are missing: nothing from before bounds what follows."""
         self.written = self.flushed = self.checkpoint = self.floor = UNKNOWN
         self.overwritten_at = UNKNOWN
 

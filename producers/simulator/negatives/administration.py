@@ -66,7 +66,7 @@ class GtidPurged(Negative):
     """Every instance is given the same transactions of a server that is gone."""
 
     name = "gtid_purged"
-    # A server that is restored from an image of before lacks what its source counts as purged.
+    # A server that is restored from an older image lacks what its source counts as purged.
     excludes: ClassVar = frozenset({"recovery_on_new_server", "recovery_from_replica"})
     text = "gtid_executed and gtid_purged grow without any event"
 
