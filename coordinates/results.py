@@ -213,8 +213,8 @@ class Observation:
         rules: The rules that stay undecided because of it, where it is about rules.
         is_undecided: True when a check has to answer UNDECIDED because of it.
         collection_id: The collection concerned, if any.
-        epoch: Journal place.
-        sequence: Journal place.
+        epoch: Of its position in the journal.
+        sequence: Of its position in the journal.
         ts: Microseconds of the observer's clock.
     """
 

@@ -109,7 +109,7 @@ class CollectionValidator:
         try:
             results = _run(summary, frame, run_id)
             if any(len(result.broken) < result.tally.broken for result in results):
-                # The same run id: the fuller result takes the place of the first one.
+                # The same run id: the fuller result replaces the first one.
                 results = _run(complete, frame, run_id)
         finally:
             if engine == "spark":
@@ -250,7 +250,7 @@ def _spark_frame(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> Any:
 
 
 def _run_id(collection_id: str, cuts: Sequence[Cut]) -> RunIdentifier:
-    """Name the run after the collection, so that a repeated validation takes its place."""
+    """Name the run after the collection, so that a repeated validation replaces it."""
     safe = re.sub(r"[^0-9A-Za-z_-]", "_", collection_id)[:_RUN_NAME_MAX]
     if safe != collection_id:
         # It names a directory: names that differ only in what it cannot have differ by a hash.

@@ -1,8 +1,9 @@
-"""`make mutate`: changes the code at random places and prints the changes that no test notices.
+"""`make mutate`: changes the code at random lines and prints the changes that no test notices.
 
-A mutation run of tests, not a test. cosmic-ray finds the places and makes the changes, in a copy of
-the repository; a sample of them is drawn, and each runs the tests that are near the changed file. A
-session is a database under ``.tallystick/mutations``: interrupted, the same command goes on.
+A mutation run of tests, not a test. cosmic-ray finds the lines and makes the changes, in a copy
+of the repository; a sample of them is drawn, and each runs the tests that are near the changed
+file. A session is a database under ``.tallystick/mutations``; interrupted, the same command
+resumes it.
 
     python -m tests.mutations --sample 200 --seed 7 --minutes 60
 """

@@ -120,9 +120,9 @@ def _relay_doubt(
         return Undecided(NO_RELAY)
     if relay.end < 0 or relay.offsets_doubtful:
         return Undecided(RELAY_MISSED)
-    place = (flushed.file_number, flushed.position)
+    end = (flushed.file_number, flushed.position)
     is_known = (
-        flushed == before or place > (relay.file_number, relay.end) or relay.window.covers(*place)
+        flushed == before or end > (relay.file_number, relay.end) or relay.window.covers(*end)
     )
     return None if is_known else Undecided(NOT_REMEMBERED)
 
@@ -130,7 +130,7 @@ def _relay_doubt(
 def _beside_master_info(
     flushed: LogCoordinates | None, relay: RelayReader, history: ChannelBaselines
 ) -> dict[str, Any]:
-    """What the flushed coordinates stand for, and the events between that and what is stored."""
+    """The flushed coordinates in the source's log; the events between them and what is stored."""
     write = history.master_info
     if flushed is None or flushed.base_name != relay.base_name or write is None:
         return {}
@@ -170,7 +170,7 @@ def _is_after(
 
 def _read_end(relay: RelayReader) -> LogCoordinates | None:
     """The highest source coordinates that the relay log named; the start when none yet."""
-    if relay.source_base is None or relay.has_unplaced:
+    if relay.source_base is None or relay.has_unpositioned:
         return None
     number, end = relay.source_high
     if number < 1:
@@ -321,12 +321,12 @@ def _has_moved_on(
     source, read = state.stored_executed, state.read
     if source is None or source.file_number != end.file_number or source < end:
         return False
-    place = (stored.file_number, stored.position)
-    queue = relay.queue()[len(relay.applied_groups(*place)) :]
+    applied_to = (stored.file_number, stored.position)
+    queue = relay.queue()[len(relay.applied_groups(*applied_to)) :]
     is_same_file = len(queue) > 0 and queue[0, Q_SOURCE_FILE] == end.file_number
     if is_same_file and end.position < queue[0, Q_SOURCE_END] <= source.position:
         return False
-    rows = relay.window.after(*place)
+    rows = relay.window.after(*applied_to)
     rows = rows[np.isin(rows[:, MARK], _OF_SOURCE)]
     if len(rows) and rows[0, SOURCE_FILE] == end.file_number and rows[0, SOURCE_END] > end.position:
         return source.position <= int(rows[0, SOURCE_END] - (rows[0, END] - rows[0, START]))

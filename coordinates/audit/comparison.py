@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.coordinates.audit.journal_position import Place
+from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.values.gtid import GtidSet
 
 IntArray = npt.NDArray[np.int64]
@@ -21,7 +21,7 @@ class ChannelRow:
     """What one log_status row of a replica shows of a channel."""
 
     instance_id: str
-    place: Place
+    at: JournalPosition
     server_id: int | None
     retrieved: GtidSet | None
     has: GtidSet | None
@@ -46,7 +46,7 @@ class ReplicaExecuted:
     """What one log_status row of a replica shows as executed, but for what an operator set."""
 
     instance_id: str
-    place: Place
+    at: JournalPosition
     executed: GtidSet
     server_uuid: str | None
     group_uuid: str | None
@@ -89,7 +89,7 @@ class QueuedRun:
 class GroupsQueued:
     """What a channel has queued since the log_status row before."""
 
-    place: Place
+    at: JournalPosition
     since_ts: int
     """Time of that row: none of the groups was queued before it."""
     runs: tuple[QueuedRun, ...]
@@ -111,7 +111,7 @@ class GroupsQueued:
 class CloneMade:
     """What clone_status of a recipient shows, and the end of its redo log."""
 
-    place: Place
+    at: JournalPosition
     clone_ts: int
     coordinates: Coordinates
     executed: GtidSet
@@ -123,7 +123,7 @@ class CloneMade:
 class CloneResumed:
     """The first group that a recipient received after a clone."""
 
-    place: Place
+    at: JournalPosition
     clone: CloneMade
     first_queued: tuple[str, int, int, str]
     """Source base name, file number, position after the group (-1 not known), GTID ("" anonymous).
@@ -141,7 +141,7 @@ class ImageChannel:
     """
 
     instance_id: str
-    place: Place
+    at: JournalPosition
     backup_id: str
     read: Coordinates | None
     executed: Coordinates | None
@@ -159,7 +159,7 @@ class RestoreMade:
         is_fresh: Whether it has neither logged nor received anything yet.
     """
 
-    place: Place
+    at: JournalPosition
     body: dict[str, Any]
     server_uuid: str | None
     is_fresh: bool
@@ -181,7 +181,7 @@ class RecoveryMade:
         is_ordered: Whether groups must be logged in the order of the log that is replayed.
     """
 
-    place: Place
+    at: JournalPosition
     restored: dict[str, dict[str, Any]]
     replayed: tuple[str, ...] | None
     before: tuple[str, ...]
@@ -265,10 +265,10 @@ class RunningRecovery:
         self.restored["replay"] = body
         self.before, self.logged = self.logged, []
 
-    def end(self, place: Place, body: dict[str, Any], *, is_ordered: bool) -> RecoveryMade:
+    def end(self, at: JournalPosition, body: dict[str, Any], *, is_ordered: bool) -> RecoveryMade:
         """The replay has ended."""
         return RecoveryMade(
-            place,
+            at,
             {**self.restored, "replayed": body},
             tuple(self.logged) if self.is_whole else None,
             tuple(self.before),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tallystick.coordinates.audit.journal_position import Place
+from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.results import (
     Check,
     Finding,
@@ -40,11 +40,11 @@ class FleetOutput:
 
 
 class Subject(NamedTuple):
-    """What evidence is about: an instance or one of its channels, at a place of its journal."""
+    """What evidence is about: an instance or one of its channels, at a position of its journal."""
 
     instance_id: str
     channel: str | None
-    place: Place
+    at: JournalPosition
 
 
 class FindingCollector:
@@ -62,7 +62,7 @@ class FindingCollector:
 
     def broken(self, rule: Rule, broken: Broken, subject: Subject) -> None:
         """A rule is broken."""
-        place = subject.place
+        at = subject.at
         self._output.findings.append(
             Finding(
                 rule=rule.name,
@@ -73,10 +73,10 @@ class FindingCollector:
                 at=broken.at or "",
                 witness=broken.witness,
                 data=broken.data,
-                collection_id=place.collection_id,
-                epoch=place.epoch,
-                sequence=place.sequence,
-                ts=place.ts,
+                collection_id=at.collection_id,
+                epoch=at.epoch,
+                sequence=at.sequence,
+                ts=at.ts,
             )
         )
         self.check(subject, Check(rule.name, Outcome.BROKEN, broken.case))
@@ -97,30 +97,28 @@ class FindingCollector:
         self, subject: Subject, rules: Iterable[Rule], reason: Reason, **data: object
     ) -> None:
         """Rules stay undecided."""
-        place = subject.place
+        at = subject.at
         self._output.observations.append(
             Observation(
                 code=ObservationCode.COMPARISON_UNDECIDED,
                 instance_id=subject.instance_id,
                 channel=subject.channel,
-                at=place.collection_id or f"{place.epoch}:{place.sequence}",
+                at=at.collection_id or f"{at.epoch}:{at.sequence}",
                 reason=reason.code,
                 data=json_values(data),
                 rules=tuple(rule.name for rule in rules),
                 is_undecided=True,
-                collection_id=place.collection_id,
-                epoch=place.epoch,
-                sequence=place.sequence,
-                ts=place.ts,
+                collection_id=at.collection_id,
+                epoch=at.epoch,
+                sequence=at.sequence,
+                ts=at.ts,
             )
         )
 
     def check(self, subject: Subject, check: Check) -> None:
         """What a rule says of a subject at the collection of its row, if it is of a row."""
-        place = subject.place
-        if place.collection_id is not None:
+        at = subject.at
+        if at.collection_id is not None:
             self._output.checks.append(
-                SubjectCheck(
-                    subject.instance_id, subject.channel, place.collection_id, place.ts, check
-                )
+                SubjectCheck(subject.instance_id, subject.channel, at.collection_id, at.ts, check)
             )

@@ -19,7 +19,7 @@ from tallystick.coordinates.audit.finding_collector import FindingCollector, Fle
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS, in_time_order
 from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
-from tallystick.coordinates.audit.journal_position import Place
+from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.replica_comparisons import ReplicaComparisons
 from tallystick.coordinates.audit.topology import Edge, describe_source
 from tallystick.coordinates.results import Check, Outcome
@@ -104,9 +104,9 @@ class FleetAudit:
         """The end of all input: every journal ends here, at the highest time seen."""
         end = max((timeline.known_ts for timeline in self.reader.timelines.values()), default=0)
         for instance_id, member in self.reader.members.items():
-            place = member.replica.place or Place(end, 0, 0, None)
+            at = member.replica.at or JournalPosition(end, 0, 0, None)
             # Not a row's own time: what was queued since must be looked up in later journals.
-            at_end = Place(end, place.epoch, place.sequence, None)
+            at_end = JournalPosition(end, at.epoch, at.sequence, None)
             for channel in member.replica.channels.values():
                 self.reader.comparisons.queue_groups(member, channel, at_end, (), is_row=False)
             self.reader.origins.row(instance_id, member.timeline.lineage, at_end)
@@ -189,7 +189,7 @@ class FleetAudit:
         """A rule's answer; what it is to remember of it is in the queue's memory afterwards."""
         sources = []
         for source in key.sources:
-            found = self.reader.fleet.find(source, item.place.ts)
+            found = self.reader.fleet.find(source, item.at.ts)
             if not found:
                 return Waiting(NOT_IN_FLEET, source=describe_source(source))
             if len(found) > 1:
@@ -222,7 +222,7 @@ class FleetAudit:
 
     def _expire_queue(self, key: QueueKey, queue: Queue, before_ts: int) -> None:
         """Comparisons of before a time: those that hold already hold, the others are undecided."""
-        old = next((n for n, i in enumerate(queue.items) if i.place.ts >= before_ts), None)
+        old = next((n for n, i in enumerate(queue.items) if i.at.ts >= before_ts), None)
         self._expire_oldest(key, queue, len(queue.items) if old is None else old)
 
     def _expire_oldest(self, key: QueueKey, queue: Queue, how_many: int) -> None:
@@ -248,7 +248,7 @@ class FleetAudit:
     def _holds_already(self, key: QueueKey, queue: Queue, item: Evidence) -> bool:
         """Whether what is known of the sources so far already shows that the rule holds."""
         memory = queue.memory
-        ts, fleet = item.place.ts, self.reader.fleet
+        ts, fleet = item.at.ts, self.reader.fleet
         timelines = [timeline for source in key.sources for timeline in fleet.find(source, ts)]
         for timeline in timelines:
             timeline.assume_known(ts)
@@ -277,11 +277,11 @@ class FleetAudit:
                     self.reported_clashes.add(clash)
                     identities = self.reader.timelines[second].identities
                     shown = next(i for i in identities if i.server_uuid == server_uuid)
-                    place = Place(shown.ts, shown.epoch, shown.sequence, shown.collection_id)
+                    at = JournalPosition(shown.ts, shown.epoch, shown.sequence, shown.collection_id)
                     self.collector.broken(
                         server_uuid_unique,
                         shared_server_uuid(server_uuid, first),
-                        Subject(second, None, place),
+                        Subject(second, None, at),
                     )
 
     def _compare_origins(self) -> None:
@@ -302,7 +302,7 @@ class FleetAudit:
                 origins.origins_in(other, sid, gno, found.ts),
             )
             answer = judge(claims)
-            subject = Subject(found.shown_by, None, found.place)
+            subject = Subject(found.shown_by, None, found.at)
             self.collector.broken(gtid_origin_agreement, answer, subject)
         self._check_origins()
 
@@ -312,9 +312,9 @@ class FleetAudit:
         if len(instances) > 1:
             known_ts = min(one.known_ts for one in instances.values())
             for row in rows:
-                if row.place.ts <= known_ts:
+                if row.at.ts <= known_ts:
                     self.collector.check(row, Check(gtid_origin_agreement.name, Outcome.HOLDS))
-            rows[:] = [row for row in rows if row.place.ts > known_ts]
+            rows[:] = [row for row in rows if row.at.ts > known_ts]
         del rows[:-ROWS_MAX]
 
     # State
@@ -337,7 +337,7 @@ class FleetAudit:
 
 
 def _subject(key: QueueKey, item: Evidence) -> Subject:
-    return Subject(key.instance_id, key.channel, item.place)
+    return Subject(key.instance_id, key.channel, item.at)
 
 
 def _sources(key: QueueKey) -> list[str]:

@@ -12,7 +12,7 @@ from tallystick.coordinates.audit.finding_collector import Subject
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
-from tallystick.coordinates.audit.journal_position import Place
+from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.origins import OriginColumns, Origins
 from tallystick.coordinates.audit.replica import (
     BEGINS,
@@ -105,27 +105,27 @@ class FleetEventReader:
         self.timelines.pop(instance_id, None)
         self.origins.forget(instance_id)
 
-    def take(self, fact: FleetEvent) -> None:
-        """The next fact of its instance's journal."""
-        member = self.enter(fact.instance_id)
-        if fact.kind is FleetEventKind.LOGGED:
-            self._logged(fact, member)
-            member.timeline.reached(fact.ts)
-        elif fact.kind is FleetEventKind.RECEIVED:
-            self._received(fact, member)
-            member.timeline.reached(fact.ts)
+    def take(self, event: FleetEvent) -> None:
+        """The next event of its instance's journal."""
+        member = self.enter(event.instance_id)
+        if event.kind is FleetEventKind.LOGGED:
+            self._logged(event, member)
+            member.timeline.reached(event.ts)
+        elif event.kind is FleetEventKind.RECEIVED:
+            self._received(event, member)
+            member.timeline.reached(event.ts)
         else:
-            self._leave_instant(member.timeline, fact.ts)
-            handler = self._handlers.get(fact.kind)
+            self._leave_instant(member.timeline, event.ts)
+            handler = self._handlers.get(event.kind)
             if handler is not None:
-                handler(fact, member)
-            member.replica.place = Place.of(fact)
-            if fact.kind not in OF_LOGS:
-                self.comparisons.hand_on_many(member, member.replica.place)
-            if fact.kind not in BESIDE_THE_LOGS:
-                member.timeline.reached(fact.ts)
-                self._mark(member.timeline, fact.ts)
-            if fact.kind is FleetEventKind.TIME:
+                handler(event, member)
+            member.replica.at = JournalPosition.of(event)
+            if event.kind not in OF_LOGS:
+                self.comparisons.hand_on_many(member, member.replica.at)
+            if event.kind not in BESIDE_THE_LOGS:
+                member.timeline.reached(event.ts)
+                self._mark(member.timeline, event.ts)
+            if event.kind is FleetEventKind.TIME:
                 self.close_instant(member.timeline)
 
     def forget_oldest(self) -> None:
@@ -163,56 +163,56 @@ class FleetEventReader:
             timeline.take_snapshot(ts)
             self.moved.add(timeline.instance_id)
 
-    def _logged(self, fact: FleetEvent, member: Member) -> None:
-        timeline, arrays = member.timeline, fact.arrays
-        sids = fact.body["sids"]
+    def _logged(self, event: FleetEvent, member: Member) -> None:
+        timeline, arrays = member.timeline, event.arrays
+        sids = event.body["sids"]
         local = arrays["group_sid"]
         column = timeline.sid_column(sids, local)
         gno = arrays["group_gno"].astype(np.int64, copy=False)
-        timeline.log(fact, BinlogGroups(arrays["group_event"], column, gno))
+        timeline.log(event, BinlogGroups(arrays["group_event"], column, gno))
         for sid, which in _by_sid(sids, local):
             timeline.grouped.add_gnos(sid, gno[which])
         if member.replica.recovery is not None:
             member.replica.recovery.log(sids, local, gno)
         member.replica.is_fresh &= not len(gno)
-        self._claim(fact, (BINLOG, timeline.lineage), sids)
+        self._claim(event, (BINLOG, timeline.lineage), sids)
 
-    def _received(self, fact: FleetEvent, member: Member) -> None:
-        replica, arrays = member.replica, fact.arrays
-        sids, local = fact.body["sids"], arrays["group_sid"]
-        name = fact.body["channel"]
+    def _received(self, event: FleetEvent, member: Member) -> None:
+        replica, arrays = member.replica, event.arrays
+        sids, local = event.body["sids"], arrays["group_sid"]
+        name = event.body["channel"]
         before = replica.channel(name).lineage
         column = replica.sid_column(sids, local)
-        channel = replica.receive(fact, column)
+        channel = replica.receive(event, column)
         stream = f"relay {name}"
         if channel.lineage != before:
             # Where in a run that was is not known: its time depends on how the journal was cut.
-            known_ts = self.origins.instance(fact.instance_id).known_ts
-            self.origins.end_logs(fact.instance_id, stream, min(fact.ts, known_ts))
+            known_ts = self.origins.instance(event.instance_id).known_ts
+            self.origins.end_logs(event.instance_id, stream, min(event.ts, known_ts))
         for sid, which in _by_sid(sids, local):
             channel.received.add_gnos(sid, arrays["group_gno"][which])
-        self._claim(fact, (stream, channel.lineage), sids)
+        self._claim(event, (stream, channel.lineage), sids)
 
-    def _claim(self, fact: FleetEvent, log: tuple[str, int], sids: list[str]) -> None:
-        arrays = fact.arrays
+    def _claim(self, event: FleetEvent, log: tuple[str, int], sids: list[str]) -> None:
+        arrays = event.arrays
         for sid, which in _by_sid(sids, arrays["group_sid"]):
             groups = OriginColumns(
                 arrays["group_gno"][which],
                 arrays["group_server_id"][which],
                 arrays["group_commit_ts"][which],
             )
-            self.origins.claim(fact.instance_id, log, sid, groups)
+            self.origins.claim(event.instance_id, log, sid, groups)
 
-    def _booted(self, fact: FleetEvent, member: Member) -> None:
-        body, replica = fact.body, member.replica
-        self._identify(fact, member)
+    def _booted(self, event: FleetEvent, member: Member) -> None:
+        body, replica = event.body, member.replica
+        self._identify(event, member)
         group = (body.get("variables") or {}).get("group_replication_group_name")
         member.timeline.group_uuid = str(group).lower() if group else member.timeline.group_uuid
         data_lineage = body.get("data_lineage")
         if replica.data_lineage is not None and data_lineage != replica.data_lineage:
-            self.comparisons.hand_on_all(member, Place.of(fact))
+            self.comparisons.hand_on_all(member, JournalPosition.of(event))
             replica.begin_data_lineage()
-            self.origins.end_logs(fact.instance_id, None, fact.ts)
+            self.origins.end_logs(event.instance_id, None, event.ts)
         replica.is_fresh = bool(data_lineage) and data_lineage != replica.data_lineage
         replica.data_lineage = data_lineage
         if replica.recovery is not None:
@@ -222,153 +222,159 @@ class FleetEventReader:
         for channel in replica.channels.values():
             channel.connects = True
 
-    def _identify(self, fact: FleetEvent, member: Member) -> None:
-        server_uuid = fact.body.get("server_uuid")
-        if member.timeline.identify(fact, server_uuid, fact.body.get("server_id")):
-            self.fleet.learn(str(server_uuid), fact.instance_id)
+    def _identify(self, event: FleetEvent, member: Member) -> None:
+        server_uuid = event.body.get("server_uuid")
+        if member.timeline.identify(event, server_uuid, event.body.get("server_id")):
+            self.fleet.learn(str(server_uuid), event.instance_id)
 
-    def _head_read(self, fact: FleetEvent, member: Member) -> None:
-        member.timeline.head(fact.body, fact.ts)
+    def _head_read(self, event: FleetEvent, member: Member) -> None:
+        member.timeline.head(event.body, event.ts)
 
-    def _file_ended(self, fact: FleetEvent, member: Member) -> None:
-        lost = member.timeline.end_file(fact.body, fact.ts)
+    def _file_ended(self, event: FleetEvent, member: Member) -> None:
+        lost = member.timeline.end_file(event.body, event.ts)
         if lost:
             log = (BINLOG, member.timeline.lineage)
-            self.origins.take_back(fact.instance_id, log, lost, self._last_known(fact))
+            self.origins.take_back(event.instance_id, log, lost, self._last_known(event))
 
-    def _lineage_began(self, fact: FleetEvent, member: Member) -> None:
-        is_reset = fact.body["reason"] == "reset"
-        member.timeline.begin_lineage(fact.body["binlog_lineage"], fact.ts, is_reset=is_reset)
+    def _lineage_began(self, event: FleetEvent, member: Member) -> None:
+        is_reset = event.body["reason"] == "reset"
+        member.timeline.begin_lineage(event.body["binlog_lineage"], event.ts, is_reset=is_reset)
         if is_reset:
-            self._end_logs_unseen(fact, BINLOG)
+            self._end_logs_unseen(event, BINLOG)
         else:
-            self.origins.end_logs(fact.instance_id, BINLOG, fact.ts)
+            self.origins.end_logs(event.instance_id, BINLOG, event.ts)
 
-    def _end_logs_unseen(self, fact: FleetEvent, stream: str | None) -> None:
+    def _end_logs_unseen(self, event: FleetEvent, stream: str | None) -> None:
         """Logs began anew some time before this was noticed."""
-        self.origins.end_logs(fact.instance_id, stream, self._last_known(fact))
+        self.origins.end_logs(event.instance_id, stream, self._last_known(event))
 
-    def _last_known(self, fact: FleetEvent) -> int:
+    def _last_known(self, event: FleetEvent) -> int:
         """Up to when the logs are known that are found to have changed."""
-        return min(fact.ts, self.origins.instance(fact.instance_id).known_ts)
+        return min(event.ts, self.origins.instance(event.instance_id).known_ts)
 
-    def _channel_administered(self, fact: FleetEvent, member: Member) -> None:
-        body, replica = fact.body, member.replica
+    def _channel_administered(self, event: FleetEvent, member: Member) -> None:
+        body, replica = event.body, member.replica
         name, action = str(body.get("channel", "")).lower(), body.get("action")
         replica.is_fresh = False
         channel = replica.channel(name)
         if action == "change_source":
-            self.comparisons.queue_groups(member, channel, Place.of(fact), (), is_row=False)
+            self.comparisons.queue_groups(
+                member, channel, JournalPosition.of(event), (), is_row=False
+            )
             channel.change_source(body)
             channel.first_queued = None
         if action in CONNECTS:
             channel.connects = True
         if action in BEGINS:
             channel.begin_anew()
-            channel.retrieved_ts = fact.ts
-            self.origins.end_logs(fact.instance_id, f"relay {name}", fact.ts)
+            channel.retrieved_ts = event.ts
+            self.origins.end_logs(event.instance_id, f"relay {name}", event.ts)
         if action in FORGETS_COORDINATES:
-            channel.coordinates_ts = fact.ts
+            channel.coordinates_ts = event.ts
         channel.lineage = body.get("channel_lineage", channel.lineage)
         if action == "reset_all":
-            self.comparisons.queue_groups(member, channel, Place.of(fact), (), is_row=False)
+            self.comparisons.queue_groups(
+                member, channel, JournalPosition.of(event), (), is_row=False
+            )
             replica.leave(name)
         if action in ("change_source", "reset_all"):
             # The row before may name a source that is none any more.
-            member.timeline.administer_sources(keys_of(replica.channels.values()), fact.ts)
+            member.timeline.administer_sources(keys_of(replica.channels.values()), event.ts)
 
-    def _gtids_assigned(self, fact: FleetEvent, member: Member) -> None:
-        added = GtidSet.parse(fact.body["added"])
+    def _gtids_assigned(self, event: FleetEvent, member: Member) -> None:
+        added = GtidSet.parse(event.body["added"])
         member.timeline.assign(added)
         member.replica.assigned = member.replica.assigned | added
 
-    def _clone_stepped(self, fact: FleetEvent, member: Member) -> None:
-        if fact.body.get("role") == "recipient":
-            member.replica.cloned(fact.body, fact.ts)
-        elif fact.body.get("step") == "position_read" and fact.body.get("lsn") is not None:
-            moment = fact.ts, int(fact.body["lsn"])
-            member.timeline.redo_copied[str(fact.body.get("peer"))] = moment
+    def _clone_stepped(self, event: FleetEvent, member: Member) -> None:
+        if event.body.get("role") == "recipient":
+            member.replica.cloned(event.body, event.ts)
+        elif event.body.get("step") == "position_read" and event.body.get("lsn") is not None:
+            moment = event.ts, int(event.body["lsn"])
+            member.timeline.redo_copied[str(event.body.get("peer"))] = moment
 
-    def _backup_stepped(self, fact: FleetEvent, member: Member) -> None:
-        body, replica = fact.body, member.replica
+    def _backup_stepped(self, event: FleetEvent, member: Member) -> None:
+        body, replica = event.body, member.replica
         step = body["step"]
         if step == "image":
             if "coordinates_from" not in body:
                 member.timeline.image(body)
-            self._compare_image(fact, member)
+            self._compare_image(event, member)
         elif step == "checksum":
             member.timeline.check_sums(body)
         elif step == "restore":
             replica.recovery = RunningRecovery({step: body})
-            self._compare_restore(fact, member)
+            self._compare_restore(event, member)
         elif replica.recovery is None:
             return
         elif step == "replay":
             replica.recovery.begin_replay(body)
         elif step == "replayed" and "replay" in replica.recovery.restored:
-            self._compare_recovery(fact, replica, replica.recovery)
+            self._compare_recovery(event, replica, replica.recovery)
             replica.recovery = None
 
-    def _compare_image(self, fact: FleetEvent, member: Member) -> None:
-        for summary in fact.body.get("channels") or ():
+    def _compare_image(self, event: FleetEvent, member: Member) -> None:
+        for summary in event.body.get("channels") or ():
             name = str(summary["channel"]).lower()
             channel = member.replica.channels.get(name) or ReplicaChannel(name)
             key = channel.key or source_key(summary.get("source_instance"), None)
             found = ImageChannel(
-                instance_id=fact.instance_id,
-                place=Place.of(fact),
-                backup_id=str(fact.body["backup_id"]),
+                instance_id=event.instance_id,
+                at=JournalPosition.of(event),
+                backup_id=str(event.body["backup_id"]),
                 read=_coordinates(summary, "read"),
                 executed=_coordinates(summary, "exec"),
                 coordinates_ts=channel.coordinates_ts,
                 is_filtered=channel.is_filtered,
             )
             sources = () if key is None else (key,)
-            self.comparisons.enqueue(fact.instance_id, name, sources, found)
+            self.comparisons.enqueue(event.instance_id, name, sources, found)
 
-    def _compare_restore(self, fact: FleetEvent, member: Member) -> None:
+    def _compare_restore(self, event: FleetEvent, member: Member) -> None:
         timeline = member.timeline
-        image_of = source_key(fact.body["peer"], None)
+        image_of = source_key(event.body["peer"], None)
         made = RestoreMade(
-            Place.of(fact),
-            fact.body,
-            timeline.uuid_at(fact.ts),
+            JournalPosition.of(event),
+            event.body,
+            timeline.uuid_at(event.ts),
             is_fresh=member.replica.is_fresh,
         )
-        self.comparisons.enqueue(fact.instance_id, None, (image_of,) if image_of else (), made)
+        self.comparisons.enqueue(event.instance_id, None, (image_of,) if image_of else (), made)
 
     def _compare_recovery(
-        self, fact: FleetEvent, replica: Replica, running: RunningRecovery
+        self, event: FleetEvent, replica: Replica, running: RunningRecovery
     ) -> None:
-        made = running.end(Place.of(fact), fact.body, is_ordered=replica.keeps_commit_order)
+        made = running.end(
+            JournalPosition.of(event), event.body, is_ordered=replica.keeps_commit_order
+        )
         keys = [source_key(name, None) for name in (made.source, made.image_of)]
         sources = tuple(dict.fromkeys(key for key in keys if key is not None))
-        self.comparisons.enqueue(fact.instance_id, None, sources, made)
+        self.comparisons.enqueue(event.instance_id, None, sources, made)
 
-    def _status_read(self, fact: FleetEvent, member: Member) -> None:
-        self._identify(fact, member)
-        place = Place.of(fact)
-        self.comparisons.row(member, fact.body, place)
-        self.origins.row(fact.instance_id, member.timeline.lineage, place)
-        self.rows_with_claims.append(Subject(fact.instance_id, None, place))
+    def _status_read(self, event: FleetEvent, member: Member) -> None:
+        self._identify(event, member)
+        at = JournalPosition.of(event)
+        self.comparisons.row(member, event.body, at)
+        self.origins.row(event.instance_id, member.timeline.lineage, at)
+        self.rows_with_claims.append(Subject(event.instance_id, None, at))
 
-    def _records_lost(self, fact: FleetEvent, member: Member) -> None:
+    def _records_lost(self, event: FleetEvent, member: Member) -> None:
         if member.replica.recovery is not None:
             member.replica.recovery.lose()
         member.replica.is_fresh = False
-        name = fact.body.get("channel")
+        name = event.body.get("channel")
         for channel in member.replica.channels.values():
             if name in (None, channel.name):
                 channel.lose()
         if name is not None:
             return
-        lineage = fact.body["binlog_lineage"]
+        lineage = event.body["binlog_lineage"]
         is_gap = lineage != member.timeline.lineage
         if is_gap:
-            self.comparisons.hand_on_all(member, Place.of(fact))
+            self.comparisons.hand_on_all(member, JournalPosition.of(event))
             member.replica.lose_records()
-        self._end_logs_unseen(fact, None if is_gap else BINLOG)
-        member.timeline.miss(lineage, fact.ts)
+        self._end_logs_unseen(event, None if is_gap else BINLOG)
+        member.timeline.miss(lineage, event.ts)
 
 
 def _coordinates(summary: Mapping[str, Any], name: str) -> tuple[str, int] | None:
@@ -377,7 +383,7 @@ def _coordinates(summary: Mapping[str, Any], name: str) -> tuple[str, int] | Non
 
 
 def _by_sid(sids: list[str], local: npt.NDArray[Any]) -> list[tuple[str, Any]]:
-    """(sid, which groups) for each sid of a fact, in log order."""
+    """(sid, which groups) for each sid of a event, in log order."""
     if not len(local):
         return []
     if len(sids) == 1 and (len(local) == 1 or local.min() == 0):

@@ -1,7 +1,8 @@
-"""Facts: what one instance's audit hands to the fleet's audit, in journal order.
+"""Fleet events: what one instance's audit hands to the fleet's audit, in journal order.
 
 Checks across instances need less than the journal: where groups and events end, which GTIDs they
-carry and who wrote them first, and what each log_status row said. Facts carry just that, as arrays.
+carry and who wrote them first, and what each log_status row said. Fleet events carry
+just that, as arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FleetEventKind(str, Enum):
-    """What a fact is about; body keys and arrays of each are given beside it."""
+    """What a fleet event is about; body keys and arrays of each are given beside it."""
 
     BOOT = "boot"
     """body: ``server_uuid``, ``server_id``, ``version``, ``variables`` (dict), ``data_lineage``
@@ -81,7 +82,7 @@ class FleetEventKind(str, Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FleetEvent:
-    """One fact at its place in the journal of ``instance_id`` (``ts`` in microseconds)."""
+    """A fleet event at its position in the journal of ``instance_id``; ``ts`` in microseconds."""
 
     kind: FleetEventKind
     instance_id: str
@@ -93,7 +94,7 @@ class FleetEvent:
 
 
 def encode_fleet_events(fleet_events: Sequence[FleetEvent]) -> bytes:
-    """Facts as bytes, for the row that leaves the stateful operator."""
+    """Fleet events as bytes, for the row that leaves the stateful operator."""
     return encode(list[FleetEvent], fleet_events)
 
 
@@ -101,7 +102,7 @@ def decode_fleet_events(data: bytes) -> list[FleetEvent]:
     """Inverse of ``encode_fleet_events``.
 
     Raises:
-        StateError: The bytes are no facts of this version, or are damaged.
+        StateError: The bytes are no fleet events of this version, or are damaged.
     """
     fleet_events: list[FleetEvent] = decode(list[FleetEvent], data, "the fleet events")
     return fleet_events

@@ -66,7 +66,7 @@ class RedoSeen:
 
 @dataclass(slots=True, eq=False)
 class WaitingRow:
-    """One ``log_status`` record at its journal place, read once; it may wait for the journal."""
+    """One ``log_status`` record at its journal position, read once; it may wait for the journal."""
 
     body: dict[str, Any]
     epoch: int

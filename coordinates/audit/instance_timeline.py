@@ -1,10 +1,10 @@
 """What the fleet's audit remembers of one instance's journal: its binary log, and states of before.
 
 Comparisons ask for the state of a journal *as of* a time, because instances are absorbed in any
-interleaving. So at every fact whose place does not depend on how the journal was cut into blocks
-the timeline takes a `Snapshot`; the one that answers a question about time `t` is the first at or
-after `t`. Where a journal takes something back (a crash, a new lineage) the snapshot is taken
-before, and what was taken back is kept as a `Loss`.
+interleaving. So at every fleet event whose position does not depend on how the journal was cut
+into blocks the timeline takes a `Snapshot`; the one that answers a question about time `t` is the
+first at or after `t`. Where a journal takes something back (a crash, a new lineage) the snapshot is
+taken before, and what was taken back is kept as a `Loss`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ EVENTS_MAX = 2**17
 """Events remembered of one instance; beyond it whole oldest files are forgotten."""
 LOSSES_MAX = 16
 IMAGES_MAX = 32
-"""Backup images and places with checksums remembered of one instance."""
+"""Backup images and positions with checksums remembered of one instance."""
 ADMINISTERED_MAX = 16
 
 
 @dataclass(eq=False)
 class InstanceTimeline:
-    """One instance's journal, as the facts have told it so far."""
+    """One instance's journal, as its fleet events have reported it so far."""
 
     instance_id: str
     known_ts: int = -1
@@ -94,12 +94,12 @@ class InstanceTimeline:
         return number
 
     def sid_column(self, names: list[str], local: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """A fact's sid indexes as indexes of the timeline's table; -1 stays -1."""
+        """A fleet event's sid indexes as indexes of the timeline's table; -1 stays -1."""
         table = np.array([*(self.sid_number(name) for name in names), -1], dtype=np.int32)
         column: npt.NDArray[np.int32] = table[local]
         return column
 
-    def identify(self, fact: FleetEvent, server_uuid: str | None, server_id: int | None) -> bool:
+    def identify(self, event: FleetEvent, server_uuid: str | None, server_id: int | None) -> bool:
         """Take over what the instance said of itself; True when its `server_uuid` is news."""
         if isinstance(server_id, int):
             self.server_id = server_id
@@ -111,17 +111,17 @@ class InstanceTimeline:
         self.identities.append(
             Identity(
                 server_uuid,
-                fact.ts,
-                fact.ts,
-                fact.epoch,
-                fact.sequence,
-                fact.body.get("collection_id"),
+                event.ts,
+                event.ts,
+                event.epoch,
+                event.sequence,
+                event.body.get("collection_id"),
             )
         )
         return True
 
     def reached(self, ts: int) -> None:
-        """A fact of `ts` was absorbed."""
+        """A fleet event of `ts` was absorbed."""
         if ts > self.known_ts:
             self.known_ts = ts
             if self.identities:
@@ -133,22 +133,22 @@ class InstanceTimeline:
 
     def uuids_until(self, ts: int) -> list[str]:
         """Every `server_uuid` reported up to `ts`; the first one if none was yet."""
-        told = [identity.server_uuid for identity in self.identities if identity.ts <= ts]
-        return told or [identity.server_uuid for identity in self.identities[:1]]
+        known = [identity.server_uuid for identity in self.identities if identity.ts <= ts]
+        return known or [identity.server_uuid for identity in self.identities[:1]]
 
     def uuid_at(self, ts: int) -> str | None:
         """The `server_uuid` at `ts`; before the first report that one."""
-        told = self.uuids_until(ts)
-        return told[-1] if told else None
+        known = self.uuids_until(ts)
+        return known[-1] if known else None
 
     # The binary log grows
 
-    def log(self, fact: FleetEvent, columns: BinlogGroups) -> None:
+    def log(self, event: FleetEvent, columns: BinlogGroups) -> None:
         """A run of events of one file."""
-        body = fact.body
-        self._enter_lineage(body["binlog_lineage"], fact.ts)
+        body = event.body
+        self._enter_lineage(body["binlog_lineage"], event.ts)
         file = self._file(body["base_name"], body["file_number"])
-        event_ends = fact.arrays["event_ends"].astype(np.int64, copy=False)
+        event_ends = event.arrays["event_ends"].astype(np.int64, copy=False)
         self.event_count += file.append(body["start"], event_ends, columns)
 
     def _file(self, base_name: str, number: int) -> BinlogFile:
@@ -233,9 +233,9 @@ class InstanceTimeline:
         return lost
 
     def _leave_known(self, ts: int, *, of_another_log: bool = False) -> None:
-        """Something is taken back, or missing, or another log begins, as is told at `ts`.
+        """Something is taken back, or missing, or another log begins, as is recorded at `ts`.
 
-        An observer tells of a start, a RESET, or of what it missed, when it has come back: what
+        An observer records a start, a RESET, or of what it missed, when it has come back: what
         happened since it knew the journal, groups of the new boot among it, is after that.
         """
         known_ts = max(-1 if self.open_ts is None else self.open_ts, self.states.last_ts)
@@ -344,7 +344,7 @@ class InstanceTimeline:
         self._administered = [*self._administered, (ts, sources)][-ADMINISTERED_MAX:]
 
     def sources_at(self, ts: int) -> tuple[str, ...]:
-        """Keys of the sources at `ts`, as the last row or what was done since then tells."""
+        """Keys of the sources at `ts`, as the last row or what was done since then says."""
         state = self.states.until(ts)
         since, sources = (-1, ()) if state is None else (state.ts, state.sources)
         done = (then for at, then in reversed(self._administered) if since <= at <= ts)
@@ -360,18 +360,20 @@ class InstanceTimeline:
 
     def check_sums(self, body: Mapping[str, Any]) -> None:
         """Checksums of the tables were computed here."""
-        place = body["binlog_lineage"], body["binlog_file"], body["binlog_position"]
-        self.checksums = [*self.checksums, (*place, body["tables"])][-IMAGES_MAX:]
+        coordinates = body["binlog_lineage"], body["binlog_file"], body["binlog_position"]
+        self.checksums = [*self.checksums, (*coordinates, body["tables"])][-IMAGES_MAX:]
 
-    def checksums_at(self, lineage: int, place: tuple[str, int]) -> list[dict[str, Any]] | None:
-        """The tables where the log ends at a place, None not told."""
-        told = (tables for *where, tables in self.checksums if where == [lineage, *place])
-        return next(told, None)
+    def checksums_at(
+        self, lineage: int, coordinates: tuple[str, int]
+    ) -> list[dict[str, Any]] | None:
+        """The tables where the log ends at coordinates, None not known."""
+        known = (tables for *where, tables in self.checksums if where == [lineage, *coordinates])
+        return next(known, None)
 
     # States of before
 
     def take_snapshot(self, ts: int) -> None:
-        """Remember the journal as it stands."""
+        """Remember the journal as it is."""
         file = self.files.get((self.lineage, self.file_number))
         self.states.add(
             Snapshot(
@@ -436,24 +438,24 @@ class InstanceTimeline:
             if lineage == state.lineage
         )
 
-    def groups_until(self, state: Snapshot, place: tuple[int, int]) -> BinlogGroups:
+    def groups_until(self, state: Snapshot, end: tuple[int, int]) -> BinlogGroups:
         """The remembered groups of the lineage of a state up to a file number and position."""
         columns: list[tuple[Any, Any]] = []
         for lineage, number in sorted(self.files):
-            if lineage != state.lineage or number > place[0]:
+            if lineage != state.lineage or number > end[0]:
                 continue
             file, kept = self.file_at(state, number)
             assert file is not None
             groups = file.groups()
-            if number == place[0]:
-                kept = min(kept, int(np.searchsorted(file.group_ends(), place[1], side="right")))
+            if number == end[0]:
+                kept = min(kept, int(np.searchsorted(file.group_ends(), end[1], side="right")))
             columns.append((groups.sid[:kept], groups.gno[:kept]))
         sid = np.concatenate([np.empty(0, np.int32), *(column[0] for column in columns)])
         gno = np.concatenate([np.empty(0, np.int64), *(column[1] for column in columns)])
         return BinlogGroups(np.arange(len(gno)), sid, gno)
 
     def assume_known(self, ts: int) -> None:
-        """Until `assume_unknown`, answer as if the journal were known up to `ts` as it stands."""
+        """Until `assume_unknown`, answer as if the journal were known up to `ts` as it is."""
         self.take_snapshot(max(ts, self.known_ts))
 
     def assume_unknown(self) -> None:

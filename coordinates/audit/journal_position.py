@@ -1,4 +1,4 @@
-"""Where in an instance's journal the evidence of a finding stands."""
+"""Where in an instance's journal the evidence of a finding is."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.fleet_events import FleetEvent
 
 
-class Place(NamedTuple):
-    """The place of a fact that does not depend on how the journal was cut into blocks."""
+class JournalPosition(NamedTuple):
+    """The position of a fleet event that does not depend on how the journal was cut into blocks."""
 
     ts: int
     epoch: int
@@ -17,7 +17,7 @@ class Place(NamedTuple):
     collection_id: str | None
 
     @classmethod
-    def of(cls, fact: FleetEvent) -> Place:
-        """Where a fact stands."""
-        collection_id = fact.body.get("collection_id")
-        return cls(fact.ts, fact.epoch, fact.sequence, collection_id)
+    def of(cls, event: FleetEvent) -> JournalPosition:
+        """Where an event was emitted."""
+        collection_id = event.body.get("collection_id")
+        return cls(event.ts, event.epoch, event.sequence, collection_id)

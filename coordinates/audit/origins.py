@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.coordinates.audit.journal_position import Place
+from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -62,7 +62,7 @@ class Contradiction(NamedTuple):
     first: str
     second: str
     gtids: GtidSet
-    place: Place
+    at: JournalPosition
     shown_by: str
     lineages: tuple[int, int]
 
@@ -158,7 +158,7 @@ class _State(NamedTuple):
     """Claims of all logs of an instance from `ts` on."""
 
     ts: int
-    place: Place | None
+    at: JournalPosition | None
     lineage: int
     logs: tuple[Claims, ...]
 
@@ -170,12 +170,12 @@ class _Instance:
     lineage: int = 0
     known_ts: int = -1
 
-    def remember(self, ts: int, place: Place | None) -> None:
+    def remember(self, ts: int, at: JournalPosition | None) -> None:
         """A row makes all claims count; without a row those that counted go on, if they live."""
         logs = tuple(log.claims() for log in self.logs.values())
-        # A row that had to wait for its place comes with the time at which it was read.
+        # A row that had to wait for its position comes with the time at which it was read.
         ts = max(ts, self.states[-1].ts) if self.states else ts
-        self.states.append(_State(ts, place, self.lineage, logs))
+        self.states.append(_State(ts, at, self.lineage, logs))
         if len(self.states) > STATES_MAX:
             del self.states[: STATES_MAX // 4]
 
@@ -276,11 +276,11 @@ class Origins:
             holder.take_back(gtids)
             instance.go_on(ts)
 
-    def row(self, instance_id: str, lineage: int, place: Place) -> None:
+    def row(self, instance_id: str, lineage: int, at: JournalPosition) -> None:
         """A log_status row of the instance: its claims so far count from here on."""
         instance = self.instance(instance_id)
         instance.lineage = lineage
-        instance.remember(place.ts, place)
+        instance.remember(at.ts, at)
 
     def reached(self, instance_id: str, ts: int) -> None:
         """Everything of the instance up to `ts` is known."""
@@ -317,10 +317,10 @@ class Origins:
             if a is None or b is None:
                 continue
             gtids = _differing(a.logs, b.logs)
-            shown = (second, b) if b.ts == ts and b.place is not None else (first, a)
+            shown = (second, b) if b.ts == ts and b.at is not None else (first, a)
             for sid in gtids.sids():
                 key = first, second, sid, a.lineage, b.lineage
-                if key in self.reported or shown[1].place is None:
+                if key in self.reported or shown[1].at is None:
                     continue
                 self.reported.add(key)
                 found.append(
@@ -329,7 +329,7 @@ class Origins:
                         first,
                         second,
                         gtids.restrict(sid),
-                        shown[1].place,
+                        shown[1].at,
                         shown[0],
                         (a.lineage, b.lineage),
                     )
@@ -339,7 +339,7 @@ class Origins:
     def differing(self, first: str, first_ts: int, second: str, second_ts: int) -> GtidSet:
         """GTIDs of which two instances share no claim of the origin, each at its own time.
 
-        A replica that hid a group behind an empty one has the source's own claim in its relay log.
+        A replica that hid a group by an empty one has the source's own claim in its relay log.
         """
         if not self.is_contested:
             return GtidSet.EMPTY

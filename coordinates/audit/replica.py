@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallystick.coordinates.audit.comparison import GroupsQueued, QueuedRun, RunningRecovery
-from tallystick.coordinates.audit.journal_position import Place
+from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.topology import source_key
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
@@ -85,7 +85,7 @@ class ReplicaChannel:
 
     @property
     def key(self) -> str | None:
-        """The source, as far as told."""
+        """The source, as far as known."""
         return source_key(self.source_instance, self.source_uuid)
 
     @property
@@ -131,7 +131,7 @@ class ReplicaChannel:
 
     def hand_on(
         self,
-        place: Place,
+        at: JournalPosition,
         sids: list[str],
         executed: tuple[GtidSet, ...],
         *,
@@ -139,7 +139,7 @@ class ReplicaChannel:
         server_uuid: str | None,
     ) -> GroupsQueued | None:
         """What was queued since the last call."""
-        since, self.queued_ts = self.queued_ts, place.ts
+        since, self.queued_ts = self.queued_ts, at.ts
         if not self.runs:
             return None
         runs = tuple(
@@ -158,7 +158,7 @@ class ReplicaChannel:
         )
         self.runs = []
         self.queued_count = 0
-        return GroupsQueued(place, since, runs, executed, is_row, self.is_filtered, server_uuid)
+        return GroupsQueued(at, since, runs, executed, is_row, self.is_filtered, server_uuid)
 
 
 def _joined(chunks: list[npt.NDArray[Any]]) -> Any:
@@ -178,14 +178,14 @@ class Replica:
         is_fresh: Whether its data directory was replaced at its last start, and it has neither
             logged nor received anything since, as far as the journal, which has no gap, shows.
         clone_peer, clone_ts: Donor and begin of the last clone that the journal has reported.
-        clone_end_ts: When that clone was told to have completed, None before.
+        clone_end_ts: When that clone was recorded as completed, None before.
         recovered_lsn: Where recovery found the end of its redo log.
         is_clone_status_read: Whether a row has shown how that clone ended.
         resumed_from: Sources that have sent groups since that clone; a channel made later, or
             pointed elsewhere and back, goes on where another has ended.
         recovery: What has happened since its data were restored from an image.
         keeps_commit_order: replica_preserve_commit_order, as of its last start.
-        place: Place of the last fact that does not depend on how the journal was cut.
+        at: Position of the last fleet event that does not depend on how the journal was cut.
     """
 
     channels: dict[str, ReplicaChannel] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class Replica:
     judged_clones: set[str] = field(default_factory=set)
     recovery: RunningRecovery | None = None
     keeps_commit_order: bool = True
-    place: Place | None = None
+    at: JournalPosition | None = None
     _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
@@ -224,7 +224,7 @@ class Replica:
         return said["channel"] in self.gone and not said["source_uuid"]
 
     def sid_column(self, names: list[str], local: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """A fact's sid indexes as indexes of the replica's table; -1 stays -1."""
+        """A fleet event's sid indexes as indexes of the replica's table; -1 stays -1."""
         for name in names:
             if name not in self._sid_index:
                 self._sid_index[name] = len(self.sids)
@@ -233,9 +233,9 @@ class Replica:
         column: npt.NDArray[np.int32] = table[local]
         return column
 
-    def receive(self, fact: FleetEvent, sid: npt.NDArray[np.int32]) -> ReplicaChannel:
+    def receive(self, event: FleetEvent, sid: npt.NDArray[np.int32]) -> ReplicaChannel:
         """Groups were queued."""
-        body = fact.body
+        body = event.body
         self.is_fresh = False
         channel = self.channel(body["channel"])
         if body["channel_lineage"] != channel.lineage:
@@ -244,9 +244,9 @@ class Replica:
         sender = channel.key or channel.name
         if self.clone_ts is not None and len(sid) and sender not in self.resumed_from:
             self.resumed_from.add(sender)
-            channel.first_queued = self._first(body, fact.arrays, sid)
+            channel.first_queued = self._first(body, event.arrays, sid)
             channel.begins_by_gtid = False  # clone_resume_exact judges what comes first
-        channel.queue(body, fact.arrays, sid)
+        channel.queue(body, event.arrays, sid)
         return channel
 
     def _first(
@@ -258,7 +258,7 @@ class Replica:
         return base_name or "", body["source_file_number"], end, gtid
 
     def begin_data_lineage(self) -> None:
-        """Another data directory: its channels are those of the copy, until told otherwise."""
+        """Another data directory: its channels are those of the copy, until recorded otherwise."""
         self.channels = {}
         self.resumed_from = set()
         self.left = GtidSet.EMPTY

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.comparison import Evidence
     from tallystick.coordinates.audit.finding_collector import FindingCollector
-    from tallystick.coordinates.audit.journal_position import Place
+    from tallystick.coordinates.audit.journal_position import JournalPosition
     from tallystick.coordinates.audit.replica import ReplicaChannel
 
     Enqueue = Callable[[str, "str | None", tuple[str, ...], Evidence], None]
@@ -62,7 +62,7 @@ class ReplicaComparisons:
     collector: FindingCollector = field(metadata=COLLABORATOR)
     _reported_unknown: set[str] = field(default_factory=set)
 
-    def row(self, member: Member, body: Mapping[str, Any], place: Place) -> None:
+    def row(self, member: Member, body: Mapping[str, Any], at: JournalPosition) -> None:
         """Queue everything that a log_status row shows of a replica."""
         timeline, replica = member.timeline, member.replica
         executed, purged = _set(body["gtid_executed"]), _set(body["gtid_purged"])
@@ -70,12 +70,12 @@ class ReplicaComparisons:
         channels = [self._channel_listed(member, values) for values in listed]
         sources = keys_of(channels)
         fallen = _set(body.get("gtid_executed_fallen"))
-        timeline.row(executed, purged, body["logs_everything"], sources, place.ts, fallen=fallen)
+        timeline.row(executed, purged, body["logs_everything"], sources, at.ts, fallen=fallen)
         retrieved = [_set(values["retrieved_gtid_set"]) for values in listed]
         shown = (*(r for r in retrieved if r is not None), *((executed,) if executed else ()))
         is_whole = executed is not None and None not in retrieved
         for channel in replica.channels.values():
-            self.queue_groups(member, channel, place, shown, is_row=is_whole)
+            self.queue_groups(member, channel, at, shown, is_row=is_whole)
         has = None
         if is_whole and executed is not None:
             has = executed
@@ -84,23 +84,23 @@ class ReplicaComparisons:
         for channel, values in zip(channels, listed, strict=True):
             sets = executed, has
             is_logged = bool(body["logs_everything"])
-            self._compare_channel(member, channel, values, sets, place, is_logged=is_logged)
+            self._compare_channel(member, channel, values, sets, at, is_logged=is_logged)
         if executed is not None and sources:
             received: GtidSet | None = GtidSet.EMPTY
             for gtids in retrieved:
                 received = None if received is None or gtids is None else received | gtids
-            self._compare_executed(member, channels, (executed, received), place)
+            self._compare_executed(member, channels, (executed, received), at)
         if body["clone_status"]:
-            self._compare_clone(member, body["clone_status"], place)
+            self._compare_clone(member, body["clone_status"], at)
         elif (
             replica.clone_end_ts is not None
-            and replica.clone_end_ts < place.ts
+            and replica.clone_end_ts < at.ts
             and not replica.is_clone_status_read
         ):
             self._leave_clone_undecided(
                 member,
                 f"no status {replica.clone_ts}",
-                place,
+                at,
                 Undecided(CLONE_STATUS_UNREAD),
             )
 
@@ -120,7 +120,7 @@ class ReplicaComparisons:
         channel: ReplicaChannel,
         values: dict[str, Any],
         sets: tuple[GtidSet | None, GtidSet | None],
-        place: Place,
+        at: JournalPosition,
         *,
         is_logged: bool,
     ) -> None:
@@ -128,11 +128,11 @@ class ReplicaComparisons:
         if not channel.has_source:
             return
         if channel.key is None:
-            self._note_unknown(member, channel, place)
+            self._note_unknown(member, channel, at)
             return
         row = ChannelRow(
             instance_id=member.timeline.instance_id,
-            place=place,
+            at=at,
             server_id=member.timeline.server_id,
             retrieved=_set(values["retrieved_gtid_set"]),
             has=sets[1],
@@ -147,9 +147,9 @@ class ReplicaComparisons:
         )
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
 
-    def _note_unknown(self, member: Member, channel: ReplicaChannel, place: Place) -> None:
+    def _note_unknown(self, member: Member, channel: ReplicaChannel, at: JournalPosition) -> None:
         """What the source of a channel is, nobody has reported: noted once, checked each time."""
-        subject = Subject(member.timeline.instance_id, channel.name, place)
+        subject = Subject(member.timeline.instance_id, channel.name, at)
         comparisons = [one for one in COMPARISONS.values() if one.leaves_undecided]
         for one in comparisons:
             if one.evidence in (ChannelRow, ReplicaExecuted, GroupsQueued):
@@ -167,7 +167,7 @@ class ReplicaComparisons:
         member: Member,
         channels: list[ReplicaChannel],
         sets: tuple[GtidSet, GtidSet | None],
-        place: Place,
+        at: JournalPosition,
     ) -> None:
         """Queue what a row says was executed; `sets`: that, and what all channels retrieved."""
         if any(channel.has_source and channel.key is None for channel in channels):
@@ -175,39 +175,39 @@ class ReplicaComparisons:
         timeline = member.timeline
         row = ReplicaExecuted(
             instance_id=timeline.instance_id,
-            place=place,
+            at=at,
             executed=member.replica.unexplained(sets[0]),
-            server_uuid=timeline.uuid_at(place.ts),
+            server_uuid=timeline.uuid_at(at.ts),
             group_uuid=timeline.group_uuid,
             retrieved=sets[1],
         )
         channel = channels[0].name if len(channels) == 1 else None
         self.enqueue(member.timeline.instance_id, channel, keys_of(channels), row)
 
-    def _compare_clone(self, member: Member, status: dict[str, Any], place: Place) -> None:
+    def _compare_clone(self, member: Member, status: dict[str, Any], at: JournalPosition) -> None:
         replica = member.replica
         values = {str(key).lower(): value for key, value in status.items()}
         state = str(values.get("state", "")).lower()
         if state == "failed":
             name = f"failed {values.get('begin_time')} {replica.clone_ts}"
             why = Undecided(CLONE_FAILED, error=values.get("error_no"))
-            self._leave_clone_undecided(member, name, place, why)
+            self._leave_clone_undecided(member, name, at, why)
         replica.is_clone_status_read |= state in ("completed", "failed")
         if state != "completed":
             return
         if replica.clone_ts is None:
             name = f"no clone {values.get('begin_time')} {values.get('binlog_file')}"
-            self._leave_clone_undecided(member, name, place, Undecided(CLONE_UNSEEN))
+            self._leave_clone_undecided(member, name, at, Undecided(CLONE_UNSEEN))
             return
         file, position = values.get("binlog_file"), values.get("binlog_position")
         executed = values.get("gtid_executed")
         name = f"{file}:{position} {replica.clone_ts}"
         if not replica.clone_peer or not file or not isinstance(position, int) or executed is None:
-            self._leave_clone_undecided(member, name, place, Undecided(CLONE_INCOMPLETE))
+            self._leave_clone_undecided(member, name, at, Undecided(CLONE_INCOMPLETE))
             return
         donor = f"i:{replica.clone_peer}"
         made = CloneMade(
-            place,
+            at,
             replica.clone_ts,
             (file, position),
             GtidSet.parse(executed),
@@ -223,59 +223,59 @@ class ReplicaComparisons:
                 continue
             replica.judged_clones.add(once)
             sources = (donor,) if key == donor else (donor, key)
-            row = CloneResumed(place, made, first)
+            row = CloneResumed(at, made, first)
             self.enqueue(member.timeline.instance_id, channel.name, sources, row)
 
     def _leave_clone_undecided(
-        self, member: Member, name: str, place: Place, why: Undecided
+        self, member: Member, name: str, at: JournalPosition, why: Undecided
     ) -> None:
         """Nothing can be decided on a clone's coordinates; it is reported once."""
         if name in member.replica.judged_clones:
             return
         member.replica.judged_clones.add(name)
-        subject = Subject(member.timeline.instance_id, None, place)
+        subject = Subject(member.timeline.instance_id, None, at)
         rules = (clone_coordinates_equal_donor, clone_resume_exact)
         for rule in rules:
             check = Check(rule.name, Outcome.UNDECIDED, why.reason.code, why.data)
             self.collector.check(subject, check)
         self.collector.observe(subject, rules, why.reason, **why.data)
 
-    def hand_on_all(self, member: Member, place: Place) -> None:
+    def hand_on_all(self, member: Member, at: JournalPosition) -> None:
         """Hand on what every channel of an instance has queued."""
         for channel in member.replica.channels.values():
-            self.queue_groups(member, channel, place, (), is_row=False)
+            self.queue_groups(member, channel, at, (), is_row=False)
 
-    def hand_on_many(self, member: Member, place: Place) -> None:
+    def hand_on_many(self, member: Member, at: JournalPosition) -> None:
         """Hand on what is too much to wait for a row."""
         for channel in member.replica.channels.values():
             if channel.queued_count > GROUPS_MAX:
-                self.queue_groups(member, channel, place, (), is_row=False)
+                self.queue_groups(member, channel, at, (), is_row=False)
 
     def queue_groups(
         self,
         member: Member,
         channel: ReplicaChannel,
-        place: Place,
+        at: JournalPosition,
         shown: tuple[GtidSet, ...],
         *,
         is_row: bool,
     ) -> None:
         """Hand on what a channel has queued since the last row."""
         if not channel.runs:
-            channel.queued_ts = place.ts
+            channel.queued_ts = at.ts
             return
         known = (member.timeline.logged(), member.timeline.beyond, *member.replica.received())
         row: GroupsQueued | None = channel.hand_on(
-            place,
+            at,
             member.replica.sids,
             (*known, *shown),
             is_row=is_row,
-            server_uuid=member.timeline.uuid_at(place.ts),
+            server_uuid=member.timeline.uuid_at(at.ts),
         )
         if row is None or not channel.has_source:
             return
         if channel.key is None:
-            self._note_unknown(member, channel, place)
+            self._note_unknown(member, channel, at)
             return
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
 

@@ -151,7 +151,7 @@ class Reporter:
         kind: FleetEventKind,
         body: dict[str, Any],
         arrays: Mapping[str, npt.NDArray[np.generic]] | None = None,
-        place: tuple[int, int, int] | None = None,
+        journal_position: tuple[int, int, int] | None = None,
     ) -> None:
         """Emit a fleet event, after what was held until now.
 
@@ -159,10 +159,10 @@ class Reporter:
             kind: Of the event.
             body: Of the event.
             arrays: Of the event.
-            place: Epoch, sequence and time; None: where the journal is read.
+            journal_position: Epoch, sequence and time; None: where the journal is read.
         """
         self.release()
-        epoch, sequence, ts = place or (self.epoch, self.sequence, self.ts)
+        epoch, sequence, ts = journal_position or (self.epoch, self.sequence, self.ts)
         self.fleet_events.append(
             FleetEvent(
                 kind,

@@ -56,7 +56,7 @@ FAILED_CODE = 3722
 READABLE = rules_on(AnswerEvidence)
 _HEADER, _GTID_TABLE = rules_on(HeaderUnderLock), rules_on(GtidTable)
 REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_boundary)
-"""Without these two a row cannot be called consistent; others undecided are told beside it."""
+"""Without these two a row cannot be called consistent; others undecided are listed with it."""
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
@@ -257,7 +257,7 @@ def _server_side(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
         "gtid_owned": _text(state.owned),
         "lsn": state.lsn,
         "lsn_checkpoint": state.lsn_checkpoint,
-        **_place("binary_log_file", "binary_log_position", state.position),
+        **_log_coordinates("binary_log_file", "binary_log_position", state.position),
     }
 
 
@@ -273,19 +273,21 @@ def _channel_side(base: Mapping[str, Any], state: ServerState, name: str) -> dic
         **(
             {"relay_log_file": "", "relay_log_position": 0}
             if channel.relay_is_empty
-            else _place("relay_log_file", "relay_log_position", channel.relay)
+            else _log_coordinates("relay_log_file", "relay_log_position", channel.relay)
         ),
-        **_place("applied_relay_log_file", "applied_relay_log_position", channel.applied),
-        **_place("read_source_log_file", "read_source_log_pos", channel.read),
-        **_place("exec_source_log_file", "exec_source_log_pos", channel.executed),
+        **_log_coordinates("applied_relay_log_file", "applied_relay_log_position", channel.applied),
+        **_log_coordinates("read_source_log_file", "read_source_log_pos", channel.read),
+        **_log_coordinates("exec_source_log_file", "exec_source_log_pos", channel.executed),
     }
 
 
 def _channel_journal_side(evidence: ChannelEvidence) -> dict[str, Any]:
     return {
         "journal_retrieved_gtid_set": _text(evidence.journal_retrieved),
-        **_place("journal_relay_log_file", "journal_relay_log_position", evidence.journal_relay),
-        **_place(
+        **_log_coordinates(
+            "journal_relay_log_file", "journal_relay_log_position", evidence.journal_relay
+        ),
+        **_log_coordinates(
             "journal_read_source_log_file", "journal_read_source_log_pos", evidence.journal_read
         ),
     }
@@ -299,7 +301,7 @@ def _journal_side(evidence: RowEvidence, server: Server) -> dict[str, Any]:
         "commit_lag_max": server.commit_lag_max,
         "commits_are_ordered": server.commits_are_ordered,
         "logs_everything": server.logs_everything,
-        **_place(
+        **_log_coordinates(
             "journal_binary_log_file",
             "journal_binary_log_position",
             evidence.position.journal_position,
@@ -319,7 +321,7 @@ def _previous_side(evidence: RowEvidence) -> dict[str, Any]:
         if purged.fallen is not None
         else _text(purged.previous_gtid_purged),
         "previous_lsn": redo.previous.get("LSN") if has_lsn else None,
-        **_place(
+        **_log_coordinates(
             "previous_binary_log_file",
             "previous_binary_log_position",
             None if position.fallen is not None else position.previous_position,
@@ -349,7 +351,9 @@ def _undecided(checks: RowChecks, why: Reason) -> dict[str, Any]:
     return checked
 
 
-def _place(file: str, position: str, coordinates: LogCoordinates | None) -> dict[str, Any]:
+def _log_coordinates(
+    file: str, position: str, coordinates: LogCoordinates | None
+) -> dict[str, Any]:
     if coordinates is None:
         return {}
     return {file: coordinates.file_name, position: coordinates.position}

@@ -136,9 +136,9 @@ def _boundary_doubt(
     """Why it is not known whether a group ends at a position."""
     if mark is not None:
         return Undecided(GROUP_NOT_WHOLE) if mark == Mark.UNKNOWN else None
-    place, window = (position.file_number, position.position), binlog.window
-    is_written = place <= (binlog.file_number, binlog.end)
-    if is_written and (not window.covers(*place) or window.begins_at(*place)):
+    end, window = (position.file_number, position.position), binlog.window
+    is_written = end <= (binlog.file_number, binlog.end)
+    if is_written and (not window.covers(*end) or window.begins_at(*end)):
         return Undecided(NOT_REMEMBERED)
     return None
 

@@ -1,7 +1,7 @@
 """One binary log file as the fleet's audit remembers it: where events and groups end, which GTIDs.
 
-Other instances name places in this file; it tells what stands there. What it has not seen, or does
-not remember, it calls unknown.
+Other instances name positions in this file; it answers what is at a position.
+What it has not seen, or does not remember, is unknown.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class BinlogGroups(NamedTuple):
     gno: IntArray
 
 
-class PlaceKind(Enum):
-    """What stands at a position of a file."""
+class PositionKind(Enum):
+    """What is at a position of a file."""
 
     GROUP_END = "the end of a group"
     OUTSIDE = "an event end outside groups"
@@ -49,7 +49,7 @@ class BinlogFile:
         end: Where the next event starts.
         previous: Its Previous_gtids, None not known.
         holes: Ranges `(from, to]` whose events were not seen or are forgotten.
-        is_doubtful: An offset fell: no position after `end` means anything.
+        is_doubtful: An offset decreased: no position after `end` means anything.
         is_open_ended: Part of the journal is missing after the last event.
     """
 
@@ -115,7 +115,7 @@ class BinlogFile:
         return self.holes[-1][1] if self.holes else FIRST_POSITION
 
     def is_known(self, positions: IntArray) -> npt.NDArray[np.bool_]:
-        """Whether all that could stand at a position has been seen and is remembered."""
+        """Whether all that could be at a position has been seen and is remembered."""
         known = np.ones(len(positions), dtype=np.bool_)
         for first, last in self.holes:
             known &= (positions <= first) | (positions > last)
@@ -137,35 +137,35 @@ class BinlogFile:
             known &= ~((ends[at] == positions) & (before < last) & (positions > first))
         return known
 
-    def place(self, position: int, limit: int) -> PlaceKind:
-        """What stands at `position`, when the file was known up to `limit`."""
+    def kind_at(self, position: int, limit: int) -> PositionKind:
+        """What is at `position`, when the file was known up to `limit`."""
         if position == FIRST_POSITION:
-            return PlaceKind.OUTSIDE
+            return PositionKind.OUTSIDE
         if position > limit:
-            return PlaceKind.BEYOND
+            return PositionKind.BEYOND
         if not self.is_known(np.array([position]))[0]:
-            return PlaceKind.UNKNOWN
+            return PositionKind.UNKNOWN
         ends = self.event_ends()
         index = int(np.searchsorted(ends, position))
         if index == len(ends) or ends[index] != position:
-            return PlaceKind.BEYOND if position > self.end else PlaceKind.INSIDE_EVENT
-        return self._place_of_event(index, limit)
+            return PositionKind.BEYOND if position > self.end else PositionKind.INSIDE_EVENT
+        return self._kind_of_event(index, limit)
 
-    def _place_of_event(self, index: int, limit: int) -> PlaceKind:
+    def _kind_of_event(self, index: int, limit: int) -> PositionKind:
         events, ends = self.groups().event, self.event_ends()
         at = int(np.searchsorted(events, index))
         if at < len(events) and events[at] == index:
-            return PlaceKind.GROUP_END
+            return PositionKind.GROUP_END
         if index < HEADER_EVENTS and not self._has_hole(0, int(ends[index])):
-            return PlaceKind.OUTSIDE
+            return PositionKind.OUTSIDE
         if at == len(events) or ends[events[at]] > limit:
-            # Behind the last group: ROTATE and STOP stand here, or a group begins. The file as it
-            # stood does not report them apart.
-            return PlaceKind.OUTSIDE
+            # After the last group: a ROTATE, a STOP, or the begin of a group. Ends and groups alone
+            # do not distinguish them.
+            return PositionKind.OUTSIDE
         before = int(ends[events[at - 1]]) if at else 0
         if self._has_hole(before, int(ends[events[at]])):
-            return PlaceKind.UNKNOWN
-        return PlaceKind.EVENT_END
+            return PositionKind.UNKNOWN
+        return PositionKind.EVENT_END
 
     def _has_hole(self, first: int, last: int) -> bool:
         return any(a < last and b > first for a, b in self.holes)
@@ -225,7 +225,7 @@ class BinlogFile:
 
 
 def _joined(chunks: list[npt.NDArray[Any]], dtype: type[np.signedinteger[Any]]) -> Any:
-    """All chunks as one array, which then takes their place."""
+    """All chunks as one array, which then replaces them."""
     if not chunks:
         return np.empty(0, dtype=dtype)
     if len(chunks) > 1:

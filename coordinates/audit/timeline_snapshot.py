@@ -1,4 +1,4 @@
-"""States of before: one instance's journal as it stood at a time, and what it has lost since."""
+"""Earlier states: one instance's journal as it was at a time, and what it has lost since."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ts = attrgetter("ts")
 
 
 class Identity(NamedTuple):
-    """From `ts` the instance reports this `server_uuid`; the last fact under it is of `until`."""
+    """From `ts` the instance reports this `server_uuid`; the last event under it is of `until`."""
 
     server_uuid: str
     ts: int
@@ -30,16 +30,16 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The journal as it stood at `ts`.
+    """The journal as it was at `ts`.
 
     Attributes:
-        ts: Time of the fact that it was taken at; that fact is part of it.
+        ts: Time of the fleet event that it was taken at; that event is part of it.
         losses: How many times something had been taken back.
         lineage, lineage_ts: The binlog lineage, and when it began, None if before the journal.
         base_name, file_number, end: End of the binary log, base name None before its first event.
         logged: L, the GTIDs that the present lineage has logged.
         is_complete: Whether `logged` misses nothing.
-        declared: Executed without a group of this lineage, as far as told since the last loss.
+        declared: Executed without a group of this lineage, as far as recorded since the last loss.
         beyond: Everything else ever known to have been executed, logged or purged.
         row_ts: Time of the last log_status row since the last loss, None if there was none.
         has_row: Whether there was ever a row since the last gap.

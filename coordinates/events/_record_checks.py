@@ -44,14 +44,14 @@ _AT_MOST = (
     ("server_id", UINT32_MAX),
     ("gno", GNO_MAX),
 )
-_PLACE = 1
+_POSITION = 1
 _TEXT = 2
 _SID = 4
 _QUERY = 8
 
 
 def _needs_by_type() -> npt.NDArray[np.uint8]:
-    needs = np.full(256, _PLACE, dtype=np.uint8)
+    needs = np.full(256, _POSITION, dtype=np.uint8)
     needs[list(HEARTBEAT_TYPES)] = 0
     needs[[EventType.PREVIOUS_GTIDS, EventType.ROTATE]] |= _TEXT
     needs[list(GTID_TYPES)] |= _SID
@@ -131,7 +131,7 @@ def _check_positions(block: Block, where: str, needs: npt.NDArray[np.uint8]) -> 
         ("length", 1, "at least 1 byte"),
     ):
         if _min(columns[column]) < least:
-            wrong = ((needs & _PLACE) != 0) & (columns[column] < least)
+            wrong = ((needs & _POSITION) != 0) & (columns[column] < least)
             if wrong.any():
                 _refuse(block, where, wrong, column, expected)
     if int(_max(start)) + int(_max(length)) > _POSITION_MAX:

@@ -50,11 +50,11 @@ class BinlogReader(BinlogFileReader):
         logged: L so far: Previous_gtids of all files and the GTIDs of all complete groups.
         logged_is_complete: False while part of the log was missed and no PREVIOUS_GTIDS has closed
             the gap; then `logged` is a lower bound.
-        grouped: GTIDs of the groups alone, without what only a PREVIOUS_GTIDS told.
+        grouped: GTIDs of the groups alone, without what only a PREVIOUS_GTIDS listed.
         local: GTIDs of other servers' UUIDs that this server logged under its own server id.
         of_unknown_writer: Those whose server id, or this server's own one, is not known.
         previous: Previous_gtids of each file seen and still kept, by file number.
-        oldest_file: Number of the oldest file kept as far as the journal told, None unknown.
+        oldest_file: Number of the oldest file kept as far as the journal has it, None unknown.
         table_only: GTIDs that a PREVIOUS_GTIDS added without a group: they must be purged ones.
         xid_groups: The first groups that ended in XID since the last log_status row.
     """
@@ -264,7 +264,7 @@ class BinlogReader(BinlogFileReader):
         start: int,
         event_ends: Array,
         groups: Array,
-        place: tuple[int, int, int] | None = None,
+        journal_position: tuple[int, int, int] | None = None,
     ) -> None:
         """Hand a run of events to the fleet; ``groups`` has LOGGED's ``group_…`` as columns."""
         event, sid, gno, server_id, commit_ts = groups.T
@@ -288,7 +288,7 @@ class BinlogReader(BinlogFileReader):
                 "group_server_id": server_id,
                 "group_commit_ts": commit_ts,
             },
-            place,
+            journal_position,
         )
 
     # Whole columns
@@ -458,7 +458,7 @@ class BinlogReader(BinlogFileReader):
         return GtidSet.from_bounds(up_to) - logged
 
     def logged_at(self, file_number: int, position: int) -> GtidSet | None:
-        """L(P), None when the place is older than what is remembered or L is incomplete."""
+        """L(P), None when the position is older than what is remembered or L is incomplete."""
         if not self.logged_is_complete:
             return None
         logged = self.logged.freeze()
@@ -472,13 +472,13 @@ class BinlogReader(BinlogFileReader):
         return logged - GtidSet.from_groups(self.sids, later[:, SID], later[:, GNO])
 
     def groups_after(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
-        """Remembered groups with a GTID that end beyond the place."""
+        """Remembered groups with a GTID that end beyond the position."""
         rows = self.window.after(file_number, position)
         groups: npt.NDArray[np.int64] = rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0)]
         return groups
 
     def groups_up_to(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
-        """Remembered groups with a GTID that end at or before the place, oldest first."""
+        """Remembered groups with a GTID that end at or before the position, oldest first."""
         rows = self.window.rows()
         rows = rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0)]
         earlier = (rows[:, FILE] < file_number) | (

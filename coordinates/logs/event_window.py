@@ -1,7 +1,7 @@
 """The last few events of one log: where they end, what they end, and what they carried.
 
-A log_status row may name a place a little before the journal's end, and delivery may repeat events;
-both need the recent past at event granularity, and only that.
+A log_status row may name a position a little before the journal's end, and delivery may repeat
+events; both need the recent past at event granularity, and only that.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class EventWindow:
         return int(hits[-1]) if len(hits) else None
 
     def covers(self, file_number: int, position: int) -> bool:
-        """Whether every event that ends beyond the place is remembered."""
+        """Whether every event that ends beyond the position is remembered."""
         rows = self.rows()
         if not self.has_forgotten:
             return True
@@ -114,7 +114,7 @@ class EventWindow:
         )
 
     def after(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
-        """The remembered events that end beyond the place."""
+        """The remembered events that end beyond the position."""
         rows = self.rows()
         is_later = (rows[:, FILE] > file_number) | (
             (rows[:, FILE] == file_number) & (rows[:, END] > position)
@@ -129,7 +129,7 @@ class EventWindow:
         return rows[hits[-1]] if len(hits) else None
 
     def last_end_at_or_before(self, file_number: int, position: int) -> tuple[int, int] | None:
-        """(file number, end) of the last event that ends at or before the place."""
+        """(file number, end) of the last event that ends at or before the position."""
         rows = self.rows()
         earlier = (rows[:, FILE] < file_number) | (
             (rows[:, FILE] == file_number) & (rows[:, END] <= position)

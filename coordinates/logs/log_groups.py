@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GroupState(IntEnum):
-    """Where the reader stands between groups."""
+    """State of the reader between groups."""
 
     IDLE = 0
     OPENED = 1
@@ -88,7 +88,7 @@ class GroupScan:
         ends: Index in the run of each event that ends a group.
         sid, gno, server_id, commit_ts: One value for each end.
         tail: What the reader must remember of the group that is open after the run.
-        state: The group state behind the run.
+        state: The group state after the run.
     """
 
     openers: Array
@@ -109,7 +109,7 @@ def scan_groups(
     Args:
         run: Columns of the run; ``end`` is where each event ends.
         mapping: From the sids of the block to those of the reader.
-        state: Where the reader stands before the run.
+        state: The group state before the run.
         carry: The group that is open there.
     """
     classes = CLASS[run["type"], run["query"]]

@@ -3,7 +3,7 @@
 `LogReader` knows what binary logs and relay logs share: files of contiguous events, groups, and
 deliveries that repeat. `binlog_reader` and `relay_reader` add what is theirs. A run of events that
 is regular in every respect is taken in one vectorised step; any doubt sends it through the
-event-by-event path, which alone decides what is wrong. So both paths leave equal state behind.
+event-by-event path, which alone decides what is wrong. So both paths leave equal state.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class LogReader:
     sids: list[str] = field(default_factory=list)
     _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
     source_number: int = -1
-    place_end: int = -1
+    position_end: int = -1
     """Source file number and position after the event just read (relay logs)."""
     _redelivering: bool = False
     _may_restart: bool = False
@@ -107,7 +107,7 @@ class LogReader:
         self._sid_index = {sid: number for number, sid in enumerate(self.sids)}
 
     def compact(self) -> None:
-        """Forget what was told of a group that has ended: both paths leave equal state."""
+        """Forget what was recorded of a group that has ended: both paths leave equal state."""
         if self.group_state not in (_OPENED, _BODY):
             self.group = OpenGroup()
 
@@ -133,8 +133,8 @@ class LogReader:
         occurs = np.zeros(len(block.sids) + 1, dtype=bool)
         occurs[block.columns["sid"][indices]] = True
         mapping = np.full(len(occurs), -1, dtype=np.int32)
-        for place in np.flatnonzero(occurs[:-1]).tolist():
-            mapping[place] = self.sid_number(block.sids[place])
+        for index in np.flatnonzero(occurs[:-1]).tolist():
+            mapping[index] = self.sid_number(block.sids[index])
         return mapping
 
     # Reading
@@ -194,12 +194,12 @@ class LogReader:
                 carried.sid,
                 carried.gno,
                 self.source_number,
-                self.place_end,
+                self.position_end,
             )
         )
 
     def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
-        """Judge an event that stands at its place in the file; returns what it ends."""
+        """Judge an event that is at its position in the file; returns what it ends."""
         raise NotImplementedError
 
     def _switch_file(self, event: Event, base_name: str, file_number: int) -> bool:
@@ -211,7 +211,7 @@ class LogReader:
         raise NotImplementedError
 
     def _hold(self, has_held: bool) -> None:
-        """An event was gathered: it is reported before any other fact, at its own place."""
+        """An event was gathered: it precedes any other fleet event, at its own position."""
         reporter = self.reporter
         self._gathered_at = (reporter.epoch, reporter.sequence, reporter.ts)
         if not has_held:
@@ -278,7 +278,7 @@ class LogReader:
         self.window.clear()
 
     def mark_gap(self) -> None:
-        """Part of the journal is missing: nothing is known of where the log stands now."""
+        """Part of the journal is missing: nothing is known of where the log ends now."""
         self.lose_continuity()
         self.end = -1
 
@@ -440,8 +440,8 @@ class LogReader:
         except (CoordinateError, IndexError):
             return False
         first, last = int(indices[0]), int(indices[-1])
-        place: Any = slice(first, last + 1) if last - first + 1 == len(indices) else indices
-        run = {name: columns[name][place] for name in LOG_COLUMNS}
+        rows: Any = slice(first, last + 1) if last - first + 1 == len(indices) else indices
+        run = {name: columns[name][rows] for name in LOG_COLUMNS}
         starts = run["start"]
         ends = starts + run["length"]
         if int(starts[0]) != self.end or not np.array_equal(starts[1:], ends[:-1]):
@@ -466,7 +466,7 @@ class LogReader:
         raise NotImplementedError
 
     def _take_run(self, run: dict[str, Array], scan: GroupScan, mapping: Array) -> None:
-        """Take a regular run into account; the common state follows behind."""
+        """Take a regular run into account; the common state follows."""
         raise NotImplementedError
 
     def _remember_run(

@@ -1,7 +1,7 @@
 """InnoDB's redo log as the journal shows it: writes, flushes, checkpoints, commits that returned.
 
 Numbers are log sequence numbers. Long runs are judged in whole columns; any doubt sends a run
-through the event-by-event path, which alone decides what is wrong. Both leave equal state behind.
+through the event-by-event path, which alone decides what is wrong. Both leave equal state.
 """
 
 from __future__ import annotations

@@ -61,11 +61,11 @@ class RelayReader(LogReader):
         source_end: Source position after the last event, 64 bits, -1 not known.
         source_high: Highest (file number, position) read of the source; relay log recovery gives
             up what was received, not what was executed of it.
-        steps_back: How often a new connection began at an earlier place of the source's log; the
+        steps_back: How often a new connection began at an earlier position of the source's log; the
             applier then executes the source's ROTATE, and Ex steps back as well.
-        place_end: Source position after the very last event, even where it fell.
-        has_unplaced: Whether the last events of the source had no ``log_pos``: ``source_end`` and
-            ``source_high`` are then of an earlier one.
+        position_end: Source position after the very last event, even where it fell.
+        has_unpositioned: Whether the last events of the source had no ``log_pos``: ``source_end``
+            and ``source_high`` are then of an earlier one.
     """
 
     log_name = "relay log"
@@ -87,7 +87,7 @@ class RelayReader(LogReader):
     source_end: int = ABSENT
     source_high: tuple[int, int] = (ABSENT, ABSENT)
     has_fallen: bool = False
-    has_unplaced: bool = False
+    has_unpositioned: bool = False
     may_step_back: bool = True
     steps_back: int = 0
     _queue: npt.NDArray[np.int64] = field(
@@ -158,7 +158,7 @@ class RelayReader(LogReader):
             return Mark.FILE
         position = FIRST_POSITION if event.value == ABSENT else event.value
         if event.flags & FLAG_ARTIFICIAL or event.log_pos == 0:
-            here = (self.source_base, self.source_number, self.place_end)
+            here = (self.source_base, self.source_number, self.position_end)
             if here == (base_name, number, position):
                 # By file and position a new connection goes on inside the group.
                 self.interrupt_group()
@@ -173,8 +173,8 @@ class RelayReader(LogReader):
             self.steps_back += 1
         self.source_base = base_name
         self.source_number = number
-        self.source_end = self.place_end = position
-        self.has_unplaced = False
+        self.source_end = self.position_end = position
+        self.has_unpositioned = False
         self.source_high = max(self.source_high, (self.source_number, self.source_end))
         return Mark.FRAMING
 
@@ -183,16 +183,16 @@ class RelayReader(LogReader):
         if event.flags & FLAG_ARTIFICIAL:
             return
         if event.log_pos <= 0:
-            self.place_end = ABSENT
-            self.has_unplaced = self.may_step_back = True
+            self.position_end = ABSENT
+            self.has_unpositioned = self.may_step_back = True
             return
-        self.has_unplaced = False
+        self.has_unpositioned = False
         if self.source_base is None:
             self.source_end = ABSENT
-            self.place_end = ABSENT
+            self.position_end = ABSENT
             return
         position = self._unwrapped(event)
-        self.place_end = position
+        self.position_end = position
         if position < self.source_end and not self.may_step_back:
             if self.has_fallen:
                 return
@@ -260,7 +260,7 @@ class RelayReader(LogReader):
             self.file_number,
             end,
             self.source_number,
-            self.place_end,
+            self.position_end,
             group.sid,
             group.gno,
             event.type,
@@ -268,7 +268,7 @@ class RelayReader(LogReader):
         self._queue_fresh.append(row)
         self._hold(bool(self._gathered))
         self._gathered.append(
-            (self.place_end, group.sid, group.gno, group.server_id, group.commit_ts, event.type)
+            (self.position_end, group.sid, group.gno, group.server_id, group.commit_ts, event.type)
         )
 
     def emit_gathered(self) -> None:
@@ -279,7 +279,9 @@ class RelayReader(LogReader):
         self._gathered = []
         self._emit_received(groups, self._gathered_at)
 
-    def _emit_received(self, groups: Array, place: tuple[int, int, int] | None = None) -> None:
+    def _emit_received(
+        self, groups: Array, journal_position: tuple[int, int, int] | None = None
+    ) -> None:
         """Hand groups to the fleet: columns of RECEIVED's ``group_…``."""
         source_end, sid, gno, server_id, commit_ts, types = groups.T
         used = np.flatnonzero(np.bincount(sid[sid >= 0]))
@@ -302,7 +304,7 @@ class RelayReader(LogReader):
                 "group_commit_ts": commit_ts,
                 "group_type": types.astype(np.int32),
             },
-            place,
+            journal_position,
         )
 
     # Whole columns
@@ -344,8 +346,8 @@ class RelayReader(LogReader):
         rows[:, Q_GNO] = scan.gno
         rows[:, Q_TYPE] = run["type"][scan.ends]
         self._enqueue(rows)
-        self.source_end = self.place_end = int(fields[-1])
-        self.has_fallen = self.has_unplaced = False
+        self.source_end = self.position_end = int(fields[-1])
+        self.has_fallen = self.has_unpositioned = False
         self.source_high = max(self.source_high, (self.source_number, self.source_end))
         self._remember_run(run, scan, mapping, fields)
         if len(scan.ends):
@@ -380,7 +382,7 @@ class RelayReader(LogReader):
         return self._queue
 
     def drop_applied(self, file_number: int, position: int) -> None:
-        """Forget the groups that end at or before the applied place, but for the last few."""
+        """Forget the groups that end at or before the applied position, but for the last few."""
         queue = self.queue()
         applied = len(self.applied_groups(file_number, position))
         self._queue = queue[max(0, applied - QUEUE_KEPT_BEHIND) :].copy()
@@ -388,7 +390,7 @@ class RelayReader(LogReader):
             self.queue_is_full = False
 
     def applied_groups(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
-        """Queue rows of the groups that end at or before the place."""
+        """Queue rows of the groups that end at or before the position."""
         queue = self.queue()
         earlier = (queue[:, Q_FILE] < file_number) | (
             (queue[:, Q_FILE] == file_number) & (queue[:, Q_END] <= position)
@@ -427,7 +429,7 @@ class RelayReader(LogReader):
         self.window.clear()
         self.window.has_forgotten = False
         self.source_base = None
-        self.source_end = self.place_end = ABSENT
+        self.source_end = self.position_end = ABSENT
         self.source_high = (ABSENT, ABSENT)
 
     def reconnected(self) -> None:
@@ -444,7 +446,7 @@ class RelayReader(LogReader):
         """Records are missing, maybe a ROTATE of the source among them: its file is not known."""
         super().mark_gap()
         self.source_base = None
-        self.source_number = self.source_end = self.place_end = ABSENT
+        self.source_number = self.source_end = self.position_end = ABSENT
         self.has_fallen = self.has_restarted = False
 
     def lose_continuity(self) -> None:

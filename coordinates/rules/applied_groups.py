@@ -193,8 +193,8 @@ class AppliedGroups:
                 return
             self.logged = {
                 origin: kept
-                for origin, places in self.logged.items()
-                if (kept := [place for place in places if place[:2] <= recovered])
+                for origin, ends in self.logged.items()
+                if (kept := [end for end in ends if end[:2] <= recovered])
             }
         self.resumed = {}
         for origin, received in self.received.items():

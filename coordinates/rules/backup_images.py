@@ -63,7 +63,7 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
         severity=Severity.CRITICAL,
         claim=(
             "The binary log position in an image's summary is the end of a group, lies where the"
-            " log stood at the validity point, and the image's GTID set is what the log holds up to"
+            " log was at the validity point, and the image's GTID set is what the log holds up to"
             " it."
         ),
         why=(

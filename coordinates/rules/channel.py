@@ -81,7 +81,7 @@ class ChannelEvidence:
         is_gtid_only: Whether it persists no positions.
         stored: Source coordinates last written to slave_master_info, None: no write was seen.
         sync_source_info: After how many events it is written.
-        relay_read: The source coordinates that ``relay`` stands for.
+        relay_read: The source coordinates that ``relay`` corresponds to.
         events_unstored: How many events up to ``relay`` are after ``stored``.
         lost: End, in the source's log, of the event after ``relay`` that ``stored`` has passed.
         forgotten: What the head of the relay file lacks, though nothing was reset.
@@ -398,7 +398,7 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
     sources=("WL#9452, F-2.5", "WL#2775, REQ-3"),
     remedy=(
         "Check for an old row published again. If the channel itself went back, it was set up"
-        " anew behind the audit's back; without GTIDs stop it and look for groups applied"
+        " anew unseen by the audit; without GTIDs stop it and look for groups applied"
         " twice."
     ),
     verify=(REPLICA_STATUS, LOG_STATUS),

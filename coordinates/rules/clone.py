@@ -100,7 +100,7 @@ CLONE_COMMITS_ORDERED = register(
             " never fall."
         ),
         why=(
-            "One position stands for the cloned data only if everything logged before it is"
+            "One position describes the cloned data only if everything logged before it is"
             " committed and nothing after it. Each commit writes its own position into the page, so"
             " a fall shows a group that committed after a later one: at that moment the page"
             " named data that were not there."

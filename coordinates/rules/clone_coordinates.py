@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.comparison import CloneMade, CloneResumed
-from tallystick.coordinates.audit.timeline_file import PlaceKind
+from tallystick.coordinates.audit.timeline_file import PositionKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     NO_BINLOG_FILE,
@@ -17,7 +17,7 @@ from tallystick.coordinates.rules.between import (
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
-from tallystick.coordinates.rules.source_coordinates import place_of
+from tallystick.coordinates.rules.source_coordinates import kind_at
 from tallystick.coordinates.rules.statements import CLONE_STATUS, file_from, file_until
 from tallystick.coordinates.values.binlog import WRAP, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
@@ -59,7 +59,7 @@ _SET = (
     "{file}:{position}, {logged:gtids}",
     "binary log of instance {source}",
 )
-_PLACE = (
+_POSITION = (
     "{file}:{position}, {executed:gtids}",
     "clone_status of the recipient",
     "the end of a group",
@@ -93,9 +93,11 @@ _PLACE = (
     ),
     verify=(CLONE_STATUS, file_until("file", "position", "{source}")),
     cases={
-        "inside_event": Case(_OF + "that position is no end of an event.", *_PLACE),
-        "inside_group": Case(_OF + "that position is the end of an event inside a group.", *_PLACE),
-        "beyond_end": Case(_OF + "that position is past the end of the file.", *_PLACE),
+        "inside_event": Case(_OF + "that position is no end of an event.", *_POSITION),
+        "inside_group": Case(
+            _OF + "that position is the end of an event inside a group.", *_POSITION
+        ),
+        "beyond_end": Case(_OF + "that position is past the end of the file.", *_POSITION),
         "set_lacks": Case(_OF + "the set lacks {witness:gtids}.", *_SET),
         "redo_lacks": Case(
             "Recovery of the clone found the end of the redo log at LSN {recovered}, but the copy"
@@ -122,7 +124,7 @@ def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compare
         at = f"LSN {recovered}"
         return Broken("redo_lacks", witness=recovered, at=at, source=donor.instance_id, **lsns)
     name, position = clone.coordinates
-    kind = place_of(donor, state, clone.coordinates, since=clone.clone_ts)
+    kind = kind_at(donor, state, clone.coordinates, since=clone.clone_ts)
     if isinstance(kind, Undecided):
         return kind
     at = f"{name}:{position}"
@@ -156,9 +158,9 @@ def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compare
 
 
 _WRONG = {
-    PlaceKind.INSIDE_EVENT: "inside_event",
-    PlaceKind.EVENT_END: "inside_group",
-    PlaceKind.BEYOND: "beyond_end",
+    PositionKind.INSIDE_EVENT: "inside_event",
+    PositionKind.EVENT_END: "inside_group",
+    PositionKind.BEYOND: "beyond_end",
 }
 
 
@@ -177,7 +179,7 @@ def _donor_file(
     clone: CloneMade, donor: InstanceTimeline
 ) -> tuple[Snapshot, BinlogFile] | Waiting | Undecided:
     """The donor as it was, and the file that the clone names."""
-    state = next(donor.states.since(clone.place.ts), None)
+    state = next(donor.states.since(clone.at.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     if state.lineage_ts is not None and clone.clone_ts <= state.lineage_ts:

@@ -54,7 +54,7 @@ COLLECTION_LOCK_ORDER = register(
         ),
         sources=("WL#9452, High Level Specification and Step-3",),
         remedy=(
-            "Collect with one client until the server is mended. If sessions hang, end the"
+            "Collect with one client until the server is repaired. If sessions hang, end the"
             " collecting session first, and report the order of locks with the server's version."
         ),
         verify=(COLLECTORS,),

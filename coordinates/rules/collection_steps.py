@@ -78,7 +78,7 @@ ROW_LSN_AS_COLLECTED = register(
             " log's position and the GTID set of the same row."
         ),
         undecided_when=(
-            "the engine's steps of this collection were not observed, or they do not tell the LSN"
+            "the engine's steps of this collection were not observed, or they do not name the LSN"
         ),
         sources=("WL#9452, F-1.2.4 and F-2.4",),
         remedy="Discard the row: copy the redo log up to the LSN of another collection.",

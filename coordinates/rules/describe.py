@@ -1,6 +1,6 @@
 """Invariants in words: an entry of the registry as text that is also Markdown, and the page of all.
 
-The only place that decides how an entry reads; it knows nothing of how one is judged.
+The only module that decides how an entry reads; it knows nothing of how one is judged.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
     why=(
         "There is no other way in: appliers take groups from relay logs only, clients write"
         " under the server's own UUID or a GTID_NEXT that its binary log shows. A GTID that"
-        " nothing brought stands for changes that nobody made here, and stops them from ever"
+        " nothing brought represents changes that nobody made here, and stops them from ever"
         " coming."
     ),
     undecided_when=(
@@ -369,7 +369,7 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
     ),
     why=(
         "Startup unites the three before any client or replication thread runs: the binary log"
-        " tells what was logged, undo headers carry the GTIDs of InnoDB commits not yet in the"
+        " has what was logged, undo headers carry the GTIDs of InnoDB commits not yet in the"
         " table. Nothing is in flight then, so no lag is allowed."
     ),
     undecided_when=(

@@ -187,7 +187,7 @@ class PersisterSteps:
         )
 
     def started(self, *, tells_undo: bool) -> None:
-        """The server has started: recovery comes first, unless the start has told of it."""
+        """The server has started: recovery comes first, unless the start has reported it."""
         is_recorded = self._is_recorded
         self.forget()
         self._is_recorded = is_recorded

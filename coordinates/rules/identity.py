@@ -61,7 +61,7 @@ _SERVER_ID = (
 )
 def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
     """A replica and its source; two of one UUID are found as soon as both have reported it."""
-    source, ts = against.source, row.place.ts
+    source, ts = against.source, row.at.ts
     if next(source.states.since(ts), None) is None:
         return Waiting(NOT_REACHED)
     mine, theirs = against.fleet.uuid_of(row.instance_id, ts), source.uuid_at(ts)
@@ -102,7 +102,7 @@ def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
 )
 def server_id_unique_in_topology(row: ChannelRow, against: Against) -> Compared:
     """In a ring every server is above every other."""
-    source, ts = against.source, row.place.ts
+    source, ts = against.source, row.at.ts
     state = next(source.states.since(ts), None)
     if state is None:
         return Waiting(NOT_REACHED)

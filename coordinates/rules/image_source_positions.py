@@ -32,7 +32,7 @@ _KINDS = {
     ),
     why=(
         "A server that is restored from the image asks its source for what comes after them. An"
-        " offset of the relay log in their place, or one between two events, is refused, or read"
+        " offset of the relay log instead, or one between two events, is refused, or read"
         " as something else; inside a group the first part of it is lost."
     ),
     undecided_when=(
@@ -60,7 +60,7 @@ _KINDS = {
 )
 def image_source_position_valid(image: ImageChannel, against: Against) -> Compared:
     """The source coordinates of an image are positions of the source's binary log."""
-    source, ts = against.source, image.place.ts
+    source, ts = against.source, image.at.ts
     state = next(source.states.since(ts), None)
     if state is None:
         return wait_or_give_up(source, ts)

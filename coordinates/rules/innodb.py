@@ -309,7 +309,7 @@ def lsn_monotone(e: RedoEvidence) -> RowAnswer:
         " counted."
     ),
     undecided_when=(
-        "the row has no readable LSN, there is no accepted earlier row, or the LSN stands"
+        "the row has no readable LSN, there is no accepted earlier row, or the LSN is"
         " still and the executed set of one of the two rows was not accepted, another engine"
         " (MyRocks) keeps logs of its own, or the redo log is disabled"
     ),

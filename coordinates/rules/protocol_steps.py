@@ -57,7 +57,7 @@ class Protocol:
 
 
 def step_missing(in_: str) -> dict[str, Case]:
-    """The case of a rule on completeness; ``in_`` the place in the document."""
+    """The case of a rule on completeness; ``in_`` the section of the document."""
     return {
         "step_missing": Case(
             "{subject} came to {step} without {missing:list}.",

@@ -313,7 +313,7 @@ def broken_recovery(
 
 def replayed_log(made: RecoveryMade, against: Against) -> Replayed | Waiting | Undecided:
     """The log that was replayed, or why it is not known."""
-    source, ts = against.source, made.place.ts
+    source, ts = against.source, made.at.ts
     for timeline in against.sources:
         if next(timeline.states.since(ts), None) is None:
             return wait_or_give_up(timeline, ts)
@@ -367,11 +367,11 @@ def _between(log: Replayed, start: Coordinates, end: Coordinates) -> list[str] |
     if last > log.state.file_number or not log.state.is_complete:
         return Undecided(REPLAYED_LOG_NOT_REACHED, file=end[0])
     groups: list[str] = []
-    for place, gtid in groups_after(log.source, log.state, first, start[1]):
-        if place > (last, end[1]) and gtid is not None:
+    for end_of_group, gtid in groups_after(log.source, log.state, first, start[1]):
+        if end_of_group > (last, end[1]) and gtid is not None:
             break
         if gtid is None:
-            if place[0] > last:
+            if end_of_group[0] > last:
                 break
             return Undecided(REPLAYED_GROUPS_UNKNOWN)
         groups.append(gtid)

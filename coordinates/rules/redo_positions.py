@@ -1,4 +1,4 @@
-"""Do LSNs that are read elsewhere agree with the redo log's events, at their place in the journal?
+"""Do LSNs that are read elsewhere agree with the redo log at their position in the journal?
 
 Rows and the steps of their collections, backup images, clones, the TRX_SYS page under a backup
 lock, samples of status variables.

@@ -78,7 +78,7 @@ class Rule:
     """A predicate with a name that healthy servers keep.
 
     Attributes:
-        number: Its place in the catalogue; never given to another predicate.
+        number: Its number in the catalogue; never given to another predicate.
         name: What findings, options and expectations call it.
         tier: 0 readable, 1 one event stream, 2 one row, 3 one instance over time, 4 the fleet.
         scope: What it looks at.

@@ -130,14 +130,14 @@ _OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY
 def relay_mirrors_source(queued: GroupsQueued, against: Against) -> Compared:
     """The groups of a channel are groups of the source, in its order, all of them."""
     source, memory = against.source, against.memory
-    state = next(source.states.since(queued.place.ts), None)
+    state = next(source.states.since(queued.at.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     if memory.lineage != state.lineage:
         memory = replace(memory, lineage=state.lineage, last=None, high=None)
-    upstreams = against.fleet.upstreams([source], queued.place.ts)
+    upstreams = against.fleet.upstreams([source], queued.at.ts)
     own = queued.server_uuid
-    is_ring = own is not None and any(u.uuid_at(queued.place.ts) == own for u in upstreams)
+    is_ring = own is not None and any(u.uuid_at(queued.at.ts) == own for u in upstreams)
     mirror = _Mirror(queued, source, state, memory, is_ring=is_ring)
     for run in queued.runs:
         mirror.follow(run)

@@ -55,7 +55,7 @@ STORED_SELDOM = reason("stored_seldom", "sync_source_info does not bound what is
         "WL#9452, Step-1: Master_info::flushed_relay_log_info",
     ),
     remedy=(
-        "Do not copy the relay log up to this place: collect again, or restore without relay"
+        "Do not copy the relay log up to this position: collect again, or restore without relay"
         " logs (relay_log_recovery=ON or auto-positioning) and let the replica fetch them"
         " anew."
     ),
@@ -183,7 +183,7 @@ def _breaks(other: Rule, e: ChannelEvidence) -> bool:
     scope="S",
     severity=Severity.CRITICAL,
     claim=(
-        "The relay coordinate of a row stands for the source coordinate in slave_master_info at"
+        "The relay coordinate of a row corresponds to the source coordinate in slave_master_info at"
         " that instant: not for an earlier one, nor, where sync_source_info is N, for one that is"
         " N events later."
     ),
@@ -211,8 +211,8 @@ def _breaks(other: Rule, e: ChannelEvidence) -> bool:
     evidence=ChannelEvidence,
     cases={
         "not_flushed": Case(
-            "The relay coordinate {relay} stands for {read} of the source, {events:n event} after"
-            " {stored} in slave_master_info, though each {period:n event} it is stored.",
+            "The relay coordinate {relay} corresponds to {read} of the source, {events:n event}"
+            " after {stored} in slave_master_info, though each {period:n event} it is stored.",
             "{relay}, that is {read}",
             "log_status, relay_log_file and relay_log_position",
             "less than {period:n event} after {stored}",

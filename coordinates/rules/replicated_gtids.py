@@ -114,7 +114,7 @@ _RECEIVED = (
 )
 def received_within_source_logged(row: ChannelRow, against: Against) -> Compared:
     """What was retrieved of the source's own GTIDs, the source has logged."""
-    source, ts = against.source, row.place.ts
+    source, ts = against.source, row.at.ts
     if row.retrieved is None:
         return Undecided(RETRIEVED_UNKNOWN)
     states = source.states.since(ts)
@@ -217,7 +217,7 @@ def _is_young(state: Snapshot, ts: int) -> bool:
 )
 def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
     """What a replica has executed, one of its sources knows."""
-    ts = row.place.ts
+    ts = row.at.ts
     rest = row.executed
     may_assign = False
     for source in against.sources:
@@ -279,7 +279,7 @@ def _without_own_in_ring(rest: GtidSet, row: ReplicaExecuted, against: Against) 
     """In a ring a replica's own writes are under way to its sources."""
     if not rest or row.server_uuid is None:
         return rest
-    own, ts = rest.restrict(row.server_uuid), row.place.ts
+    own, ts = rest.restrict(row.server_uuid), row.at.ts
     if own and any(against.fleet.is_upstream(row.instance_id, s, ts) for s in against.sources):
         return rest - own
     return rest
@@ -294,7 +294,7 @@ def _without_retrieved(rest: GtidSet, row: ReplicaExecuted, server_uuid: str) ->
 
 def _without_upstreams(rest: GtidSet, row: ReplicaExecuted, against: Against) -> GtidSet | Waiting:
     """A replica moved to a source that lags has what that source is still to receive."""
-    ts = row.place.ts
+    ts = row.at.ts
     for upstream in against.fleet.upstreams(against.sources, ts) if rest else ():
         if upstream.instance_id == row.instance_id:
             continue
@@ -344,7 +344,7 @@ def _without_upstreams(rest: GtidSet, row: ReplicaExecuted, against: Against) ->
 )
 def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
     """What the source has purged, the replica has."""
-    source, ts = against.source, row.place.ts
+    source, ts = against.source, row.at.ts
     if not row.auto_position:
         return HOLDS
     if row.has is None:

@@ -40,7 +40,7 @@ _RESTORE = "restored server"
         " image's coordinates."
     ),
     why=(
-        "The set says which changes the data hold. If part of it is left behind, a source sends"
+        "The set says which changes the data hold. If part of it is left out, a source sends"
         " these groups again, and the applier repeats them or stops with a duplicate key (1062);"
         " if it holds more, the server passes over groups that its data do not have."
     ),
@@ -87,7 +87,7 @@ _RESTORE = "restored server"
 )
 def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
     """A restored server has what the image has."""
-    source, ts = against.source, made.place.ts
+    source, ts = against.source, made.at.ts
     if next(source.states.since(ts), None) is None:
         return wait_or_give_up(source, ts)
     image, backup_id = source.images.get(made.backup_id), made.backup_id

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tallystick.coordinates.audit.comparison import ChannelRow, ImageChannel
-from tallystick.coordinates.audit.timeline_file import FIRST_POSITION, PlaceKind
+from tallystick.coordinates.audit.timeline_file import FIRST_POSITION, PositionKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     NO_BINLOG_FILE,
@@ -105,7 +105,7 @@ _BEYOND = "past the end of the file."
 def source_coordinate_valid(row: ChannelRow, against: Against) -> Compared:
     """The source coordinates of a channel are positions of the source's binary log."""
     source = against.source
-    state = next(source.states.since(row.place.ts), None)
+    state = next(source.states.since(row.at.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     found, unknown = wrong_coordinates(row, against, state)
@@ -115,9 +115,9 @@ def source_coordinate_valid(row: ChannelRow, against: Against) -> Compared:
 
 
 _WRONG = {
-    PlaceKind.INSIDE_EVENT: "inside_event",
-    PlaceKind.BEYOND: "beyond_end",
-    PlaceKind.EVENT_END: "inside_group",
+    PositionKind.INSIDE_EVENT: "inside_event",
+    PositionKind.BEYOND: "beyond_end",
+    PositionKind.EVENT_END: "inside_group",
 }
 
 
@@ -130,7 +130,7 @@ def wrong_coordinates(
     for name, coordinates in (("read", row.read), ("executed", row.executed)):
         if coordinates is None or not coordinates[0] or coordinates[1] == 0:
             continue
-        kind = place_of(against.source, state, coordinates, since=row.coordinates_ts)
+        kind = kind_at(against.source, state, coordinates, since=row.coordinates_ts)
         if isinstance(kind, Undecided):
             unknown = unknown or kind
         elif _is_wrong(kind, name) and not _may_be_ignored(kind, row, against):
@@ -148,25 +148,25 @@ def wrong_coordinates(
     return found, unknown
 
 
-def _is_wrong(kind: PlaceKind, name: str) -> bool:
-    wrong = {PlaceKind.BEYOND, PlaceKind.INSIDE_EVENT}
-    return kind in wrong or (kind is PlaceKind.EVENT_END and name == "executed")
+def _is_wrong(kind: PositionKind, name: str) -> bool:
+    wrong = {PositionKind.BEYOND, PositionKind.INSIDE_EVENT}
+    return kind in wrong or (kind is PositionKind.EVENT_END and name == "executed")
 
 
-def _may_be_ignored(kind: PlaceKind, row: ChannelRow | ImageChannel, against: Against) -> bool:
+def _may_be_ignored(kind: PositionKind, row: ChannelRow | ImageChannel, against: Against) -> bool:
     """Whether an applier may be inside a group because its receiver ignores it.
 
     Events of ignored server ids, in a ring the replica's own, are dropped one by one, and the
     applier moves on with each.
     """
-    return kind is PlaceKind.EVENT_END and (
-        row.is_filtered or against.fleet.is_upstream(row.instance_id, against.source, row.place.ts)
+    return kind is PositionKind.EVENT_END and (
+        row.is_filtered or against.fleet.is_upstream(row.instance_id, against.source, row.at.ts)
     )
 
 
-def place_of(
+def kind_at(
     source: InstanceTimeline, state: Snapshot, coordinates: Coordinates, *, since: int | None
-) -> PlaceKind | Undecided:
+) -> PositionKind | Undecided:
     """What is at coordinates of a source as of a state, or why that is not known."""
     file_name, position = coordinates
     try:
@@ -181,16 +181,16 @@ def place_of(
         return Undecided(COORDINATES_OF_ENDED_LOG)
     if number > state.file_number:
         if position == FIRST_POSITION and number == state.file_number + 1:
-            return PlaceKind.OUTSIDE
-        return PlaceKind.BEYOND if state.is_complete else Undecided(SOURCE_JOURNAL_GAP)
+            return PositionKind.OUTSIDE
+        return PositionKind.BEYOND if state.is_complete else Undecided(SOURCE_JOURNAL_GAP)
     file, _ = source.file_at(state, number)
     if file is None:
         return Undecided(SOURCE_FILE_FORGOTTEN, file=format_log_file_name(base_name, number))
     limit = state.end if number == state.file_number else max(file.end, position)
-    kind = file.place(position, limit)
-    if kind is PlaceKind.UNKNOWN:
+    kind = file.kind_at(position, limit)
+    if kind is PositionKind.UNKNOWN:
         return Undecided(SOURCE_POSITION_UNKNOWN, file=file_name, position=position)
-    if kind is PlaceKind.BEYOND and not state.is_complete:
+    if kind is PositionKind.BEYOND and not state.is_complete:
         return Undecided(SOURCE_JOURNAL_GAP)
     return kind
 
@@ -204,7 +204,7 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     auto-positioning relay_mirrors_source reports that, where the relay log is seen.
     """
     source, executed = against.source, row.gtid_executed
-    state = next(source.states.since(row.place.ts), None)
+    state = next(source.states.since(row.at.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
     wrong, unknown = wrong_coordinates(row, against, state)
@@ -232,7 +232,7 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
         inside = at[(at > done[0]) & ((at < done[-1]) | (not row.auto_position))]
         omitted = GtidSet.from_groups(source.sids, sid[inside], gno[inside]) - received
     omitted = omitted | (GtidSet.from_groups(source.sids, sid[at], gno[at]) & received)
-    own = against.fleet.uuid_of(row.instance_id, row.place.ts)
+    own = against.fleet.uuid_of(row.instance_id, row.at.ts)
     if omitted and own is not None:
         # In a ring they come back, maybe before they are executed.
         omitted = omitted.without_uuid(own)

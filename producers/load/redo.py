@@ -11,7 +11,7 @@ from tallystick.coordinates.values.innodb import LSN_MIN, advance_lsn, last_bloc
 
 CAPACITY = 100 * 2**20
 _AGE = CAPACITY // 2
-"""The checkpoint stays this far behind: whole blocks, so it is in data bytes as the LSN is."""
+"""The checkpoint is this far below the LSN: whole blocks, so in data bytes as the LSN is."""
 _FIRST = advance_lsn(LSN_MIN, 18_000_000)
 _GROUP = 16
 """Transactions that share a write and a flush."""

@@ -92,7 +92,7 @@ class History:
     scenario: Scenario
     journals: dict[str, Block]
     injected: tuple[dict[str, Any], ...] = ()
-    """What the fault did: name, instance, virtual time and whatever else tells where."""
+    """What the fault did: name, instance, virtual time and whatever else locates it."""
     shown: tuple[Showing, ...] = ()
     """What the scenario of a document showed, in order of time."""
 

@@ -63,15 +63,17 @@ def audited(blocks: Iterable[Block], *, through_bytes: bool = False) -> Audited:
 
 def said(result: Audited) -> dict[str, Any]:
     """Everything that must not depend on blocks, in comparable form."""
-    facts = decode_fleet_events(encode_fleet_events(result.fleet_events))
+    fleet_events = decode_fleet_events(encode_fleet_events(result.fleet_events))
     return {
         "findings": sorted((f.order, f.to_dict()) for f in result.findings),
         "observations": [o.to_dict() for o in result.observations],
         "cuts": result.cuts,
-        "binlog facts": list(flat(facts, FleetEventKind.LOGGED)),
-        "relay facts": sorted(
-            (str(channel), list(flat(facts, FleetEventKind.RECEIVED, channel)))
-            for channel in {f.body["channel"] for f in facts if f.kind is FleetEventKind.RECEIVED}
+        "binlog events": list(flat(fleet_events, FleetEventKind.LOGGED)),
+        "relay events": sorted(
+            (str(channel), list(flat(fleet_events, FleetEventKind.RECEIVED, channel)))
+            for channel in {
+                f.body["channel"] for f in fleet_events if f.kind is FleetEventKind.RECEIVED
+            }
         ),
     }
 
@@ -87,30 +89,41 @@ OF_BINLOG = (
 
 
 def flat(
-    facts: Iterable[FleetEvent], kind: FleetEventKind, channel: str | None = None
+    fleet_events: Iterable[FleetEvent], kind: FleetEventKind, channel: str | None = None
 ) -> Iterator[Any]:
-    """The facts of one log in order, with runs of events taken apart, beside those of no log."""
-    for fact in facts:
-        body, arrays = fact.body, fact.arrays
-        if fact.kind not in RUNS:
-            if channel is not None and fact.kind in OF_BINLOG:
+    """The fleet events of one log in order, runs of events taken apart, and those of no log."""
+    for fleet_event in fleet_events:
+        body, arrays = fleet_event.body, fleet_event.arrays
+        if fleet_event.kind not in RUNS:
+            if channel is not None and fleet_event.kind in OF_BINLOG:
                 continue
-            yield fact.kind, fact.epoch, fact.sequence, fact.ts, repr(body)
-        elif fact.kind is kind is FleetEventKind.LOGGED:
-            place = body["binlog_lineage"], body["base_name"], body["file_number"]
-            groups = dict(zip(arrays["group_event"].tolist(), _groups(fact), strict=True))
+            yield (
+                fleet_event.kind,
+                fleet_event.epoch,
+                fleet_event.sequence,
+                fleet_event.ts,
+                repr(body),
+            )
+        elif fleet_event.kind is kind is FleetEventKind.LOGGED:
+            position = body["binlog_lineage"], body["base_name"], body["file_number"]
+            groups = dict(zip(arrays["group_event"].tolist(), _groups(fleet_event), strict=True))
             for i, end in enumerate(arrays["event_ends"].tolist()):
-                yield *place, end, groups.get(i)
-        elif fact.kind is kind and body["channel"] == channel:
-            place = body["channel_lineage"], body["source_base_name"], body["source_file_number"]
+                yield *position, end, groups.get(i)
+        elif fleet_event.kind is kind and body["channel"] == channel:
+            position = body["channel_lineage"], body["source_base_name"], body["source_file_number"]
             ends = arrays["group_source_end"].tolist()
-            yield from ((*place, *each) for each in zip(ends, _groups(fact), strict=True))
+            yield from ((*position, *each) for each in zip(ends, _groups(fleet_event), strict=True))
 
 
-def _groups(fact: FleetEvent) -> list[tuple[Any, ...]]:
-    names = [fact.body["sids"][i] if i >= 0 else None for i in fact.arrays["group_sid"].tolist()]
+def _groups(fleet_event: FleetEvent) -> list[tuple[Any, ...]]:
+    names = [
+        fleet_event.body["sids"][i] if i >= 0 else None
+        for i in fleet_event.arrays["group_sid"].tolist()
+    ]
     columns = ("group_gno", "group_server_id", "group_commit_ts")
-    return list(zip(names, *(fact.arrays[column].tolist() for column in columns), strict=True))
+    return list(
+        zip(names, *(fleet_event.arrays[column].tolist() for column in columns), strict=True)
+    )
 
 
 SIZES = (7, 64)
@@ -119,7 +132,7 @@ SEEDS = sorted(FAULT_SEEDS + NEGATIVE_SEEDS)[::4]
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_simulated_history_says_the_same_in_blocks_of_any_size(seed: int):
-    """Findings, observations, cuts and facts depend on the records alone, whatever is wrong."""
+    """Findings, observations, cuts and fleet events depend on the records alone."""
     size = SIZES[SEEDS.index(seed) % 2]
     for whole in simulated(seed):
         expected = said(audited([whole]))
@@ -171,9 +184,9 @@ def test_a_broken_load_says_the_same_on_both_paths(
     whole = loaded(6, sources=1, status_every=10_000, block_size=512)[0]
     columns = whole.columns
     openers = [i for i in range(len(whole)) if columns["gno"][i] > 0]
-    place = openers[len(openers) // 2] + (1 if column == "type" else 0)
+    position = openers[len(openers) // 2] + (1 if column == "type" else 0)
     changed = columns[column].copy()
-    changed[place] += 31 if column == "start" else -1 if column == "gno" else 1
+    changed[position] += 31 if column == "start" else -1 if column == "gno" else 1
     broken = replace(whole, columns={**columns, column: changed})
     result = audited([broken])
     assert rule in result.broken
@@ -186,7 +199,11 @@ def test_the_facts_of_a_boot_are_as_of_that_boot():
     journal = Journal().begin()
     journal.record("variables", variables={"gtid_mode": "OFF_PERMISSIVE"})
     result = audited([concatenate(list(blocks_from_lines(journal.lines())))])
-    [boot] = [fact for fact in result.fleet_events if fact.kind is FleetEventKind.BOOT]
+    [boot] = [
+        fleet_event
+        for fleet_event in result.fleet_events
+        if fleet_event.kind is FleetEventKind.BOOT
+    ]
     assert "ON" == boot.body["variables"]["gtid_mode"]
 
 
@@ -202,7 +219,7 @@ def assert_paths_agree(monkeypatch: pytest.MonkeyPatch, whole: Block) -> None:
 
 
 def test_a_state_that_forgot_events_says_so():
-    """A row that names a place older than what the saved state remembers stays undecided."""
+    """A row that names a position older than what the saved state remembers stays undecided."""
     journal = Journal().begin().groups(250)
     early = journal.records[12]
     row = journal.row()

@@ -73,7 +73,7 @@ BODIES = list(bodies())
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place within a JSON value."""
+    """Every position within a JSON value."""
     yield path
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -84,7 +84,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """The value with another one at a place."""
+    """The value with another one at a position."""
     if not path:
         return new
     copy = dict(value) if isinstance(value, dict) else list(value)
@@ -118,7 +118,7 @@ KNOWN = known_instance()
 
 
 def absorbed(*records: tuple[int, str]) -> tuple[AuditOutput, InstanceAudit]:
-    """What the known instance says of facts with these texts, and of a row behind them."""
+    """What the known instance says of events with these texts, and of a row behind them."""
     audit = InstanceAudit.from_bytes(KNOWN)
     builder = BlockBuilder("a", first_sequence=audit.next_sequence)
     for number, _ in enumerate(records):
@@ -148,9 +148,9 @@ HEALTHY_ROW = json.dumps(
 
 @settings(deadline=None, max_examples=400)
 @given(st.sampled_from(PLACES), st.sampled_from(HOSTILE))
-def test_any_value_at_any_place_of_any_fact_is_answered(place, value):
+def test_any_value_at_any_place_of_any_fact_is_answered(position, value):
     """Wrong types, huge numbers and deep texts give findings or observations, never a crash."""
-    record_type, body, path = place
+    record_type, body, path = position
     text = json.dumps(replaced(body, path, value))
     output, _ = absorbed((record_type, text), (RecordType.LOG_STATUS, HEALTHY_ROW))
     assert_sound(output)
@@ -167,7 +167,7 @@ def test_any_value_at_any_place_of_any_fact_is_answered(place, value):
     ),
 )
 def test_any_json_as_a_body_is_answered(record_type, body):
-    """What is no object, or one of unknown keys, is told as unreadable."""
+    """What is no object, or one of unknown keys, is reported as unreadable."""
     output, _ = absorbed((record_type, json.dumps(body)))
     assert_sound(output)
 
@@ -192,9 +192,9 @@ def test_a_fact_that_cannot_be_read_is_told_and_counts_as_a_gap(name: str):
     """Nothing is found because of it, now or at the next row."""
     output, audit = absorbed(UNREADABLE[name], (RecordType.LOG_STATUS, HEALTHY_ROW))
     assert [] == output.findings
-    [told] = [o for o in output.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
-    assert told.is_undecided
-    assert "could not be read" in observation_text(told)
+    [reported] = [o for o in output.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
+    assert reported.is_undecided
+    assert "could not be read" in observation_text(reported)
     assert not audit.binlog.logged_is_complete
 
 

@@ -184,7 +184,7 @@ def gtid_reconnect_inside_a_group() -> Journal:
     journal, relay, more = replica()
     journal.row(replica_status=journal.replica_status())
     part(relay, more[0][:3])
-    applied, executed = relay.place, relay.source
+    applied, executed = relay.coordinates, relay.source
     journal.record("channel", channel="", action="reconnect")
     relay.connect("binlog.000001", 4)
     assert executed is not None
@@ -198,7 +198,7 @@ def gtid_reconnect_inside_a_group() -> Journal:
 @legal
 def replica_that_does_not_log() -> Journal:
     journal, relay, more = replica(0, log_replica_updates=False)
-    end = journal.binlog.place
+    end = journal.binlog.coordinates
     for _ in range(2):
         for group in more[:2]:
             relay.copy(group)
@@ -206,7 +206,7 @@ def replica_that_does_not_log() -> Journal:
         more = more[2:]
         journal.purged = str(journal.executed)
         journal.row(replica_status=journal.replica_status())
-    assert end == journal.binlog.place
+    assert end == journal.binlog.coordinates
     return journal
 
 

@@ -1,4 +1,4 @@
-"""State and facts as bytes: what is saved is read back, and nothing else is taken for it."""
+"""State and events as bytes: what is saved is read back, and nothing else is taken for it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from tests.support.journals import Journal, audit
 
 
 def test_facts_come_back_as_they_were():
-    """Every field and every array of every fact survives, and equal facts have equal bytes."""
+    """Every field and every array of every event survives, and equal events have equal bytes."""
     journal = Journal().begin().groups(3)
     journal.row()
     journal.binlog.rotate()
     journal.record("heartbeat")
-    facts = audit(journal).fleet_events
+    events = audit(journal).fleet_events
     kinds = {
         FleetEventKind.BOOT,
         FleetEventKind.LOGGED,
         FleetEventKind.PREVIOUS,
         FleetEventKind.FILE_END,
     }
-    assert kinds | {FleetEventKind.STATUS, FleetEventKind.TIME} == {fact.kind for fact in facts}
-    again = decode_fleet_events(encode_fleet_events(facts))
-    assert [_values(fact) for fact in facts] == [_values(fact) for fact in again]
-    assert encode_fleet_events(facts) == encode_fleet_events(again)
+    assert kinds | {FleetEventKind.STATUS, FleetEventKind.TIME} == {event.kind for event in events}
+    again = decode_fleet_events(encode_fleet_events(events))
+    assert [_values(event) for event in events] == [_values(event) for event in again]
+    assert encode_fleet_events(events) == encode_fleet_events(again)
 
 
-def _values(fact: FleetEvent) -> tuple[object, ...]:
-    arrays = {name: (array.dtype.str, array.tolist()) for name, array in fact.arrays.items()}
-    body = json.loads(json.dumps(fact.body))
-    return fact.kind, fact.instance_id, fact.epoch, fact.sequence, fact.ts, body, arrays
+def _values(event: FleetEvent) -> tuple[object, ...]:
+    arrays = {name: (array.dtype.str, array.tolist()) for name, array in event.arrays.items()}
+    body = json.loads(json.dumps(event.body))
+    return event.kind, event.instance_id, event.epoch, event.sequence, event.ts, body, arrays
 
 
 def test_the_state_keeps_what_is_disabled():

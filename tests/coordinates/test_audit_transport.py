@@ -1,4 +1,4 @@
-"""Trouble of the transport is told as itself and never held against a server."""
+"""Faults of the transport are reported as such and never held against a server."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_a_gap_anywhere_is_told_and_nothing_is_found(first: int, missing: int):
     """Whatever is lost, wherever: no finding then or later, and the rows at the end are judged."""
     result = absorbed(BUSY.take(0, first), BUSY.take(first + missing, len(BUSY)))
     assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
-    [told] = [o for o in result.observations if o.code is GAP]
+    [reported] = [o for o in result.observations if o.code is GAP]
     assert (f"records {first} to {first + missing - 1} are missing", True) == (
-        observation_text(told),
-        told.is_undecided,
+        observation_text(reported),
+        reported.is_undecided,
     )
     rotations = [i for i, kind in enumerate(BUSY.columns["type"].tolist()) if kind == 35]
     if first + missing <= max(rotations[:-1]):
@@ -105,18 +105,18 @@ def test_a_block_of_an_older_epoch_is_dropped_and_told():
     late = of_epoch(BUSY.take(half, half + 9), 0, half)
     result = absorbed(of_epoch(BUSY, 3), late)
     assert [] == result.findings
-    [told] = [o for o in result.observations if o.code is ObservationCode.JOURNAL_STALE_EPOCH]
-    assert "epoch 0 came after epoch 3" in observation_text(told)
+    [reported] = [o for o in result.observations if o.code is ObservationCode.JOURNAL_STALE_EPOCH]
+    assert "epoch 0 came after epoch 3" in observation_text(reported)
 
 
 @pytest.mark.parametrize("back", [0, 7, 40, 90])
 def test_a_new_epoch_is_a_gap_even_when_it_begins_further_back(back: int):
-    """A producer that begins anew may read its logs from an older place again."""
+    """A producer that begins anew may read its logs from an older position again."""
     half = len(BUSY) // 2
     result = absorbed(BUSY.take(0, half), of_epoch(BUSY.take(half - back, len(BUSY)), 1))
     assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
-    told = next(o for o in result.observations if o.code is GAP)
-    assert "the producer began epoch 1" in observation_text(told)
+    reported = next(o for o in result.observations if o.code is GAP)
+    assert "the producer began epoch 1" in observation_text(reported)
     assert "CONSISTENT" == result.verdicts[-1]
 
 
@@ -127,7 +127,7 @@ def test_a_first_block_that_begins_late_is_no_gap():
 
 
 def test_an_unreadable_block_is_told_and_counts_as_a_gap():
-    """Its place stays empty, so the gap behind it is told too."""
+    """Its position stays empty, so the gap behind it is reported too."""
     pieces = cut_into_blocks(BUSY, 20)
     result = Audited(audit=InstanceAudit("a"))
     assert result.audit is not None
@@ -137,9 +137,9 @@ def test_an_unreadable_block_is_told_and_counts_as_a_gap():
         else:
             result.take(result.audit.absorb(piece))
     assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
-    told = [o for o in result.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
-    assert [True] == [o.is_undecided for o in told]
-    assert "checksum of the stream" in observation_text(told[0])
+    reported = [o for o in result.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
+    assert [True] == [o.is_undecided for o in reported]
+    assert "checksum of the stream" in observation_text(reported[0])
 
 
 def test_a_block_of_another_instance_is_refused():
@@ -303,7 +303,7 @@ def test_a_row_that_the_journal_passed_without_reaching_it_is_judged():
 
 
 def test_events_that_come_again_unchanged_are_told_once():
-    """However many come again, in this file or an older one, one sentence tells of it."""
+    """However many come again, in this file or an older one, one sentence reports it."""
     for rotations in (0, 1):
         journal = Journal().begin().groups(4)
         again = [dict(record) for record in journal.records[3:18]]

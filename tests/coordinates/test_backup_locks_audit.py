@@ -52,8 +52,8 @@ def of_a_log_that_was_reset() -> Journal:
 
 def of_an_unseen_channel() -> Journal:
     journal, _, _ = replica()
-    place = {"exec_source_log_file": "binlog.000001", "exec_source_log_pos": 157}
-    channels = [{"channel": "other", **place}]
+    position = {"exec_source_log_file": "binlog.000001", "exec_source_log_pos": 157}
+    channels = [{"channel": "other", **position}]
     gtids = f"{UUID_C}:1-3"
     return backups.image(journal, gtid_executed=gtids, channels=channels)
 
@@ -76,9 +76,9 @@ def test_a_backup_that_cannot_be_judged_is_undecided(
     """No finding, and an observation that says why; the fleet is not called consistent by it."""
     result = audit(build())
     assert [] == result.findings
-    told = [o for o in result.observations if o.code is ObservationCode.BACKUP_UNDECIDED]
-    assert [True for one in told if reason in observation_text(one)]
-    assert all(one.is_undecided for one in told)
+    reported = [o for o in result.observations if o.code is ObservationCode.BACKUP_UNDECIDED]
+    assert [True for one in reported if reason in observation_text(one)]
+    assert all(one.is_undecided for one in reported)
 
 
 @pytest.mark.parametrize("name", OF_BACKUPS)
@@ -97,7 +97,7 @@ def test_state_that_is_written_and_read_at_every_record_finds_the_same(name: str
 
 
 def test_a_channel_that_has_received_nothing_anew_leaves_its_row_undecided() -> None:
-    """Behind a relay log recovery the relay log shows no place of the source yet."""
+    """Behind a relay log recovery the relay log shows no position of the source yet."""
     journal, _, _ = replica()
     journal.record("channel", channel="", action="relay_log_recovery")
     status = journal.replica_status(Read_Source_Log_Pos=157, Exec_Source_Log_Pos=157)

@@ -86,10 +86,12 @@ def test_strips_the_directory(path, file_name):
     assert binlog.strip_directory(path) == file_name
 
 
-places = st.tuples(st.sampled_from([1, 2, 999_999, 1_000_000]), st.sampled_from([0, 4, 157, 2**32]))
+positions = st.tuples(
+    st.sampled_from([1, 2, 999_999, 1_000_000]), st.sampled_from([0, 4, 157, 2**32])
+)
 
 
-@given(places, places)
+@given(positions, positions)
 def test_order_is_of_numbers(left, right):
     """Coordinates compare as their numbers do, in all six ways."""
     a, b = LogCoordinates("binlog", *left), LogCoordinates("binlog", *right)

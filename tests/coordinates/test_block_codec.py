@@ -283,18 +283,18 @@ def test_other_columns_are_refused():
 def test_nulls_among_numbers_are_refused():
     """What lies under a null is anything; absent numbers are -1."""
     batch = batch_of(make_block())
-    place = batch.schema.get_field_index("gno")
+    position = batch.schema.get_field_index("gno")
     nulls = pa.array([1, None, 3, 4, 5], type=pa.int64())
-    arrays = [nulls if i == place else column for i, column in enumerate(batch.columns)]
+    arrays = [nulls if i == position else column for i, column in enumerate(batch.columns)]
     with pytest.raises(BlockError, match="column 'gno': 1 nulls"):
         decode_block(stream_of(pa.RecordBatch.from_arrays(arrays, schema=batch.schema)))
 
 
 def with_dictionary(values: Any, indices: Any) -> bytes:
     batch = batch_of(make_block())
-    place = batch.schema.get_field_index("file")
+    position = batch.schema.get_field_index("file")
     column = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), values, safe=False)
-    arrays = [column if i == place else given for i, given in enumerate(batch.columns)]
+    arrays = [column if i == position else given for i, given in enumerate(batch.columns)]
     return stream_of(pa.RecordBatch.from_arrays(arrays, schema=batch.schema))
 
 

@@ -61,47 +61,47 @@ def remembered(
 
 
 @given(HISTORIES, PLACES)
-def test_it_agrees_with_a_list_of_the_last_events(history, place):
+def test_it_agrees_with_a_list_of_the_last_events(history, offset):
     """Every question about the remembered past has the answer of a plain list."""
     window, model, knows_all = remembered(history)
-    file, position = place
+    file, position = offset
     assert model == [tuple(row) for row in window.rows().tolist()]
-    ends = [i for i, row in enumerate(model) if (row[FILE], row[END]) == place]
+    ends = [i for i, row in enumerate(model) if (row[FILE], row[END]) == offset]
     assert (ends[-1] if ends else None) == window.find_end(file, position)
-    starts = [row for row in model if (row[FILE], row[START]) == place]
+    starts = [row for row in model if (row[FILE], row[START]) == offset]
     found = window.find_event(file, position)
     assert (starts[-1] if starts else None) == (None if found is None else tuple(found.tolist()))
-    later = [row for row in model if (row[FILE], row[END]) > place]
+    later = [row for row in model if (row[FILE], row[END]) > offset]
     assert later == [tuple(row) for row in window.after(file, position).tolist()]
-    earlier = [(row[FILE], row[END]) for row in model if (row[FILE], row[END]) <= place]
+    earlier = [(row[FILE], row[END]) for row in model if (row[FILE], row[END]) <= offset]
     assert (earlier[-1] if earlier else None) == window.last_end_at_or_before(file, position)
-    covers = knows_all or (model[0][FILE], model[0][START]) <= place
+    covers = knows_all or (model[0][FILE], model[0][START]) <= offset
     assert covers == window.covers(file, position)
-    assert ((model[0][FILE], model[0][START]) == place) == window.begins_at(file, position)
+    assert ((model[0][FILE], model[0][START]) == offset) == window.begins_at(file, position)
 
 
 @given(HISTORIES, PLACES)
-def test_truncation_takes_away_what_ends_behind(history, place):
+def test_truncation_takes_away_what_ends_behind(history, offset):
     """What a crash took back is given back and remembered no more."""
     window, model, _ = remembered(history)
-    gone = [tuple(row) for row in window.truncate(*place).tolist()]
-    assert [row for row in model if (row[FILE], row[END]) > place] == gone
+    gone = [tuple(row) for row in window.truncate(*offset).tolist()]
+    assert [row for row in model if (row[FILE], row[END]) > offset] == gone
     assert [row for row in model if row not in gone] == [tuple(r) for r in window.rows().tolist()]
 
 
 @given(HISTORIES, PLACES)
-def test_what_is_saved_is_what_is_read_back(history, place):
+def test_what_is_saved_is_what_is_read_back(history, offset):
     """Rows and whether any were forgotten survive, also those not yet put in order."""
     window, model, knows_all = remembered(history)
     again = decode(EventWindow, encode(EventWindow, window), "a window")
     assert LIMIT == again.limit
     assert model == [tuple(row) for row in again.rows().tolist()]
     assert (not knows_all) == again.has_forgotten
-    assert window.covers(*place) == again.covers(*place)
+    assert window.covers(*offset) == again.covers(*offset)
 
 
 def test_cleared_it_knows_nothing_and_says_so():
-    """After a break no place counts as covered until events come."""
+    """After a break no offset counts as covered until events come."""
     window = EventWindow(LIMIT)
     assert window.covers(1, 4)
     window.append((1, 4, 126, *[0] * (COLUMN_COUNT - 3)))

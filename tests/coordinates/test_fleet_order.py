@@ -104,22 +104,22 @@ EXPECTED = sorted(
 
 def content(output: FleetOutput) -> list[str]:
     """All that findings and observations say, in an order of its own."""
-    told = [f.to_dict() for f in output.findings] + [o.to_dict() for o in output.observations]
-    return sorted(json.dumps(values, sort_keys=True) for values in told)
+    reported = [f.to_dict() for f in output.findings] + [o.to_dict() for o in output.observations]
+    return sorted(json.dumps(values, sort_keys=True) for values in reported)
 
 
 def facts_of(history: History, size: int) -> dict[str, list[FleetEvent]]:
     """What the instances' audits make of a history that is cut into blocks of `size`."""
     audits: dict[str, InstanceAudit] = {}
-    facts: dict[str, list[FleetEvent]] = {}
+    events: dict[str, list[FleetEvent]] = {}
     for block in history.blocks(size):
         if block.instance_id not in audits:
             audits[block.instance_id] = InstanceAudit(block.instance_id)
         found = audits[block.instance_id].absorb(block).fleet_events
-        facts.setdefault(block.instance_id, []).extend(found)
+        events.setdefault(block.instance_id, []).extend(found)
     for name, instance in audits.items():
-        facts[name] += instance.finish().fleet_events
-    return facts
+        events[name] += instance.finish().fleet_events
+    return events
 
 
 def absorbed(
@@ -127,7 +127,7 @@ def absorbed(
 ) -> FleetOutput:
     """The history in an interleaving that Hypothesis draws (None: one instance after another)."""
     fleet, result = FleetAudit(), FleetOutput()
-    rest = {name: list(facts) for name, facts in journals.items()}
+    rest = {name: list(events) for name, events in journals.items()}
     while rest:
         name = min(rest) if data is None else data.draw(st.sampled_from(sorted(rest)))
         left = rest[name]
@@ -144,7 +144,7 @@ def absorbed(
     result.findings += output.findings
     result.observations += output.observations
     ids = [finding.finding_id for finding in result.findings]
-    assert len(ids) == len(set(ids)), "a finding was told twice"
+    assert len(ids) == len(set(ids)), "a finding was reported twice"
     return result
 
 
@@ -160,9 +160,9 @@ def test_any_interleaving_and_any_cut_give_the_same(data: st.DataObject) -> None
     journals = broken_history()
     expected = content(absorbed(journals))
     cut: dict[str, list[FleetEvent]] = {}
-    for name, facts in journals.items():
+    for name, events in journals.items():
         cut[name] = [
-            part for fact in facts for part in split_logged(fact, data.draw(st.integers(0, 30)))
+            part for event in events for part in split_logged(event, data.draw(st.integers(0, 30)))
         ]
     assert content(absorbed(cut, data, save=data.draw(st.booleans()))) == expected
 
@@ -183,8 +183,8 @@ def test_simulated_histories_in_any_order_and_blocks(name: str) -> None:
     def check(data: st.DataObject) -> None:
         journals = facts_of(history, data.draw(st.sampled_from((7, 40, 500))))
         found = absorbed(journals, data, save=data.draw(st.booleans())).findings
-        told = sorted((f.to_dict() for f in found), key=lambda finding: finding["finding_id"])
-        assert told == expected
+        reported = sorted((f.to_dict() for f in found), key=lambda finding: finding["finding_id"])
+        assert reported == expected
 
     check()
     assert bool(expected) == (name in FAULTS)
@@ -212,9 +212,9 @@ def test_expired_comparisons_are_undecided() -> None:
     fleet.absorb([*source.fleet_events, *replica.fleet_events])
     output = fleet.expire(late.ts)
     assert output.findings == []
-    told = {rule: o for o in output.observations for rule in o.rules}
-    assert {"received_within_source_logged", "no_errant_gtids"} <= set(told)
-    for observation in told.values():
+    reported = {rule: o for o in output.observations for rule in o.rules}
+    assert {"received_within_source_logged", "no_errant_gtids"} <= set(reported)
+    for observation in reported.values():
         assert observation.is_undecided
         assert observation.collection_id == early.body["collection_id"]
         assert "instance r" in observation_text(observation)
@@ -244,8 +244,8 @@ def test_waiting_is_bounded() -> None:
         fleet.absorb([replica.status(f"{C}:1", replica.says(source, f"{A}:9"))])
     waiting = [len(queue.items) for queue in fleet.queues.values()]
     assert max(waiting) == 128
-    told = fleet.finish().observations
-    assert told == []  # once for each rule, when the first row was given up
+    reported = fleet.finish().observations
+    assert reported == []  # once for each rule, when the first row was given up
 
 
 def test_another_state_is_refused() -> None:
@@ -305,7 +305,7 @@ def test_origins_beyond_the_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_many_groups_in_many_facts_are_quick() -> None:
-    """Two million groups in facts of 800: generous here, for a machine that does other things."""
+    """Two million groups in events of 800: generous here, for a machine that does other things."""
     import time
 
     import numpy as np
@@ -320,14 +320,14 @@ def test_many_groups_in_many_facts_are_quick() -> None:
             "group_server_id": np.ones(800, dtype=np.int64),
             "group_commit_ts": gno,
         }
-        place = {"binlog_lineage": 0, "base_name": "b", "file_number": 1, "sids": [A]}
+        log_file = {"binlog_lineage": 0, "base_name": "b", "file_number": 1, "sids": [A]}
         return FleetEvent(
-            FleetEventKind.LOGGED, "s", 0, start, start, {**place, "start": position}, arrays
+            FleetEventKind.LOGGED, "s", 0, start, start, {**log_file, "start": position}, arrays
         )
 
-    facts = [run(1 + n * 800, 4 + n * 240_000) for n in range(2500)]
+    events = [run(1 + n * 800, 4 + n * 240_000) for n in range(2500)]
     fleet = FleetAudit()
     begin = time.perf_counter()
-    for fact in facts:
-        fleet.absorb([fact])
+    for event in events:
+        fleet.absorb([event])
     assert time.perf_counter() - begin < 20

@@ -83,7 +83,7 @@ class TestReceivedWithinSourceLogged:
         assert names(audit(source, replica)) == ["received_within_source_logged"]
 
     def test_a_crash_before_the_sources_first_row_leaves_it_undecided(self):
-        """What the source had at the time of the replica's row was never told in full."""
+        """What the source had at the time of the replica's row was never reported in full."""
         clock = Clock()
         source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
         source.boot()
@@ -259,7 +259,7 @@ class TestNoErrantGtids:
         assert [finding.witness for finding in audit(source, replica).findings] == errant
 
     def test_what_was_retrieved_of_the_sources_own_is_not_judged_twice(self):
-        """A replica that has more of its source than that holds is told of once, by number 66."""
+        """A replica that has more of its source than that holds is reported once, by rule 66."""
         source, replica = fleet_of_two()
         replica.status(f"{A}:1-9", replica.says(source, f"{A}:1-9"))
         source.status(f"{A}:1-3")
@@ -394,9 +394,9 @@ class TestNoErrantGtids:
         replica.commit_times = source.commit_times = {f"{A}:1": 2000}
         replica.receive(source, (1017, f"{A}:1"))
         replica.log(f"{A}:1", server_id=1)
-        places = dict.fromkeys(("read_source_log_pos", "exec_source_log_pos"), 217)
+        positions = dict.fromkeys(("read_source_log_pos", "exec_source_log_pos"), 217)
         files = dict.fromkeys(("read_source_log_file", "exec_source_log_file"), source.file_name)
-        replica.status(f"{A}:1", replica.says(source, f"{A}:1", **files, **places))
+        replica.status(f"{A}:1", replica.says(source, f"{A}:1", **files, **positions))
         if has_gap:
             source.gap()
         source.reset()
@@ -473,8 +473,8 @@ class TestNoErrantGtids:
         source.status(f"{A}:1-3" if gtid == "" else f"{A}:1-4")
         output = audit(source, replica)
         assert names(output) == ([] if gtid == "" else ["no_errant_gtids"])
-        told = any("may have assigned" in observation_text(o) for o in output.observations)
-        assert told == (gtid == "")
+        reported = any("may have assigned" in observation_text(o) for o in output.observations)
+        assert reported == (gtid == "")
 
     def test_own_writes_in_a_ring_are_on_their_way(self):
         """Two instances that follow each other: each may be ahead by its own writes."""
@@ -536,9 +536,11 @@ class TestPassedIsExecuted:
     def test_what_lies_before_the_executed_position(self, executed, retrieved, position, omitted):
         """It is executed, if it was retrieved or lies between what was executed."""
         source, replica = fleet_of_two(groups=4)
-        place = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": position}
+        coordinates = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": position}
         for _ in range(2):
-            replica.status(executed, replica.says(source, retrieved, auto_position=False, **place))
+            replica.status(
+                executed, replica.says(source, retrieved, auto_position=False, **coordinates)
+            )
             source.status(f"{A}:1-4")
         output = audit(source, replica)
         assert [finding.witness for finding in output.findings] == omitted
@@ -549,8 +551,8 @@ class TestPassedIsExecuted:
         """In a ring it comes back from the source while the replica still commits it."""
         source, replica = fleet_of_two()
         source.log(gtid, f"{A}:4", f"{A}:5")
-        place = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(6)}
-        replica.status(f"{A}:1-5", replica.says(source, None, auto_position=False, **place))
+        coordinates = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(6)}
+        replica.status(f"{A}:1-5", replica.says(source, None, auto_position=False, **coordinates))
         source.status(f"{A}:1-5,{gtid}")
         expected = ["applied_relay_gtids_executed"] if is_passed else []
         assert names(audit(source, replica)) == expected
@@ -724,8 +726,8 @@ class TestSourceCoordinateValid:
         source.gap()
         source.position += 500
         source.log(f"{A}:9")
-        place = end_of(3) + EVENT_LENGTH
-        fields = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": place}
+        offset = end_of(3) + EVENT_LENGTH
+        fields = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": offset}
         replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
         source.status(f"{A}:1-9")
         output = audit(source, replica)
@@ -826,7 +828,7 @@ class TestPurgedNotNeeded:
         assert names(audit(source, replica)) == []
 
     def test_unknown_purged_set_is_undecided(self):
-        """Missing evidence is told, once."""
+        """Missing evidence is reported, once."""
         source, replica = fleet_of_two()
         for _ in range(3):
             source.status(f"{A}:1-3", purged=None)
@@ -1041,7 +1043,7 @@ class TestGtidOriginAgreement:
         assert set(names(output)) == expected
 
     def test_three_instances_make_pairs(self):
-        """Each pair that disagrees is told once, however many GTIDs."""
+        """Each pair that disagrees is reported once, however many GTIDs."""
         source, replica = fleet_of_two()
         third = Journal(source.clock, "t", C, 3)
         third.boot()
@@ -1234,13 +1236,13 @@ class TestRelayMirrorsSource:
 
     def test_unknown_source_places_are_undecided(self):
         """Groups before the first ROTATE of a relay log, or of a file not observed."""
-        for place in ({"file": None}, {"file": 7}, {}):
+        for offset in ({"file": None}, {"file": 7}, {}):
             source, replica = fleet_of_two()
-            replica.receive(source, (-1 if not place else 1, f"{A}:1"), **place)
+            replica.receive(source, (-1 if not offset else 1, f"{A}:1"), **offset)
             replica.receive(source, (2, f"{A}:2"))
             output = self.row(source, replica)
             assert names(output) == []
-            assert any("relay_mirrors_source" in o.rules for o in output.observations), place
+            assert any("relay_mirrors_source" in o.rules for o in output.observations), offset
 
     def test_without_a_row_an_omission_is_undecided(self):
         """The journal of the relay log may miss what Retrieved_Gtid_Set would show."""
@@ -1387,7 +1389,7 @@ class TestClones:
             assert output.findings[0].witness == f"{A}:4"
 
     def test_groups_behind_the_position_that_the_clone_has_are_passed_over(self):
-        """A position too early is told of itself, and the resumption is right."""
+        """A position too early is reported on its own, and the resumption is right."""
         output = audit(*self.clone(end_of(2), f"{A}:1-3", first=4))
         assert names(output) == ["clone_coordinates_equal_donor"]
 
@@ -1408,19 +1410,19 @@ class TestClones:
         assert names(audit(donor, recipient, other)) == []
 
     def test_an_unknown_donor_is_undecided(self):
-        """The clone is told of, and nothing is said against it."""
+        """The clone is reported, and no rule is broken."""
         _, recipient = self.clone(end_of(2), f"{A}:1-3")
         output = audit(recipient)
         assert names(output) == []
         assert any("clone_coordinates_equal_donor" in o.rules for o in output.observations)
 
-    def undecided(self, *facts: dict[str, object] | None, clone: bool = True) -> list[str]:
-        """What is told of a recipient whose rows have these values as clone_status."""
+    def undecided(self, *events: dict[str, object] | None, clone: bool = True) -> list[str]:
+        """Result for a recipient whose rows have these values as clone_status."""
         donor, recipient = fleet_of_two(groups=3)
         if clone:
             recipient.fleet_event(kind=_kind("clone"), step="begin", role="recipient", peer="s")
             recipient.fleet_event(kind=_kind("clone"), step="end", role="recipient", peer="s")
-        for status in facts:
+        for status in events:
             recipient.status(f"{A}:1-3", recipient.says(donor), clone_status=status)
             recipient.time()
         donor.status(f"{A}:1-3")
@@ -1429,10 +1431,10 @@ class TestClones:
         return [observation_text(o) for o in output.observations if "clone_resume_exact" in o.rules]
 
     def test_a_clone_whose_status_nobody_reads_is_undecided(self):
-        """A record without clone_status is told, once."""
-        told = self.undecided(None, None)
-        assert len(told) == 1
-        assert "clone_status was not read" in told[0]
+        """A record without clone_status is reported, once."""
+        reported = self.undecided(None, None)
+        assert len(reported) == 1
+        assert "clone_status was not read" in reported[0]
 
     def test_a_status_that_was_read_once_is_known(self):
         """A later row without it asks nothing again."""
@@ -1458,9 +1460,9 @@ class TestClones:
     def test_a_status_of_a_clone_that_nobody_told_of_is_undecided(self):
         """And clone_status without a record."""
         status = {"STATE": "Completed", "BINLOG_FILE": "s-bin.000001", "BINLOG_POSITION": 4}
-        told = self.undecided(status, status, clone=False)
-        assert len(told) == 1
-        assert "does not have the clone" in told[0]
+        reported = self.undecided(status, status, clone=False)
+        assert len(reported) == 1
+        assert "does not have the clone" in reported[0]
 
     def test_a_failed_clone_has_no_coordinates(self):
         """Nothing is said for or against what stands beside the state Failed."""
@@ -1471,9 +1473,9 @@ class TestClones:
             "BINLOG_POSITION": 5,
             "GTID_EXECUTED": f"{A}:1-99",
         }
-        told = self.undecided(status, status)
-        assert len(told) == 1
-        assert "failed with error 3862" in told[0]
+        reported = self.undecided(status, status)
+        assert len(reported) == 1
+        assert "failed with error 3862" in reported[0]
 
 
 def _kind(name: str):
@@ -1504,10 +1506,10 @@ def test_a_source_outside_the_fleet_is_told_once():
     output = audit(replica)
     assert names(output) == []
     for name in COMPARISONS:
-        told = [o for o in output.observations if name in o.rules]
-        assert len(told) == 1, name
-        assert told[0].is_undecided
-        assert "instance s is not in the fleet" in observation_text(told[0])
+        reported = [o for o in output.observations if name in o.rules]
+        assert len(reported) == 1, name
+        assert reported[0].is_undecided
+        assert "instance s is not in the fleet" in observation_text(reported[0])
 
 
 def test_a_channel_of_unknown_source_is_told_once():
@@ -1534,7 +1536,7 @@ def test_group_replication_channels_follow_no_source():
 
 
 def test_sources_are_found_by_uuid_as_well():
-    """Rows name a source's server_uuid when nobody told its instance."""
+    """Rows name a source's server_uuid when nothing names its instance."""
     source, _ = fleet_of_two()
     lone = Journal(source.clock, "r2", C, 3)
     lone.boot()

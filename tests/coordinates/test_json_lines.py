@@ -30,7 +30,7 @@ def event(**fields):
     return {key: value for key, value in {**record, **fields}.items() if value is not None}
 
 
-def fact(kind, **fields):
+def server_record(kind, **fields):
     return {"kind": kind, "instance": "a", **fields}
 
 
@@ -137,9 +137,14 @@ def test_a_gtid_that_cannot_be_read_is_kept_for_the_audit(text):
 
 
 def test_times_that_are_not_given_follow_the_line_before():
-    """Without `ts` the order of lines is the order of the facts, across instances."""
-    records = [fact("stop"), {**fact("stop"), "instance": "b"}, fact("stop", ts=50), fact("stop")]
-    blocks = read(*records, "", "  \n", {**fact("stop"), "instance": "b"})
+    """Without `ts` the order of lines is the order of the records, across instances."""
+    records = [
+        server_record("stop"),
+        {**server_record("stop"), "instance": "b"},
+        server_record("stop", ts=50),
+        server_record("stop"),
+    ]
+    blocks = read(*records, "", "  \n", {**server_record("stop"), "instance": "b"})
     assert {b.instance_id: b.columns["ts"].tolist() for b in blocks} == {
         "a": [1, 50, 51],
         "b": [2, 52],
@@ -149,9 +154,13 @@ def test_times_that_are_not_given_follow_the_line_before():
 def test_a_gap_in_the_sequence_is_a_gap_between_blocks():
     """Records that transport lost stay lost: nothing closes the gap."""
     blocks = read(
-        fact("stop", sequence=5), fact("stop"), fact("stop", sequence=9), fact("stop", epoch=2),
-        fact("stop", epoch=2, sequence=1), fact("stop", epoch=2, sequence=1, ts=1),
-    )  # fmt: skip
+        server_record("stop", sequence=5),
+        server_record("stop"),
+        server_record("stop", sequence=9),
+        server_record("stop", epoch=2),
+        server_record("stop", epoch=2, sequence=1),
+        server_record("stop", epoch=2, sequence=1, ts=1),
+    )
     assert [(b.epoch, b.first_sequence, len(b)) for b in blocks] == [
         (0, 5, 2), (0, 9, 1), (2, 0, 2), (2, 1, 1),
     ]  # fmt: skip
@@ -169,14 +178,18 @@ def test_blocks_leave_in_windows():
 
 def test_gaps_do_not_keep_a_window_open():
     """Lines that jump in sequence fill the window too."""
-    lines = (json.dumps(fact("gap", sequence=2 * i)) for i in itertools.count())
+    lines = (json.dumps(server_record("gap", sequence=2 * i)) for i in itertools.count())
     blocks = blocks_from_lines(lines, block_size=4)
     assert [next(blocks).first_sequence for _ in range(4)] == [0, 2, 4, 6]
 
 
 def test_the_end_counts_as_a_heartbeat_of_every_instance():
     """At the largest time of the file, so that nothing waits any longer."""
-    blocks = read(fact("stop", ts=9), {**fact("stop", ts=4), "instance": "b"}, end_heartbeats=True)
+    blocks = read(
+        server_record("stop", ts=9),
+        {**server_record("stop", ts=4), "instance": "b"},
+        end_heartbeats=True,
+    )
     ends = [(b.instance_id, b.first_sequence, b.columns["ts"].tolist()) for b in blocks[2:]]
     assert ends == [("a", 1, [9]), ("b", 1, [9])]
     assert all(b.columns["type"].tolist() == [RecordType.HEARTBEAT] for b in blocks[2:])
@@ -184,7 +197,9 @@ def test_the_end_counts_as_a_heartbeat_of_every_instance():
 
 def test_old_names_of_variables_are_read():
     """One name is stored whatever the server called it."""
-    block = only(fact("variables", variables={"log_slave_updates": False, "sync_master_info": 5}))
+    block = only(
+        server_record("variables", variables={"log_slave_updates": False, "sync_master_info": 5})
+    )
     assert block.body(0)["variables"] == {"log_replica_updates": False, "sync_source_info": 5}
 
 
@@ -192,7 +207,7 @@ def test_a_fact_keeps_its_body_as_given():
     """Unknown keys of what a server said are kept."""
     row = {"SERVER_UUID": 5, "NEW": [1, None, {"x": 2**70}], "LOCAL": '{"a":1}'}
     block = only(
-        fact("log_status", collection_id="c", row=row, replica_status=[{"Whatever": None}])
+        server_record("log_status", collection_id="c", row=row, replica_status=[{"Whatever": None}])
     )
     assert block.body(0) == {
         "collection_id": "c",
@@ -215,14 +230,14 @@ REFUSED = [
     ({"kind": "stop", "instance": ""}, "instance", "not empty"),
     ({"kind": "stop", "instance": {}}, "instance", "expected text"),
     ('{"kind":"stop","instance":"\\ud800"}', "instance", "lone surrogates"),
-    (fact("stop", ts=-1), "ts", "found -1"),
-    (fact("stop", ts=True), "ts", "found True"),
-    (fact("stop", ts=1.0), "ts", "found 1.0"),
-    (fact("stop", ts=2**63), "ts", "an integer from 0 to 9223372036854775807"),
-    (fact("stop", sequence=-1), "sequence", "found -1"),
-    (fact("stop", epoch="0"), "epoch", "found '0'"),
-    (fact("stop", file="x"), "file", "no such key, only clean"),
-    (fact("stop", clean=1), "clean", "true or false, found 1"),
+    (server_record("stop", ts=-1), "ts", "found -1"),
+    (server_record("stop", ts=True), "ts", "found True"),
+    (server_record("stop", ts=1.0), "ts", "found 1.0"),
+    (server_record("stop", ts=2**63), "ts", "an integer from 0 to 9223372036854775807"),
+    (server_record("stop", sequence=-1), "sequence", "found -1"),
+    (server_record("stop", epoch="0"), "epoch", "found '0'"),
+    (server_record("stop", file="x"), "file", "no such key, only clean"),
+    (server_record("stop", clean=1), "clean", "true or false, found 1"),
     (event(file=None), "file", "expected this key"),
     (event(start=None), "start", "expected this key"),
     (event(length=None), "length", "expected this key"),
@@ -250,49 +265,73 @@ REFUSED = [
     (event(type="ROTATE"), "next_file", "expected this key"),
     (event(type="ROTATE", next_file="x"), "next_file", "base.NNNNNN"),
     (event(kind="relay"), "channel", "expected this key"),
-    (fact("start"), "server_uuid", "expected this key"),
-    (fact("start", server_uuid=UUID, profile="x"), "profile", "one of mysql-8.0, wl9452"),
-    (fact("start", server_uuid=UUID, variables={"log_bin": "x"}), "variables.log_bin", "'x'"),
-    (fact("start", server_uuid=UUID, recovered={"file": "b.000001"}), "recovered.position", "this"),
+    (server_record("start"), "server_uuid", "expected this key"),
+    (server_record("start", server_uuid=UUID, profile="x"), "profile", "one of mysql-8.0, wl9452"),
     (
-        fact("start", server_uuid=UUID, repositories=[{}, {"option": "X"}]),
+        server_record("start", server_uuid=UUID, variables={"log_bin": "x"}),
+        "variables.log_bin",
+        "'x'",
+    ),
+    (
+        server_record("start", server_uuid=UUID, recovered={"file": "b.000001"}),
+        "recovered.position",
+        "this",
+    ),
+    (
+        server_record("start", server_uuid=UUID, repositories=[{}, {"option": "X"}]),
         "repositories[1].option",
         "one of FILE, TABLE",
     ),
     (
-        fact("variables", variables={"log_slave_updates": True, "log_replica_updates": True}),
+        server_record(
+            "variables", variables={"log_slave_updates": True, "log_replica_updates": True}
+        ),
         "variables.log_replica_updates",
         "only once",
     ),
-    (fact("binlog_purge"), "to_file", "expected this key"),
-    (fact("gtid_purged"), "added", "expected this key"),
-    (fact("channel", channel=""), "action", "expected this key"),
-    (fact("channel", channel="", action="x"), "action", "one of change_source"),
-    (fact("channel", action="reset"), "channel", "expected this key"),
-    (fact("channel", channel="", action="reset", to_file="x.000001"), "to_file", "no such key"),
-    (fact("channel", channel="", action="relay_purge"), "to_file", "expected this key"),
-    (fact("log_status"), "collection_id", "expected this key"),
-    (fact("log_status", collection_id="c", error={"text": 1}), "error.text", "no such key"),
+    (server_record("binlog_purge"), "to_file", "expected this key"),
+    (server_record("gtid_purged"), "added", "expected this key"),
+    (server_record("channel", channel=""), "action", "expected this key"),
+    (server_record("channel", channel="", action="x"), "action", "one of change_source"),
+    (server_record("channel", action="reset"), "channel", "expected this key"),
     (
-        fact("log_status", collection_id="c", binary_logs=[{"size": 1}]),
+        server_record("channel", channel="", action="reset", to_file="x.000001"),
+        "to_file",
+        "no such key",
+    ),
+    (server_record("channel", channel="", action="relay_purge"), "to_file", "expected this key"),
+    (server_record("log_status"), "collection_id", "expected this key"),
+    (
+        server_record("log_status", collection_id="c", error={"text": 1}),
+        "error.text",
+        "no such key",
+    ),
+    (
+        server_record("log_status", collection_id="c", binary_logs=[{"size": 1}]),
         "binary_logs[0].name",
         "this key",
     ),
     (
-        fact("log_status", collection_id="c", slave_master_info=[{"User_password": "secret"}]),
+        server_record(
+            "log_status", collection_id="c", slave_master_info=[{"User_password": "secret"}]
+        ),
         "slave_master_info[0].User_password",
         "must not be collected",
     ),
-    (fact("collection", collection_id="c", session=1, step="lock"), "resource", "this key"),
     (
-        fact("collection", collection_id="c", session=1, step="lock", resource="x"),
+        server_record("collection", collection_id="c", session=1, step="lock"),
+        "resource",
+        "this key",
+    ),
+    (
+        server_record("collection", collection_id="c", session=1, step="lock", resource="x"),
         "resource",
         "channel:NAME",
     ),
-    (fact("info_write", table="x", channel="", reason="xid", row={}), "table", "one of"),
-    (fact("zone", step="enter"), "ticket", "expected this key"),
-    (fact("backup_lock", step="lock"), "lock", "expected this key"),
-    (fact("heartbeat", file="x"), "file", "no such key"),
+    (server_record("info_write", table="x", channel="", reason="xid", row={}), "table", "one of"),
+    (server_record("zone", step="enter"), "ticket", "expected this key"),
+    (server_record("backup_lock", step="lock"), "lock", "expected this key"),
+    (server_record("heartbeat", file="x"), "file", "no such key"),
 ]
 
 
@@ -311,18 +350,22 @@ def test_what_the_contract_does_not_have_is_refused(record, key, message):
 
 def test_time_that_falls_within_an_instance_is_refused():
     """Its error names both times; another instance may be behind."""
-    read(fact("stop", ts=5), {**fact("stop", ts=4), "instance": "b"}, fact("stop", ts=5))
+    read(
+        server_record("stop", ts=5),
+        {**server_record("stop", ts=4), "instance": "b"},
+        server_record("stop", ts=5),
+    )
     with pytest.raises(JsonLinesError, match=r"line 2, key 'ts': expected at least 5.*found 4"):
-        read(fact("stop", ts=5), fact("stop", ts=4))
+        read(server_record("stop", ts=5), server_record("stop", ts=4))
 
 
 NEAR = [
-    (fact("stop", clen=True), "clen", "(did you mean 'clean'?)"),
+    (server_record("stop", clen=True), "clen", "(did you mean 'clean'?)"),
     (event(type="GTID", gtids=f"{UUID}:1"), "gtid", "this key, not 'gtids'"),
     (event(typ="XID") | {"type": None}, "type", "this key, not 'typ', a MySQL event type"),
     ({"knd": "stop", "instance": "a"}, "kind", "this key, not 'knd', one of binlog"),
     ({"kind": "stop", "instnce": "a"}, "instance", "this key, not 'instnce'"),
-    (fact("channel", channel="", actoin="reset"), "action", "this key, not 'actoin'"),
+    (server_record("channel", channel="", actoin="reset"), "action", "this key, not 'actoin'"),
 ]
 
 
@@ -336,7 +379,14 @@ def test_a_key_that_is_nearly_right_is_named(record, key, message):
 
 def test_all_bad_lines_are_reported():
     """And no block comes after the first one."""
-    lines = [json.dumps(fact("stop")), "x", json.dumps(fact("stop")), "{}", b"\xff", "[]"]
+    lines = [
+        json.dumps(server_record("stop")),
+        "x",
+        json.dumps(server_record("stop")),
+        "{}",
+        b"\xff",
+        "[]",
+    ]
     blocks = blocks_from_lines(lines, block_size=1)
     assert len(next(blocks)) == 1
     with pytest.raises(JsonLinesError) as caught:
@@ -364,9 +414,9 @@ def skipped(*lines: object, **settings: object) -> list[tuple[str, int, int, lis
 
 def test_a_skipped_line_is_a_gap_of_its_instance():
     """Two in a row are one gap; it comes with the next record, or at the end."""
-    b = {**fact("stop"), "instance": "b"}
-    bad = fact("stop", clean=3)
-    assert skipped(fact("stop"), b, bad, bad, fact("heartbeat"), bad) == [
+    b = {**server_record("stop"), "instance": "b"}
+    bad = server_record("stop", clean=3)
+    assert skipped(server_record("stop"), b, bad, bad, server_record("heartbeat"), bad) == [
         ("a", 0, 0, ["STOP", "GAP", "HEARTBEAT", "GAP"]),
         ("b", 0, 0, ["STOP"]),
     ]
@@ -374,26 +424,28 @@ def test_a_skipped_line_is_a_gap_of_its_instance():
 
 def test_a_skipped_line_of_nobody_is_a_gap_of_everybody():
     """Also of an instance that comes later: the line may have been its start."""
-    b, c = ({**fact("stop"), "instance": name} for name in "bc")
-    assert skipped(fact("stop"), b, '{"kind":', fact("stop"), c) == [
+    b, c = ({**server_record("stop"), "instance": name} for name in "bc")
+    assert skipped(server_record("stop"), b, '{"kind":', server_record("stop"), c) == [
         ("a", 0, 0, ["STOP", "GAP", "STOP"]),
         ("b", 0, 0, ["STOP", "GAP"]),
         ("c", 0, 0, ["GAP", "STOP"]),
     ]
-    assert skipped("rubbish", {"kind": "stop", "instance": 5}, fact("stop")) == [
+    assert skipped("rubbish", {"kind": "stop", "instance": 5}, server_record("stop")) == [
         ("a", 0, 0, ["GAP", "STOP"])
     ]
 
 
 def test_a_gap_of_a_skipped_line_repeats_no_sequence():
     """The numbers that lines give count without the gaps put between them."""
-    bad = fact("stop", clean=3, sequence=1)
-    rows = [fact("stop", sequence=n) for n in range(4)]
+    bad = server_record("stop", clean=3, sequence=1)
+    rows = [server_record("stop", sequence=n) for n in range(4)]
     assert skipped(rows[0], bad, rows[2], rows[3]) == [
         ("a", 0, 0, ["STOP"]),
         ("a", 0, 2, ["GAP", "STOP", "STOP"]),
     ]
-    unknown = skipped(rows[0], "rubbish", rows[1], rows[2], fact("stop", epoch=1, sequence=0))
+    unknown = skipped(
+        rows[0], "rubbish", rows[1], rows[2], server_record("stop", epoch=1, sequence=0)
+    )
     assert unknown == [
         ("a", 0, 0, ["STOP", "GAP", "STOP", "STOP"]),
         ("a", 1, 0, ["STOP"]),
@@ -451,7 +503,7 @@ def events(draw):
     return record
 
 
-facts = st.one_of(
+server_records = st.one_of(
     st.fixed_dictionaries(
         {"kind": st.just("start"), "server_uuid": st.just(UUID)},
         optional={
@@ -477,7 +529,7 @@ facts = st.one_of(
 @st.composite
 def journals(draw):
     lines = []
-    for record in draw(st.lists(events() | facts, max_size=15)):
+    for record in draw(st.lists(events() | server_records, max_size=15)):
         placed = {**record, "instance": draw(st.sampled_from(["a", "b"]))}
         if draw(st.integers(0, 9)) == 0:
             placed["sequence"] = draw(st.integers(0, 50))

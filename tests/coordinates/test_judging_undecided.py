@@ -237,7 +237,7 @@ def test_without_position_or_set_a_row_is_not_consistent():
 
 
 def test_answers_without_a_row_are_operational_and_undecided():
-    """A refusal, a failure and a time-out are told by their own codes."""
+    """A refusal, a failure and a time-out are reported by their own codes."""
     journal = source()
     errors = [
         {"code": 1227, "message": "need BACKUP_ADMIN"},
@@ -266,9 +266,13 @@ def test_a_row_that_trails_is_told_as_torn_and_stays_consistent():
     local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3"
     result = audit(journal)
     assert ([], ["CONSISTENT"]) == (result.findings, result.verdicts)
-    [told] = result.observations
-    assert ("LOG_STATUS_TEAR", False, "c1") == (told.code.value, told.is_undecided, told.at)
-    assert f"by 2 GTIDs ({UUID_A}:4-5)" in observation_text(told)
+    [reported] = result.observations
+    assert ("LOG_STATUS_TEAR", False, "c1") == (
+        reported.code.value,
+        reported.is_undecided,
+        reported.at,
+    )
+    assert f"by 2 GTIDs ({UUID_A}:4-5)" in observation_text(reported)
     assert (2, f"{UUID_A}:1-5") == (result.cuts[0].commit_lag, result.cuts[0].journal_gtid_set)
 
 
@@ -282,9 +286,9 @@ def test_what_a_reset_takes_out_of_the_executed_set_is_told():
     journal.row()
     result = audit(journal)
     assert ([], {"CONSISTENT"}) == (result.findings, set(result.verdicts))
-    [told] = result.observations
-    assert ("HISTORY_RESET", False) == (told.code.value, told.is_undecided)
-    assert f"3 executed GTIDs ({UUID_A}:1-3" in observation_text(told)
+    [reported] = result.observations
+    assert ("HISTORY_RESET", False) == (reported.code.value, reported.is_undecided)
+    assert f"3 executed GTIDs ({UUID_A}:1-3" in observation_text(reported)
 
 
 def test_a_finding_of_a_row_says_both_halves_and_where():
@@ -334,7 +338,7 @@ def test_a_finding_of_a_channel_names_it():
 
 
 def test_a_value_that_failed_bounds_nothing_later():
-    """A wrong set is told once, and the next right one is not held against it."""
+    """A wrong set is reported once, and the next right one is not held against it."""
     journal = source()
     journal.row()
     local(journal.row())["gtid_executed"] = f"{UUID_A}:1-90"

@@ -68,13 +68,13 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     """PLAIN with one value replaced; ``...`` removes the key."""
     row = json.loads(json.dumps(PLAIN))
     *way, key = path.split("/")
-    place: Any = row
+    offset: Any = row
     for step in way:
-        place = place[int(step) if isinstance(place, list) else step]
+        offset = offset[int(step) if isinstance(offset, list) else step]
     if value is ...:
-        del place[key]
+        del offset[key]
     else:
-        place[key] = value
+        offset[key] = value
     return row
 
 
@@ -292,7 +292,7 @@ def test_old_and_new_column_names_read_alike():
     assert state == read(PLAIN, replica_status=[old])
     channel = state.channels[""]
     assert (700, 600, 900) == tuple(
-        place.position for place in (channel.read, channel.executed, channel.applied) if place
+        offset.position for offset in (channel.read, channel.executed, channel.applied) if offset
     )
     assert (UUID_A, True, True) == (
         channel.source_uuid,
@@ -305,10 +305,10 @@ def test_two_equal_lists_confirm_each_other():
     """Only a list read before and behind gtid_purged says which file was the oldest."""
     one = [{"Log_name": "b.000001", "File_size": 9}]
     two = [{"Log_name": "b.000002", "File_size": 9}]
-    told = [(None, None), (one, None), (one, one), (one, two)]
+    reported = [(None, None), (one, None), (one, one), (one, two)]
     assert [(False, False), (False, False), (True, False), (False, True)] == [
         (state.binary_logs_confirmed, state.binary_logs_changed)
-        for state in (read(PLAIN, binary_logs=a, binary_logs_again=b) for a, b in told)
+        for state in (read(PLAIN, binary_logs=a, binary_logs_again=b) for a, b in reported)
     ]
 
 

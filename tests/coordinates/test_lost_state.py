@@ -43,7 +43,7 @@ def resumed(audit: InstanceAudit, saved: bytes, first: Block) -> tuple[InstanceA
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("lose", [other_version, damaged])
 def test_an_instance_whose_state_is_lost_gives_no_finding(seed, lose):
-    """Wherever it is lost, whatever the history; each loss is told as undecided."""
+    """Wherever it is lost, whatever the history; each loss is reported as undecided."""
     random_ = random.Random(seed)
     blocks = list(simulate(scenario_of(seed)).blocks(random_.choice([64, 256, 1024])))
     at = set(random_.sample(range(len(blocks)), min(LOSSES, len(blocks))))
@@ -56,11 +56,11 @@ def test_an_instance_whose_state_is_lost_gives_no_finding(seed, lose):
     for number, block in enumerate(blocks):
         audit = audits.setdefault(block.instance_id, InstanceAudit(block.instance_id))
         if number in at:
-            audit, told = resumed(audit, lose(audit.to_bytes()), block)
+            audit, reported = resumed(audit, lose(audit.to_bytes()), block)
             audits[block.instance_id] = audit
-            assert told.observations[0].is_undecided
-            assert ObservationCode.STATE_UNREADABLE is told.observations[0].code
-            take(told)
+            assert reported.observations[0].is_undecided
+            assert ObservationCode.STATE_UNREADABLE is reported.observations[0].code
+            take(reported)
         take(audit.absorb(block))
     for audit in audits.values():
         take(audit.finish())
@@ -70,7 +70,7 @@ def test_an_instance_whose_state_is_lost_gives_no_finding(seed, lose):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_fleet_whose_state_is_lost_gives_no_finding(seed):
-    """What it is told afterwards is the middle of every journal."""
+    """What it reads afterwards is the middle of every journal."""
     random_ = random.Random(seed)
     blocks = list(simulate(scenario_of(seed)).blocks(random_.choice([64, 256, 1024])))
     at = set(random_.sample(range(len(blocks)), min(LOSSES, len(blocks))))
@@ -116,13 +116,13 @@ def test_rows_are_undecided_until_the_journal_has_shown_enough_again():
 
 
 def test_without_the_settings_rows_stay_undecided():
-    """Until a start record tells them: their defaults may not be this server's."""
+    """Until a start record has them: their defaults may not be this server's."""
     _, *after = rows(damaged)
     assert [(Verdict.UNDECIDED, "settings_lost")] * 3 == after
 
 
 def test_where_the_journal_goes_on_is_decided_by_the_next_block():
-    """No block is dropped as repeated, and none is told as missing."""
+    """No block is dropped as repeated, and none is reported as missing."""
     journal = Journal("a", UUID_A).begin().groups(4)
     [block] = blocks_from_lines(journal.lines())
     audit = InstanceAudit("a")

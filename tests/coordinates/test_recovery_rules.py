@@ -48,9 +48,9 @@ class Recovery:
             tell(source, "image", **self.summary)
         source.log(*gtids(3, 4, 5))
         self.stop = (source.file_name, end_of(5))
-        place = {"binlog_file": self.stop[0], "binlog_position": self.stop[1]}
+        position = {"binlog_file": self.stop[0], "binlog_position": self.stop[1]}
         source.fleet_event(
-            FleetEventKind.BACKUP, step="checksum", binlog_lineage=0, **place, tables=OTHERS
+            FleetEventKind.BACKUP, step="checksum", binlog_lineage=0, **position, tables=OTHERS
         )
         source.log(*gtids(6))
         self.server = source
@@ -81,9 +81,9 @@ class Recovery:
         start = {"from_file": self.stop[0], "from_position": end_of(2)}
         tell(server, "replay", peer="s", **start, **replay)
         server.log(*replayed, server_id=1)
-        told = OTHERS if tables is None else tables
-        place = {"to_file": self.stop[0], "to_position": self.stop[1] if end is None else end}
-        tell(server, "replayed", peer="s", **place, gtid_executed=executed, tables=told)
+        reported = OTHERS if tables is None else tables
+        position = {"to_file": self.stop[0], "to_position": self.stop[1] if end is None else end}
+        tell(server, "replayed", peer="s", **position, gtid_executed=executed, tables=reported)
         server.time()
         self.source.time()
         journals = [self.source] if server is self.source else [self.source, server]
@@ -119,14 +119,14 @@ def test_a_replay_executes_each_group_once_and_in_order(
 
 
 def test_without_gtids_the_number_of_groups_decides() -> None:
-    """Anonymous groups are told apart by nothing but their count."""
+    """Anonymous groups are distinguished by nothing but their count."""
     for replayed, broken in ((["", "", ""], []), (["", "", "", ""], [REPLAY])):
         recovery = Recovery()
-        for fact in recovery.source.fleet_events:
-            if fact.kind is FleetEventKind.LOGGED and len(fact.arrays["group_sid"]):
-                fact.arrays["group_sid"][:] = -1
-            if fact.kind is FleetEventKind.BACKUP and fact.body["step"] == "image":
-                fact.body["gtid_executed"] = ""
+        for event in recovery.source.fleet_events:
+            if event.kind is FleetEventKind.LOGGED and len(event.arrays["group_sid"]):
+                event.arrays["group_sid"][:] = -1
+            if event.kind is FleetEventKind.BACKUP and event.body["step"] == "image":
+                event.body["gtid_executed"] = ""
         recovery.summary["gtid_executed"] = ""
         assert names(recovery.run(*replayed, executed="")) == broken
 
@@ -161,8 +161,8 @@ def test_groups_of_before_the_replay_are_the_servers_own() -> None:
     server.log(f"{B}:1")
     tell(server, "replay", peer="s", from_file=recovery.stop[0], from_position=end_of(2))
     server.log(*gtids(3, 4, 5), server_id=1)
-    place = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
-    tell(server, "replayed", peer="s", **place, gtid_executed=f"{A}:1-5,{B}:1", tables=OTHERS)
+    position = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
+    tell(server, "replayed", peer="s", **position, gtid_executed=f"{A}:1-5,{B}:1", tables=OTHERS)
     server.time()
     recovery.source.time()
     assert names(audit(recovery.source, server)) == []
@@ -176,15 +176,15 @@ def test_what_an_operator_replayed_by_hand_is_not_missed() -> None:
     server.log(*gtids(3), server_id=1)
     tell(server, "replay", peer="s", from_file=recovery.stop[0], from_position=end_of(2))
     server.log(*gtids(4, 5), server_id=1)
-    place = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
-    tell(server, "replayed", peer="s", **place, gtid_executed=f"{A}:1-5", tables=OTHERS)
+    position = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
+    tell(server, "replayed", peer="s", **position, gtid_executed=f"{A}:1-5", tables=OTHERS)
     server.time()
     recovery.source.time()
     assert names(audit(recovery.source, server)) == []
 
 
 @pytest.mark.parametrize(
-    ("told", "broken"),
+    ("reported", "broken"),
     [
         ({"stop_position": end_of(5)}, []),
         ({"stop_position": end_of(5) + 50}, []),
@@ -192,9 +192,9 @@ def test_what_an_operator_replayed_by_hand_is_not_missed() -> None:
         ({"stop_position": end_of(4)}, [STOP]),
     ],
 )
-def test_the_replay_ends_where_it_was_told_to(told: dict[str, Any], broken: list[str]) -> None:
-    """No complete group lies between the two places."""
-    output = Recovery().run(*gtids(3, 4, 5), stop_file="s-bin.000001", **told)
+def test_the_replay_ends_where_it_was_told_to(reported: dict[str, Any], broken: list[str]) -> None:
+    """No complete group lies between the two positions."""
+    output = Recovery().run(*gtids(3, 4, 5), stop_file="s-bin.000001", **reported)
     assert names(output) == broken
 
 
@@ -212,7 +212,7 @@ def test_the_data_are_those_of_the_image_and_of_the_source(change: dict[str, Any
 
 
 def test_without_checksums_of_the_stop_point_the_data_stay_undecided() -> None:
-    """The source told those of another place."""
+    """The source names those of another position."""
     output = Recovery().run(*gtids(3, 4), executed=f"{A}:1-4", end=end_of(4))
     assert names(output) == []
     texts = [observation_text(o) for o in output.observations]
@@ -274,8 +274,8 @@ def test_a_gap_on_the_restored_server_leaves_the_replay_undecided() -> None:
     tell(server, "restore", peer="s", **recovery.summary)
     tell(server, "replay", peer="s", from_file=recovery.stop[0], from_position=end_of(2))
     server.gap()
-    place = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
-    tell(server, "replayed", peer="s", **place, gtid_executed=f"{A}:1-4", tables=OTHERS)
+    position = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
+    tell(server, "replayed", peer="s", **position, gtid_executed=f"{A}:1-4", tables=OTHERS)
     server.time()
     recovery.source.time()
     output = audit(recovery.source, server)
@@ -288,20 +288,20 @@ def test_a_recovery_outlives_the_state_bytes(cut: int) -> None:
     """The audit is dumped and loaded anywhere on the way and finds the same."""
     recovery = Recovery()
     recovery.run(*gtids(4, 5))
-    facts = [*recovery.source.fleet_events, *recovery.server.fleet_events]
+    events = [*recovery.source.fleet_events, *recovery.server.fleet_events]
     fleet = FleetAudit()
-    found = fleet.absorb(facts[:cut]).findings
+    found = fleet.absorb(events[:cut]).findings
     fleet = FleetAudit.from_bytes(fleet.to_bytes())
-    found += fleet.absorb(facts[cut:]).findings + fleet.finish().findings
+    found += fleet.absorb(events[cut:]).findings + fleet.finish().findings
     assert [finding.rule for finding in found] == [REPLAY]
 
 
 def test_an_image_whose_tables_the_source_did_not_have_is_found() -> None:
     """The source's own checksums at the image's position are others."""
     recovery = Recovery()
-    place = {"binlog_file": recovery.stop[0], "binlog_position": end_of(2)}
+    position = {"binlog_file": recovery.stop[0], "binlog_position": end_of(2)}
     recovery.source.fleet_event(
-        FleetEventKind.BACKUP, step="checksum", binlog_lineage=0, **place, tables=OTHERS
+        FleetEventKind.BACKUP, step="checksum", binlog_lineage=0, **position, tables=OTHERS
     )
     [finding] = recovery.run(*gtids(3, 4, 5)).findings
     assert (DATA, "image_other_than_source") == (finding.rule, finding.case)

@@ -38,7 +38,7 @@ def test_names_come_in_number_order():
 
 
 def test_order_does_not_depend_on_registration():
-    """A module imported late takes its place by number."""
+    """A module imported late is sorted by number."""
     first, second = (RULES[name] for name in ("relay_mirrors_source", "no_errant_gtids"))
     registry = _Registry()
     registry.add(second)

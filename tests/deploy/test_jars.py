@@ -181,10 +181,10 @@ def test_the_list_has_every_set_in_full() -> None:
 def test_ivy_fetches_from_a_maven_repository(tmp_path: Path) -> None:
     """The real Ivy brings a jar, without what its description says it depends on."""
     content = b"PK\x05\x06" + bytes(18)  # the shortest zip file
-    place = tmp_path / "repository" / "org" / "example" / "alpha" / "1.0"
-    place.mkdir(parents=True)
-    (place / "alpha-1.0.jar").write_bytes(content)
-    (place / "alpha-1.0.pom").write_text(
+    position = tmp_path / "repository" / "org" / "example" / "alpha" / "1.0"
+    position.mkdir(parents=True)
+    (position / "alpha-1.0.jar").write_bytes(content)
+    (position / "alpha-1.0.pom").write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>"
         "<artifactId>alpha</artifactId><version>1.0</version><dependencies><dependency>"
         "<groupId>org.example</groupId><artifactId>not-there</artifactId><version>1</version>"

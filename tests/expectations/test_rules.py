@@ -123,7 +123,7 @@ def test_repeated_keys_are_found_null_channels_included(validate):
 
 
 def test_a_row_without_a_name_is_undecided(validate):
-    """Uniqueness of what is not known cannot be told."""
+    """Uniqueness of what is not known cannot be reported."""
     cuts = collection_cuts(1)
     frame = pd.DataFrame([{n: getattr(c, n) for n in cut_columns()} for c in cuts])
     frame.loc[0, "instance_id"] = None

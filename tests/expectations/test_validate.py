@@ -246,7 +246,7 @@ def test_the_json_form_holds_everything(validator):
 
 
 def test_data_docs_keep_the_last_runs_and_repeat_none(tmp_path):
-    """Results and pages do not grow with the number of collections; a repeat takes its place."""
+    """Results and pages do not grow with the number of collections; a repeat replaces the first."""
     validator = CollectionValidator(tmp_path, keep_runs=3)
     for number in (1, 2, 3, 4, 5, 5):
         run = validator.validate(collection_cuts(number))

@@ -28,7 +28,7 @@ def test_the_catalogue_names_servers_and_invariants_that_there_are() -> None:
 
 
 def test_the_catalogue_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each fault is told with what the audit is expected to find, without a lab."""
+    """Each fault is reported with what the audit is expected to find, without a lab."""
     assert ExitCode.CONSISTENT == run_command(["lab", "fault", "--list", "--json"])
     listed = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
     assert set(FAULTS) == set(listed)
@@ -72,10 +72,10 @@ def test_an_errant_transaction_is_the_replicas_own(own_mysqld: Lab) -> None:
 def test_a_hole_lies_below_the_newest_number(own_mysqld: Lab) -> None:
     """The numbers between are free until clients have written that many."""
     _, did = make_fault(own_mysqld, "gtid-hole", SOURCE_B)
-    told = dict(did)
-    newest = int(told["newest number before"])
-    assert told["GTID_NEXT"].endswith(f":{newest + 100}")
-    assert told["own GTIDs"].endswith(f":{newest + 100}")
+    reported = dict(did)
+    newest = int(reported["newest number before"])
+    assert reported["GTID_NEXT"].endswith(f":{newest + 100}")
+    assert reported["own GTIDs"].endswith(f":{newest + 100}")
     with session(own_mysqld.addresses()[SOURCE_B]) as server:
         uuid = server.value("SELECT @@server_uuid")
         skipped = f"{uuid}:{newest + 1}-{newest + 99}"

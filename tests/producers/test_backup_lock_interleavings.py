@@ -1,7 +1,7 @@
 """Which backup lock is needed for which coordinate: over all interleavings, and without a deadlock.
 
 The order of locks is the one that the simulator's utility takes; removing either lock shows the
-trouble that the document tells.
+trouble that the document names.
 """
 
 from __future__ import annotations

@@ -386,8 +386,8 @@ def test_whole_histories_keep_what_the_locks_promise(negative: str) -> None:
     for seed in range(4):
         for block in simulate(Scenario(seed=seed, negatives=(negative,))).journals.values():
             held: set[str] = set()
-            told = records(block)
-            for record in told:
+            reported = records(block)
+            for record in reported:
                 if record.is_fact(RecordType.BACKUP_LOCK):
                     change = held.add if record.body["step"] == "lock" else held.discard
                     change(record.body["lock"])
@@ -395,7 +395,7 @@ def test_whole_histories_keep_what_the_locks_promise(negative: str) -> None:
                 elif record.stream is not Stream.SERVER and record.gtid:
                     assert BINLOG not in held
                 elif record.stream is Stream.BINLOG and TABLES in held:
-                    before = told[record.index - 1]
+                    before = reported[record.index - 1]
                     is_ddl = record.query is QueryVerb.STATEMENT and before.gtid is not None
                     is_rows = record.query is QueryVerb.COMMIT and before.query is QueryVerb.NONE
                     assert not is_ddl

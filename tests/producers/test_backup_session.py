@@ -15,7 +15,7 @@ from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server import administration, binary_log, clients, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.gtid_state import GtidState
-from tests.support.simulated_journal import Record, facts, records
+from tests.support.simulated_journal import Record, bodies_of, records
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance
@@ -24,40 +24,40 @@ BACKUP_AT_US = 2_000_000
 
 
 def backed_up(instance_id: str, **options: Any) -> tuple[Fleet, Instance, list[Any]]:
-    """A busy pair whose instance begins a backup; what the backup was told."""
+    """A busy pair whose instance begins a backup; what the backup recorded."""
     fleet = Fleet(Scenario(seed=3, topology="pair", writes_per_second=40.0, **options))
     instance = fleet.instances[instance_id]
     fleet.run(fleet.start_ts + BACKUP_AT_US)
-    told: list[Any] = []
-    backup_session.back_up(fleet, instance, told.append, lambda: told.append("ended"))
-    return fleet, instance, told
+    reported: list[Any] = []
+    backup_session.back_up(fleet, instance, reported.append, lambda: reported.append("ended"))
+    return fleet, instance, reported
 
 
 def lock_steps(journal: list[Record]) -> list[tuple[str, str]]:
-    return [(body["step"], body["lock"]) for body in facts(journal, RecordType.BACKUP_LOCK)]
+    return [(body["step"], body["lock"]) for body in bodies_of(journal, RecordType.BACKUP_LOCK)]
 
 
 @pytest.mark.parametrize("instance_id", ["source-a", "replica-a1"])
 def test_the_five_statements_of_a_backup(instance_id: str) -> None:
     """Two locks, a row that the logs agree with to the end, two unlocks; then life goes on."""
-    fleet, instance, told = backed_up(instance_id)
+    fleet, instance, reported = backed_up(instance_id)
     fleet.run(fleet.now + backup_session.HELD_US - 1)
-    (row,) = told
-    place = row["LOCAL"]["binary_log_file"], row["LOCAL"]["binary_log_position"]
-    assert place == instance[BinaryLog].position
+    (row,) = reported
+    coordinates = row["LOCAL"]["binary_log_file"], row["LOCAL"]["binary_log_position"]
+    assert coordinates == instance[BinaryLog].position
     assert row["LOCAL"]["gtid_executed"] == instance[GtidState].executed.server_text()
     journal = records(fleet.advance(fleet.now + 1_000_000)[instance_id])
-    assert told == [row, "ended"]
+    assert reported == [row, "ended"]
     assert lock_steps(journal) == [
         ("lock", "instance"),
         ("lock", "global_read"),
         ("unlock", "global_read"),
         ("unlock", "instance"),
     ]
-    steps = [body["step"] for body in facts(journal, RecordType.COLLECTION)]
+    steps = [body["step"] for body in bodies_of(journal, RecordType.COLLECTION)]
     assert (steps[0], steps[-1]) == ("enter", "leave")
     assert instance.get(OuterLocks) is None
-    assert instance[BinaryLog].position != place
+    assert instance[BinaryLog].position != coordinates
 
 
 def test_changes_wait_and_go_on_in_order() -> None:
@@ -111,11 +111,11 @@ def test_no_log_is_purged_under_the_instance_lock() -> None:
 
 def test_a_server_that_goes_down_ends_the_backup() -> None:
     """The locks are gone with the server; nothing is unlocked afterwards, and clients go on."""
-    fleet, source, told = backed_up("source-a")
+    fleet, source, reported = backed_up("source-a")
     fleet.run(fleet.now + 20_000)
     lifecycle.crash(fleet, source)
     journal = records(fleet.advance(fleet.now + 2_000_000)["source-a"])
-    assert "ended" not in told
+    assert "ended" not in reported
     assert lock_steps(journal) == [("lock", "instance"), ("lock", "global_read")]
     assert source.get(OuterLocks) is None
     assert source.is_running

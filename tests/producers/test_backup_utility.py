@@ -35,7 +35,7 @@ from tests.support.backup_fleets import (
     replica,
     server,
 )
-from tests.support.simulated_journal import facts
+from tests.support.simulated_journal import bodies_of
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
@@ -65,13 +65,13 @@ def run_backup(fleet: Fleet, instance: Instance, options: Options = _LONG) -> Ba
     raise AssertionError("the backup did not end within 4 seconds of virtual time")
 
 
-def logged_up_to(instance: Instance, place: tuple[str, int]) -> GtidIntervals:
+def logged_up_to(instance: Instance, offset: tuple[str, int]) -> GtidIntervals:
     """The GTIDs of the log up to a coordinate, and what was purged before."""
     gtids = instance[GtidState].purged.copy()
     gtids.update(instance[BinaryLog].files[0].previous_gtids)
     for file in instance[BinaryLog].files:
         for logged in file.groups():
-            if (file.name, logged.end) <= place and logged.group.sid is not None:
+            if (file.name, logged.end) <= offset and logged.group.sid is not None:
                 gtids.add(logged.group.sid, logged.group.gno)
     return gtids
 
@@ -135,7 +135,7 @@ def test_case_1_behind_a_non_transactional_update(is_safe: bool) -> None:
 
 
 def test_unordered_commits_need_the_binlog_lock() -> None:
-    """The header's place says nothing of groups before it that are still being committed."""
+    """The header's offset says nothing of groups before it that are still being committed."""
     fleet = busy_fleet("single", order_commits=False)
     source = server(fleet)
     administration.set_variables(source, **{VARIABLE: True})
@@ -146,10 +146,10 @@ def test_unordered_commits_need_the_binlog_lock() -> None:
 # Case 2
 
 
-def executed_on_channel(copy: Instance, place: tuple[str, int]) -> GtidIntervals:
-    """The GTIDs of the source's groups up to a place in its log."""
+def executed_on_channel(copy: Instance, offset: tuple[str, int]) -> GtidIntervals:
+    """The GTIDs of the source's groups up to an offset in its log."""
     (channel,) = copy[ChannelMap].channels.values()
-    return logged_up_to(channel.source, place)
+    return logged_up_to(channel.source, offset)
 
 
 @pytest.mark.parametrize("locks", [True, False])
@@ -234,11 +234,11 @@ def test_commits_wait_as_long_as_the_copy_of_the_redo_takes() -> None:
     fleet = busy_fleet("single")
     source = server(fleet)
     run_backup(fleet, source, Options(finish_redo_us=300 * MILLISECOND))
-    told = journal(source)
-    at = [r.ts for r in told if r.body.get("lock") == "binlog"]
+    reported = journal(source)
+    at = [r.ts for r in reported if r.body.get("lock") == "binlog"]
     assert at[1] - at[0] >= 300 * MILLISECOND
-    assert not [r for r in told if r.gtid and at[0] < r.ts < at[1]]
-    behind = [r for r in told if r.gtid and at[1] <= r.ts <= at[1] + MILLISECOND]
+    assert not [r for r in reported if r.gtid and at[0] < r.ts < at[1]]
+    behind = [r for r in reported if r.gtid and at[1] <= r.ts <= at[1] + MILLISECOND]
     assert len(behind) > 5
 
 
@@ -250,6 +250,6 @@ def test_a_backup_whose_session_is_killed_says_so() -> None:
     fleet.run(fleet.now + 200 * MILLISECOND)
     lifecycle.shut_down(fleet, source)
     fleet.run(fleet.now + 2_000 * MILLISECOND)
-    told = facts(journal(source), RecordType.BACKUP)
-    assert [body["step"] for body in told] == ["begin", "end"]
-    assert "error" in told[-1]
+    reported = bodies_of(journal(source), RecordType.BACKUP)
+    assert [body["step"] for body in reported] == ["begin", "end"]
+    assert "error" in reported[-1]

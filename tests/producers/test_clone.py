@@ -26,7 +26,7 @@ from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import Channel, ChannelMap
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
-from tests.support.simulated_journal import Record, facts, records
+from tests.support.simulated_journal import Record, bodies_of, records
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance
@@ -65,7 +65,7 @@ class Cloned:
     def steps(self, journal: list[Record]) -> list[str]:
         return [
             body.get("stage", body["step"])
-            for body in facts(journal, RecordType.CLONE)
+            for body in bodies_of(journal, RecordType.CLONE)
             if body["role"] == "recipient"
         ]
 
@@ -82,7 +82,7 @@ def _logged_up_to(journal: list[Record], file: str, position: int) -> GtidSet:
 
 
 def _assert_equal_to_donor(cloned: Cloned, journals: dict[str, list[Record]]) -> None:
-    """One completed clone: its place and its set are one state, and replication has gone on."""
+    """One completed clone: its coordinates and set are one state, and replication has gone on."""
     (clone,) = cloned.ended
     status = clone.status
     assert status.state is State.COMPLETED
@@ -132,11 +132,11 @@ def test_what_a_crash_leaves_in_clone_status(stage: str) -> None:
 
 @pytest.mark.parametrize("step", ["DROP DATA", "FILE COPY", "PAGE COPY", *END_STEPS])
 def test_a_crash_of_the_donor_ends_the_clone(step: str) -> None:
-    """The recipient is told so, with the error of a donor; the next attempt completes."""
+    """The recipient reports it, with the error of a donor; the next attempt completes."""
     cloned = Cloned(CrashPoint("donor", step))
     journals = cloned.run()
     _assert_equal_to_donor(cloned, journals)
-    bodies = facts(journals["replica-a1"], RecordType.CLONE)
+    bodies = bodies_of(journals["replica-a1"], RecordType.CLONE)
     assert [b["error"] for b in bodies if b["step"] == "end" and "error" in b] == [3862]
 
 
@@ -153,10 +153,10 @@ def test_no_replication_between_a_failure_and_the_next_clone() -> None:
     """START REPLICA waits until a clone has completed."""
     cloned = Cloned(CrashPoint("recipient", "PAGE COPY"))
     journal = cloned.run()["replica-a1"]
-    told = [r for r in journal if r.is_fact(RecordType.CLONE) or r.is_fact(RecordType.CHANNEL)]
-    begin = next(i for i, r in enumerate(told) if r.body.get("step") == "begin")
-    recovered = next(i for i, r in enumerate(told) if r.body.get("step") == "recovered")
-    actions = [r.body.get("action") for r in told[begin:recovered]]
+    reported = [r for r in journal if r.is_fact(RecordType.CLONE) or r.is_fact(RecordType.CHANNEL)]
+    begin = next(i for i, r in enumerate(reported) if r.body.get("step") == "begin")
+    recovered = next(i for i, r in enumerate(reported) if r.body.get("step") == "recovered")
+    actions = [r.body.get("action") for r in reported[begin:recovered]]
     assert "start_applier" not in actions
     assert "start_receiver" not in actions
 
@@ -168,7 +168,7 @@ def test_commits_are_ordered_while_a_clone_ends() -> None:
         history = simulate(Scenario(seed=seed, negatives=("clone_under_load",)))
         order = [
             (body["binlog_file"], body["binlog_position"])
-            for body in facts(records(history.journals["source-a"]), RecordType.CLONE)
+            for body in bodies_of(records(history.journals["source-a"]), RecordType.CLONE)
             if body["step"] in ("commit", "position_read")
         ]
         assert order == sorted(order)
@@ -195,7 +195,7 @@ def test_external_xa_waits_while_it_is_blocked() -> None:
         for record in donor:
             if begin < record.ts < end and record.stream is Stream.BINLOG:
                 assert record.query not in (QueryVerb.XA_START, QueryVerb.XA_COMMIT)
-        rows = facts(records(history.journals["replica-a1"]), RecordType.LOG_STATUS)
+        rows = bodies_of(records(history.journals["replica-a1"]), RecordType.LOG_STATUS)
         prepared += any(body.get("clone_status") and body.get("prepared_xa") for body in rows)
     assert prepared > 0
 
@@ -207,13 +207,13 @@ def test_the_page_is_written_while_a_clone_runs_and_not_before() -> None:
     assert cloned.donor[Innodb].trx_sys == ("", 0)
     journals = cloned.run()
     (clone,) = cloned.ended
-    told = next(
+    reported = next(
         body
-        for body in facts(journals["source-a"], RecordType.CLONE)
+        for body in bodies_of(journals["source-a"], RecordType.CLONE)
         if body["step"] == "position_read"
     )
-    place = (clone.status.binlog_file, clone.status.binlog_position)
-    assert place == (told["binlog_file"], told["binlog_position"])
+    coordinates = (clone.status.binlog_file, clone.status.binlog_position)
+    assert coordinates == (reported["binlog_file"], reported["binlog_position"])
 
 
 def quiet_donation(**options: Any) -> tuple[Fleet, Instance, Donation, dict[str, Any]]:
@@ -243,8 +243,10 @@ def test_order_and_xa_are_forced_until_the_position_is_read() -> None:
         "position_read": (True, True),
     }
     assert (donation.order.is_forced, donation.order.blocks_xa) == (False, False)
-    told = [body["step"] for body in facts(records(donor.journal.build()), RecordType.CLONE)]
-    assert told == ["begin", *forced, "donor_released", "order_released"]
+    reported = [
+        body["step"] for body in bodies_of(records(donor.journal.build()), RecordType.CLONE)
+    ]
+    assert reported == ["begin", *forced, "donor_released", "order_released"]
 
 
 @pytest.mark.parametrize("is_forced", [True, False])
@@ -294,10 +296,10 @@ def test_another_version_is_refused_and_nothing_is_lost() -> None:
     """3864; no stage is entered, and the replica goes on as before."""
     history = simulate(Scenario(seed=1, negatives=("clone_refused",)))
     journal = records(history.journals["replica-a1"])
-    bodies = facts(journal, RecordType.CLONE)
+    bodies = bodies_of(journal, RecordType.CLONE)
     assert [body["step"] for body in bodies] == ["begin", "version", "end"]
     assert bodies[-1]["error"] == 3864
-    status = facts(journal, RecordType.LOG_STATUS)[-1]["clone_status"]
+    status = bodies_of(journal, RecordType.LOG_STATUS)[-1]["clone_status"]
     assert (status["STATE"], status["ERROR_NO"]) == ("Failed", 3864)
     assert status["ERROR_MESSAGE"] == (
         "Clone Donor MySQL version: 8.0.31 is different from Recipient MySQL version 8.4.3."
@@ -342,25 +344,29 @@ def test_a_channel_without_auto_position_starts_at_the_cloned_place() -> None:
     for seed in range(3):
         history = simulate(Scenario(seed=seed, negatives=("clone_by_position",)))
         journal = records(history.journals["replica-a1"])
-        status = facts(journal, RecordType.LOG_STATUS)[-1]["clone_status"]
+        status = bodies_of(journal, RecordType.LOG_STATUS)[-1]["clone_status"]
         change = [
-            body for body in facts(journal, RecordType.CHANNEL) if body["action"] == "change_source"
+            body
+            for body in bodies_of(journal, RecordType.CHANNEL)
+            if body["action"] == "change_source"
         ][-1]
-        place = (status["BINLOG_FILE"], status["BINLOG_POSITION"])
-        assert (change["source_log_file"], change["source_log_pos"]) == place
+        coordinates = (status["BINLOG_FILE"], status["BINLOG_POSITION"])
+        assert (change["source_log_file"], change["source_log_pos"]) == coordinates
 
 
 def test_modes_may_differ() -> None:
     """F-6: the donor is permissive, the recipient is ON, both positions are set."""
     history = simulate(Scenario(seed=2, negatives=("clone_across_modes",)))
-    last = {n: facts(records(b), RecordType.LOG_STATUS)[-1] for n, b in history.journals.items()}
+    last = {
+        n: bodies_of(records(b), RecordType.LOG_STATUS)[-1] for n, b in history.journals.items()
+    }
     status = last["replica-a1"]["clone_status"]
     assert status["STATE"] == "Completed"
     assert status["BINLOG_FILE"]
     assert status["GTID_EXECUTED"]
     donor = records(history.journals["source-a"])
-    place = (status["BINLOG_FILE"], status["BINLOG_POSITION"])
-    events = [r for r in donor if r.stream is Stream.BINLOG and (r.file, r.end) <= place]
+    coordinates = (status["BINLOG_FILE"], status["BINLOG_POSITION"])
+    events = [r for r in donor if r.stream is Stream.BINLOG and (r.file, r.end) <= coordinates]
     assert any(r.type == 34 for r in events), "anonymous groups in front of the position"
 
 
@@ -371,4 +377,4 @@ def test_the_same_scenario_gives_the_same_clone() -> None:
     )
     for name in first.journals:
         one, two = (records(h.journals[name]) for h in (first, second))
-        assert facts(one, RecordType.CLONE) == facts(two, RecordType.CLONE)
+        assert bodies_of(one, RecordType.CLONE) == bodies_of(two, RecordType.CLONE)

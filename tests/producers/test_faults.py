@@ -76,10 +76,10 @@ def _changed(fault: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The only record in which a faulty history differs from the healthy one: true, and changed."""
     healthy, faulty = (_records(simulate(_scenario(name))) for name in (None, fault))
     differing = [
-        (true, told)
+        (true, reported)
         for name in healthy
-        for true, told in zip(healthy[name], faulty[name], strict=True)
-        if true != told
+        for true, reported in zip(healthy[name], faulty[name], strict=True)
+        if true != reported
     ]
     assert len(differing) == 1
     return differing[0]
@@ -100,7 +100,7 @@ def test_an_unknown_fault_is_refused_with_the_names_that_are_known() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_finds_its_moment_in_every_fleet_that_it_needs(name: str) -> None:
-    """The history tells what was injected, where and when: never before it was due."""
+    """The history says what was injected, where and when: never before it was due."""
     for topology in FAULTS[name].base.topologies:
         scenario = _scenario(name, topology=topology)
         notes = simulate(scenario).injected
@@ -127,37 +127,37 @@ def test_a_faulty_history_is_as_repeatable_as_a_healthy_one(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(_PLAIN_ROW_FAULTS))
 def test_a_row_fault_changes_one_record_and_no_other(name: str) -> None:
     """Everything but one log_status body is as in the healthy history."""
-    true, told = _changed(name)
-    assert true["kind"] == told["kind"] == "log_status"
-    assert true["collection_id"] == told["collection_id"]
+    true, reported = _changed(name)
+    assert true["kind"] == reported["kind"] == "log_status"
+    assert true["collection_id"] == reported["collection_id"]
 
 
 @pytest.mark.parametrize("name", sorted(_PLAIN_EVENT_FAULTS))
 def test_an_event_fault_changes_one_event_and_no_other(name: str) -> None:
-    """The servers' own state stays as it is; one field of one event is told wrong."""
-    true, told = _changed(name)
-    differing = {key for key in true if true[key] != told[key]}
+    """The servers' own state stays as it is; one field of one event is recorded wrong."""
+    true, reported = _changed(name)
+    differing = {key for key in true if true[key] != reported[key]}
     expected = {"log_pos_field_wrong": "log_pos", "transaction_length_wrong": "transaction_length"}
     assert differing == {expected[name]}
 
 
 def test_a_corrupted_text_differs_in_one_character() -> None:
     """F1 replaces the last digit and nothing else."""
-    true, told = (
+    true, reported = (
         record["row"]["LOCAL"]["gtid_executed"] for record in _changed("gtid_text_corrupted")
     )
-    assert len(true) == len(told)
-    assert sum(a != b for a, b in zip(true, told, strict=True)) == 1
+    assert len(true) == len(reported)
+    assert sum(a != b for a, b in zip(true, reported, strict=True)) == 1
 
 
 def test_an_unmerged_text_names_the_same_set() -> None:
     """F2 is a matter of spelling alone."""
-    true, told = (
+    true, reported = (
         record["row"]["LOCAL"]["gtid_executed"] for record in _changed("gtid_text_unmerged")
     )
-    assert GtidSet.parse(true) == GtidSet.parse(told)
+    assert GtidSet.parse(true) == GtidSet.parse(reported)
     assert is_canonical_server_text(true)
-    assert not is_canonical_server_text(told)
+    assert not is_canonical_server_text(reported)
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,11 @@ def test_an_unmerged_text_names_the_same_set() -> None:
 )
 def test_a_changed_set_is_printed_as_a_server_prints_it(name: str) -> None:
     """A fault of content is none of spelling."""
-    _, told = _changed(name)
+    _, reported = _changed(name)
     texts = [
-        told["row"]["LOCAL"]["gtid_executed"],
-        told["gtid_purged"],
-        told["gtid_executed_table"],
+        reported["row"]["LOCAL"]["gtid_executed"],
+        reported["gtid_purged"],
+        reported["gtid_executed_table"],
     ]
     assert all(is_canonical_server_text(text) for text in texts)
 
@@ -178,8 +178,8 @@ def test_a_changed_set_is_printed_as_a_server_prints_it(name: str) -> None:
 @pytest.mark.parametrize("name", ["checkpoint_beyond_lsn", "checkpoint_stalled"])
 def test_changed_redo_positions_stay_in_the_data_bytes_of_their_blocks(name: str) -> None:
     """A fault of order or distance is none of offset."""
-    _, told = _changed(name)
-    assert all(map(lsn_offset_is_legal, told["row"]["STORAGE_ENGINES"]["InnoDB"].values()))
+    _, reported = _changed(name)
+    assert all(map(lsn_offset_is_legal, reported["row"]["STORAGE_ENGINES"]["InnoDB"].values()))
 
 
 def test_a_hole_heals_with_the_next_row_and_a_permanent_one_never() -> None:
@@ -190,8 +190,8 @@ def test_a_hole_heals_with_the_next_row_and_a_permanent_one_never() -> None:
     ):
         healthy, faulty = (simulate(_scenario(f)) for f in (None, name))
         instance_id = faulty.injected[0]["instance"]
-        true, told = (_executed(history.journals[instance_id]) for history in (healthy, faulty))
-        missing = [a - b for a, b in zip(true, told, strict=True)]
+        true, reported = (_executed(history.journals[instance_id]) for history in (healthy, faulty))
+        missing = [a - b for a, b in zip(true, reported, strict=True)]
         first = next(i for i, gtids in enumerate(missing) if gtids)
         assert all(bool(gtids) == is_permanent for gtids in missing[first + 1 :])
 

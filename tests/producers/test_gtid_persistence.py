@@ -45,7 +45,7 @@ from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.persistence_world import UUID, world
-from tests.support.simulated_journal import facts, records
+from tests.support.simulated_journal import bodies_of, records
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance
@@ -63,7 +63,7 @@ def fleet(**options: object) -> tuple[Fleet, Instance]:
 
 
 def steps(server: Instance) -> list[dict]:
-    return facts(records(server.journal.build()), RecordType.GTID_PERSISTER)
+    return bodies_of(records(server.journal.build()), RecordType.GTID_PERSISTER)
 
 
 def group(kind: GroupKind = GroupKind.INNODB, gno: int = 1, **options: object) -> Group:
@@ -131,7 +131,7 @@ class TestUndoLogHeader:
 
 
 class TestSession:
-    """What THD tells InnoDB."""
+    """What THD passes to InnoDB."""
 
     @pytest.mark.parametrize(
         "kind", [GroupKind.XA_PREPARE, GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK]
@@ -178,14 +178,14 @@ class TestTransactionEnd:
             assert [h.is_insert_only for h in history] == ([True] if has_gtid else [])
 
     def test_gtid_and_number_are_written_together(self) -> None:
-        """The header in the history has the GTID and the number that the journal tells."""
+        """The header in the history has the GTID and the number that the journal says."""
         made, server = fleet()
         gtid_persistence.end_transaction(made, server, group())
-        (told,) = steps(server)
+        (reported,) = steps(server)
         (header,) = (h for s in server[Innodb].transactions.segments for h in s.history)
-        assert (header.trx_no, header.state) == (told["trx_no"], UndoState.TO_PURGE)
+        assert (header.trx_no, header.state) == (reported["trx_no"], UndoState.TO_PURGE)
         assert trx_undo_gtid_read(header) == serialise(UUID, 1)
-        assert told["gtid"] == f"{UUID}:1"
+        assert reported["gtid"] == f"{UUID}:1"
 
     def test_adding_needs_the_mutex(self) -> None:
         """Under trx_sys_mutex only, which nobody takes twice."""
@@ -212,11 +212,11 @@ class TestPersister:
         made, server = fleet()
         clients.write(made, server)
         made.run(made.now + 1_100_000)
-        told = steps(server)
-        assert [step["step"] for step in told] == ["commit", "write", "number", "purge"][
-            : len(told)
+        reported = steps(server)
+        assert [step["step"] for step in reported] == ["commit", "write", "number", "purge"][
+            : len(reported)
         ]
-        assert len(told) >= 3
+        assert len(reported) >= 3
         assert server[GtidState].table == server[GtidState].executed
 
     def test_it_wakes_up_once_a_second(self) -> None:
@@ -420,7 +420,7 @@ class TestTable:
         executed = server[GtidState].executed.copy()
         lifecycle.crash(made, server)
         made.run(made.now + MINUTE)
-        start = facts(records(server.journal.build()), RecordType.START)[-1]
+        start = bodies_of(records(server.journal.build()), RecordType.START)[-1]
         assert start["undo_gtids"] == f"{server.server_uuid}:3"
         assert executed.is_subset(server[GtidState].executed)
         assert executed.is_subset(server[GtidState].table)

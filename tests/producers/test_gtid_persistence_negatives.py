@@ -10,7 +10,7 @@ from tallystick.producers.simulator.assemble import Fleet, simulate
 from tallystick.producers.simulator.innodb.gtid_persistence import CrashPoint, GtidPersistence
 from tallystick.producers.simulator.innodb.gtid_persister import TRANSACTIONS_MAX
 from tallystick.producers.simulator.kernel.scenario import Scenario
-from tests.support.simulated_journal import Record, facts, records
+from tests.support.simulated_journal import Record, bodies_of, records
 
 
 def journal_of(negative: str, instance: str, seed: int = 0) -> list[Record]:
@@ -40,7 +40,7 @@ def test_every_server_crashes_before_its_step(seed: int) -> None:
     fleet = Fleet(Scenario(seed=seed, negatives=("persister_crash",)))
     fleet.run(fleet.load_ends_at + 5_000_000)
     for instance in fleet.instances.values():
-        starts = facts(records(instance.journal.build()), RecordType.START)
+        starts = bodies_of(records(instance.journal.build()), RecordType.START)
         assert instance[GtidPersistence].crash_at is None
         assert any(start["crashed"] for start in starts)
 

@@ -112,17 +112,17 @@ def test_files_are_contiguous_and_framed(journals, kind):
         files = log_files(journal, kind)
         names = list(files)
         seen += len(names)
-        for place, (name, events) in enumerate(files.items()):
-            assert int(name[-6:]) == place + 1
+        for position, (name, events) in enumerate(files.items()):
+            assert int(name[-6:]) == position + 1
             ends = [event["start"] + event["length"] for event in events]
             assert [event["start"] for event in events] == [4, *ends[:-1]]
             assert [event["type"] for event in events[:2]] == [
                 "FORMAT_DESCRIPTION",
                 "PREVIOUS_GTIDS",
             ]
-            if place + 1 < len(names):
+            if position + 1 < len(names):
                 assert events[-1]["type"] == "ROTATE"
-                assert events[-1]["next_file"] == names[place + 1]
+                assert events[-1]["next_file"] == names[position + 1]
             if kind == "binlog":
                 assert [event["log_pos"] for event in events] == ends
             else:
@@ -194,7 +194,7 @@ def test_relay_logs_copy_the_source(journals):
 
 
 def test_rows_agree_with_the_journal_before_them(journals):
-    """Position, sets, files, channel and redo state are what the journal shows at that place."""
+    """Position, sets, files, channel and redo state are what the journal shows at that position."""
     for name, journal in journals.items():
         end, relay_end, logged, received = {}, {}, set(), set()
         lsn, checkpoint, kept, read, rows = 0, 0, 0, None, 0
@@ -202,8 +202,8 @@ def test_rows_agree_with_the_journal_before_them(journals):
         for record in journal:
             if record["kind"] in ("binlog", "relay"):
                 is_relay = record["kind"] == "relay"
-                place = relay_end if is_relay else end
-                place[record["file"]] = record["start"] + record["length"]
+                position = relay_end if is_relay else end
+                position[record["file"]] = record["start"] + record["length"]
                 if "gtid" in record:
                     (received if is_relay else logged).add(record["gtid"])
                 if is_relay and record["log_pos"] and not record.get("flags", 0):

@@ -170,7 +170,7 @@ def test_the_operations_change_all_that_must_stand_still() -> None:
 
 
 def test_relay_log_events_may_be_written_under_the_locks() -> None:
-    """Only the flush of the positions waits: the row tells flushed_relay_log_info (Step-1)."""
+    """Only the flush of the positions waits: the row says flushed_relay_log_info (Step-1)."""
     greedy = Thread("collection", PLAN, frozenset({RELAY_LOG}))
     assert explore([greedy, *OPERATIONS["receiver"]]).broken is not None
 

@@ -12,7 +12,7 @@ from tallystick.producers.simulator import negatives
 from tallystick.producers.simulator.assemble import History, simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.negatives import NEGATIVES, Negative
-from tests.support.simulated_journal import Record, facts, files, records
+from tests.support.simulated_journal import Record, bodies_of, files, records
 
 SEEDS = range(3)
 WITHOUT_CONVERGENCE = {"ignored_server_id", "gtid_mode_off"}
@@ -28,11 +28,11 @@ def journal_of(history: History, instance_id: str) -> list[Record]:
 
 
 def rows(journal: list[Record]) -> list[dict]:
-    return [body for body in facts(journal, RecordType.LOG_STATUS) if "row" in body]
+    return [body for body in bodies_of(journal, RecordType.LOG_STATUS) if "row" in body]
 
 
 def actions(journal: list[Record]) -> list[str]:
-    return [body["action"] for body in facts(journal, RecordType.CHANNEL)]
+    return [body["action"] for body in bodies_of(journal, RecordType.CHANNEL)]
 
 
 @pytest.mark.parametrize("name", NEGATIVES)
@@ -173,7 +173,9 @@ def test_low_water_mark_is_behind_what_is_executed() -> None:
             applied = (status["Relay_Log_File"], status["Relay_Log_Pos"])
             first = GtidSet.parse(body["gtid_executed_first"])
             ahead += any(
-                f"{sid}:{gno}" in first for (sid, gno), place in ends.items() if place > applied
+                f"{sid}:{gno}" in first
+                for (sid, gno), position in ends.items()
+                if position > applied
             )
     assert ahead > 0
 
@@ -251,7 +253,7 @@ def test_refused_collections_are_answered_with_codes() -> None:
     for seed in range(8):
         history = run("refused_collection", seed)
         for block in history.journals.values():
-            bodies = facts(records(block), RecordType.LOG_STATUS)
+            bodies = bodies_of(records(block), RecordType.LOG_STATUS)
             codes |= {b["error"]["code"] for b in bodies if "error" in b}
             assert "row" in bodies[-1]
     assert codes == {1142, 1227, 3722}

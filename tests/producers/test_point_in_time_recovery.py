@@ -19,7 +19,7 @@ from tallystick.producers.simulator.server import clients, commit, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
-from tests.support.simulated_journal import facts, records
+from tests.support.simulated_journal import bodies_of, records
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.backup.backup_image import Image
@@ -32,7 +32,7 @@ SEEDS = range(3)
 def steps(history: History, name: str) -> dict[str, dict[str, Any]]:
     """The ``backup`` records of an instance by step."""
     return {
-        body["step"]: body for body in facts(records(history.journals[name]), RecordType.BACKUP)
+        body["step"]: body for body in bodies_of(records(history.journals[name]), RecordType.BACKUP)
     }
 
 
@@ -99,13 +99,13 @@ def test_the_summary_names_the_state_of_the_data(profile: str, seed: int) -> Non
 def test_a_new_server_arrives_at_the_data_and_the_set_of_the_stop_point(
     negative: str, seed: int
 ) -> None:
-    """What the source told there and what the restored server has are the same values."""
+    """What the source reported there and what the restored server has are the same values."""
     history = run(negative, seed)
     restored = steps(history, restored_of(history))
     source = steps(history, "source-a")
     assert restored["replayed"]["tables"] == source["checksum"]["tables"]
-    place = source["checksum"]["binlog_file"], source["checksum"]["binlog_position"]
-    assert (restored["replayed"]["to_file"], restored["replayed"]["to_position"]) == place
+    coordinates = source["checksum"]["binlog_file"], source["checksum"]["binlog_position"]
+    assert (restored["replayed"]["to_file"], restored["replayed"]["to_position"]) == coordinates
     assert restored["restore"]["tables"] != restored["replayed"]["tables"]
 
 
@@ -113,9 +113,9 @@ def test_a_new_server_arrives_at_the_data_and_the_set_of_the_stop_point(
 def test_a_server_goes_back_into_its_own_past(seed: int) -> None:
     """It has the data of the checksums again, and then writes on under GNOs used before."""
     history = run("recovery_on_same_server", seed)
-    told = steps(history, "source-a")
-    assert told["replayed"]["tables"] == told["checksum"]["tables"]
-    starts = facts(records(history.journals["source-a"]), RecordType.START)
+    reported = steps(history, "source-a")
+    assert reported["replayed"]["tables"] == reported["checksum"]["tables"]
+    starts = bodies_of(records(history.journals["source-a"]), RecordType.START)
     assert [start.get("data_lineage") for start in starts][:2] == [None, "restored"]
 
 

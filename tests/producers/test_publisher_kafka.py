@@ -126,9 +126,9 @@ def test_both_clients_put_an_instance_into_one_partition(topics):
             sink.send(make_block(1, name, first_sequence=epoch))
         sink.close()
     messages = read_with_confluent(servers, f"{prefix}.journal", 24)
-    places = Counter((key, partition) for partition, key, _, _ in messages)
-    assert set(places.values()) == {2}
-    assert len({partition for _, partition in places}) == 3
+    positions = Counter((key, partition) for partition, key, _, _ in messages)
+    assert set(positions.values()) == {2}
+    assert len({partition for _, partition in positions}) == 3
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -151,7 +151,7 @@ def test_a_topic_that_is_not_there_is_an_error(broker, client):
 
 
 def test_a_message_that_the_broker_refuses_is_an_error(broker):
-    """The broker's limit is lower than the sink was told: the failure has the block's place."""
+    """The broker's limit is lower than the sink's: the failure has the block's position."""
     topic = f"small{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     new = NewTopic(topic, num_partitions=1, config={"max.message.bytes": "10000"})

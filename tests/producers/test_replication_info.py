@@ -187,7 +187,7 @@ class TestMatrix:
 
     @pytest.mark.parametrize("kind", ["TABLE", "FILE"])
     def test_without_data_the_chosen_one_is_filled(self, kind: str):
-        """!T, !F: the repository of the option is created with the first place of all."""
+        """!T, !F: the repository of the option is created with the first position of all."""
         fleet, channel = pair()
         administration.reset_replica(fleet, channel)
         channel[MasterInfo].handler.reset_info()
@@ -225,9 +225,9 @@ class TestMasterInfo:
         password = channel[MasterInfo].connection[master_info.PASSWORD]
         fleet.collect("c1", fleet.now)
         block = fleet.advance(fleet.now + SECOND)["replica-a1"]
-        told = "".join(text or "" for text in block.texts.values())
-        assert "User_name" in told
-        assert password not in told
+        reported = "".join(text or "" for text in block.texts.values())
+        assert "User_name" in reported
+        assert password not in reported
 
     def test_each_channel_reaches_its_source_in_its_own_way(self):
         """Host, port, TLS and periods differ from channel to channel and are read back."""
@@ -246,8 +246,8 @@ class TestMasterInfo:
 def writes(fleet: Fleet, table: str) -> list[dict[str, Any]]:
     """What was written to a repository of the replica since the last call."""
     journal = records(fleet.advance(fleet.now + 1)["replica-a1"])
-    facts = [record.body for record in journal if record.is_fact(RecordType.INFO_WRITE)]
-    return [body for body in facts if body["table"] == table]
+    bodies = [record.body for record in journal if record.is_fact(RecordType.INFO_WRITE)]
+    return [body for body in bodies if body["table"] == table]
 
 
 class TestWhenMasterInfoIsWritten:
@@ -434,8 +434,8 @@ def test_a_power_cut_takes_what_repositories_had_only_cached(repository: str):
     fleet.run(fleet.now + SECOND)
     cached = channel[RelayLogInfo].stored(), channel[MasterInfo].stored()
     assert cached[0] == channel[Applier].group_end
-    told = writes(fleet, "slave_relay_log_info")[-1]
-    assert told.get("durable") == (None if repository == INNODB else False)
+    reported = writes(fleet, "slave_relay_log_info")[-1]
+    assert reported.get("durable") == (None if repository == INNODB else False)
     cached = channel[RelayLogInfo].stored(), channel[MasterInfo].stored()
     recovery.lose_power(replica)
     left = channel[RelayLogInfo].stored(), channel[MasterInfo].stored()

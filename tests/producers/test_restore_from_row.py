@@ -1,4 +1,4 @@
-"""A server made of the logs up to the places that a row of log_status names (WL#9452)."""
+"""A server made of the logs up to the positions that a row of log_status names (WL#9452)."""
 
 from __future__ import annotations
 

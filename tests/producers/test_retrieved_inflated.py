@@ -17,13 +17,13 @@ from tallystick.producers.simulator.server.channels import (
 
 
 class StatusRow:
-    """A row that tells of one channel only what it has retrieved."""
+    """A row that has of one channel only what it retrieved."""
 
     def __init__(self, channel: Channel) -> None:
-        self.told = {"Retrieved_Gtid_Set": channel[Receiver].retrieved.text()}
+        self.reported = {"Retrieved_Gtid_Set": channel[Receiver].retrieved.text()}
 
     def status(self, _channel: Channel) -> dict[str, str]:
-        return self.told
+        return self.reported
 
 
 def receive_in_part(fleet: Fleet, channel: Channel) -> QueuedGroup:
@@ -49,7 +49,8 @@ def test_a_group_that_was_arriving_is_not_the_one_named():
     row = StatusRow(channel)
     assert RetrievedInflated().tamper_channel(row, row, channel)
     named = (
-        GtidSet.parse(row.told["Retrieved_Gtid_Set"]) - channel[Receiver].retrieved.to_gtid_set()
+        GtidSet.parse(row.reported["Retrieved_Gtid_Set"])
+        - channel[Receiver].retrieved.to_gtid_set()
     )
     assert 1 == named.count()
     assert named.isdisjoint(gtid_of(partial.logged))

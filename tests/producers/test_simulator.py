@@ -14,7 +14,7 @@ from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.assemble import Fleet, History, simulate
 from tallystick.producers.simulator.kernel.scenario import PROFILES, TOPOLOGIES, Scenario
-from tests.support.simulated_journal import Record, facts, files, groups, records
+from tests.support.simulated_journal import Record, bodies_of, files, groups, records
 
 DIGEST = """
 import hashlib
@@ -43,8 +43,8 @@ def logged_at(journal: list[Record], body: dict) -> list[tuple[str, int]]:
     for name, events in files(journal, Stream.BINLOG).items():
         for group in groups(events):
             number = int(name.rpartition(".")[2])
-            place = int(local["binary_log_file"].rpartition(".")[2])
-            if (number, group.end) <= (place, local["binary_log_position"]) and group.gtid:
+            position = int(local["binary_log_file"].rpartition(".")[2])
+            if (number, group.end) <= (position, local["binary_log_position"]) and group.gtid:
                 found.append(group.gtid)
     return found
 
@@ -146,13 +146,13 @@ def test_live_fleet_answers_a_collection_at_its_present_place() -> None:
             sequences[instance_id] = block.next_sequence
             answers += [
                 (instance_id, b["requested_at"])
-                for b in facts(records(block), RecordType.LOG_STATUS)
+                for b in bodies_of(records(block), RecordType.LOG_STATUS)
             ]
     assert sorted(answers) == sorted((i, 123) for i in fleet.instances)
 
 
 def test_live_fleet_has_the_fault_of_its_scenario() -> None:
-    """A fleet built from a scenario with a fault injects it, without being told a second time."""
+    """A fleet built from a scenario with a fault injects it, without naming it a second time."""
     fleet = Fleet(Scenario(seed=1, topology="pair", fault="position_beyond_file"))
     for step in range(1, 40):
         fleet.collect(f"live-{step}", step)
@@ -180,8 +180,8 @@ def test_wl9452_rows_are_one_instant() -> None:
         history = simulate(Scenario(seed=seed, profile="wl9452", writes_per_second=30.0))
         for block in history.journals.values():
             journal = records(block)
-            purged = facts(journal, RecordType.GTID_PURGED)
-            for body in facts(journal, RecordType.LOG_STATUS):
+            purged = bodies_of(journal, RecordType.GTID_PURGED)
+            for body in bodies_of(journal, RecordType.LOG_STATUS):
                 logged = GtidSet((s, g, g) for s, g in logged_at(journal, body))
                 for added in purged:
                     logged |= GtidSet.parse(added["added"])
@@ -198,7 +198,7 @@ def test_ordered_commits_lag_by_a_suffix() -> None:
             Scenario(seed=seed, topology="single", duration_ms=3_000, negatives=("commit_lag",))
         )
         journal = records(history.journals["source-a"])
-        for body in facts(journal, RecordType.LOG_STATUS):
+        for body in bodies_of(journal, RecordType.LOG_STATUS):
             known = executed(body)
             is_in = [f"{sid}:{gno}" in known for sid, gno in logged_at(journal, body)]
             assert is_in == sorted(is_in, reverse=True)
@@ -216,7 +216,7 @@ def test_unordered_commits_leave_holes() -> None:
             Scenario(seed=seed, topology="single", duration_ms=3_000, negatives=("commit_holes",))
         )
         journal = records(history.journals["source-a"])
-        for body in facts(journal, RecordType.LOG_STATUS):
+        for body in bodies_of(journal, RecordType.LOG_STATUS):
             known = executed(body)
             is_in = [f"{sid}:{gno}" in known for sid, gno in logged_at(journal, body)]
             holes += is_in != sorted(is_in, reverse=True)
@@ -229,19 +229,19 @@ def test_gtid_mode_off_moves_the_position_only() -> None:
     for block in history.journals.values():
         journal = records(block)
         assert not any(r.type == EventType.GTID for r in journal if r.stream is Stream.BINLOG)
-        bodies = facts(journal, RecordType.LOG_STATUS)
+        bodies = bodies_of(journal, RecordType.LOG_STATUS)
         assert {b["row"]["LOCAL"]["gtid_executed"] for b in bodies} == {""}
-        places = [
+        positions = [
             (b["row"]["LOCAL"]["binary_log_file"], b["row"]["LOCAL"]["binary_log_position"])
             for b in bodies
         ]
-        assert places[-1] > places[0]
+        assert positions[-1] > positions[0]
 
 
 def test_server_prints_a_newline_after_each_comma() -> None:
     """Sets of several UUIDs are printed as a server prints them."""
     history = simulate(Scenario(seed=1, topology="multi_source"))
-    body = facts(records(history.journals["hub"]), RecordType.LOG_STATUS)[-1]
+    body = bodies_of(records(history.journals["hub"]), RecordType.LOG_STATUS)[-1]
     text = body["row"]["LOCAL"]["gtid_executed"]
     assert text.count(",") == text.count(",\n") >= 1
 
@@ -252,7 +252,7 @@ def test_lsn_lies_in_data_bytes_and_never_falls() -> None:
         history = simulate(Scenario(seed=2, topology="pair", negatives=(negative,)))
         for block in history.journals.values():
             before = (0, 0)
-            for body in facts(records(block), RecordType.LOG_STATUS):
+            for body in bodies_of(records(block), RecordType.LOG_STATUS):
                 if "row" not in body:
                     continue
                 innodb = body["row"]["STORAGE_ENGINES"]["InnoDB"]
@@ -304,14 +304,14 @@ def test_crash_tears_the_last_group() -> None:
 
 
 def test_purge_removes_a_prefix_and_raises_gtid_purged() -> None:
-    """After a purge the first listed file is the one told, and its PREVIOUS_GTIDS are purged."""
+    """After a purge the first listed file is the one recorded; its PREVIOUS_GTIDS are purged."""
     history = simulate(
         Scenario(seed=5, topology="pair", negatives=("purge",), writes_per_second=15.0)
     )
     journal = records(history.journals["source-a"])
     purges = [r for r in journal if r.is_fact(RecordType.BINLOG_PURGE)]
     assert purges
-    last = facts(journal, RecordType.LOG_STATUS)[-1]
+    last = bodies_of(journal, RecordType.LOG_STATUS)[-1]
     assert last["binary_logs"][0]["name"] == purges[-1].body["to_file"]
     oldest = files(journal, Stream.BINLOG)[purges[-1].body["to_file"]]
     assert GtidSet.parse(oldest[1].text or "") <= GtidSet.parse(last["gtid_purged"])
@@ -346,12 +346,12 @@ def test_files_rotate_softly_at_their_size() -> None:
 def test_failover_moves_writes_to_a_replica() -> None:
     """After a switchover the promoted replica's UUID is executed everywhere."""
     history = simulate(Scenario(seed=3, negatives=("failover",), writes_per_second=15.0))
-    starts = {i: facts(records(b), RecordType.START)[0] for i, b in history.journals.items()}
+    starts = {i: bodies_of(records(b), RecordType.START)[0] for i, b in history.journals.items()}
     promoted = starts["replica-a1"]["server_uuid"]
     for block in history.journals.values():
-        last = facts(records(block), RecordType.LOG_STATUS)[-1]
+        last = bodies_of(records(block), RecordType.LOG_STATUS)[-1]
         assert executed(last).restrict(promoted)
-    sources = facts(records(history.journals["source-a"]), RecordType.CHANNEL)
+    sources = bodies_of(records(history.journals["source-a"]), RecordType.CHANNEL)
     assert sources[0]["source_instance"] == "replica-a1"
 
 

@@ -16,13 +16,13 @@ from tallystick.producers.simulator.log_status.log_status_query import LogStatus
 from tallystick.producers.simulator.log_status.storage_engines import Handlerton, StorageEngines
 from tallystick.producers.simulator.server import lifecycle
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
-from tests.support.simulated_journal import Record, facts, records
+from tests.support.simulated_journal import Record, bodies_of, records
 
 
 def steps(journal: list[Record], collection_id: str) -> list[tuple[str, str | None]]:
     return [
         (body["step"], body.get("resource"))
-        for body in facts(journal, RecordType.COLLECTION)
+        for body in bodies_of(journal, RecordType.COLLECTION)
         if body["collection_id"] == collection_id
     ]
 
@@ -58,8 +58,8 @@ def test_locks_are_taken_in_order_and_released_in_reverse() -> None:
 def test_lock_steps_can_be_left_out() -> None:
     """Without lock steps a collection is its row alone."""
     journal = hub_journal(lock_steps=False)
-    assert not facts(journal, RecordType.COLLECTION)
-    assert facts(journal, RecordType.LOG_STATUS)
+    assert not bodies_of(journal, RecordType.COLLECTION)
+    assert bodies_of(journal, RecordType.LOG_STATUS)
 
 
 def test_nothing_moves_while_locks_are_held() -> None:
@@ -101,7 +101,7 @@ def test_a_failing_resource_ends_the_collection_and_releases_all(column: str, fa
     hub[LogStatus].out_of_memory = OutOfMemory("collect", failing)
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
-    answer = facts(journal, RecordType.LOG_STATUS)[0]
+    answer = bodies_of(journal, RecordType.LOG_STATUS)[0]
     assert "row" not in answer
     assert (answer["error"]["code"], answer["error"]["column"]) == (3722, column)
     assert f"'{column}'" in answer["error"]["message"]
@@ -114,7 +114,7 @@ def test_a_failing_resource_ends_the_collection_and_releases_all(column: str, fa
     assert not hub[Latches].held
     fleet.collect("d", 2)
     again = records(fleet.advance(fleet.start_ts + 2_000_000)["hub"])
-    assert "row" in facts(again, RecordType.LOG_STATUS)[0]
+    assert "row" in bodies_of(again, RecordType.LOG_STATUS)[0]
 
 
 @pytest.mark.parametrize(("column", "failing"), FAILING)
@@ -126,7 +126,7 @@ def test_a_wrapper_that_cannot_be_made_ends_the_collection_before_it_locks(
     hub[LogStatus].out_of_memory = OutOfMemory("instantiate", failing)
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
-    error = facts(journal, RecordType.LOG_STATUS)[0]["error"]
+    error = bodies_of(journal, RecordType.LOG_STATUS)[0]["error"]
     named = "STORAGE_ENGINE" if column == "STORAGE_ENGINES" else column
     reason = "failed to instantiate resources"
     message = f"Unable to collect information for column '{named}': {reason}."
@@ -171,7 +171,7 @@ def test_a_second_session_waits_for_the_first() -> None:
     assert hooks.waited == 2
     order = [
         (body["collection_id"], body["step"])
-        for body in facts(journal, RecordType.COLLECTION)
+        for body in bodies_of(journal, RecordType.COLLECTION)
         if body["step"] in {"enter", "leave"} or body.get("resource") == "LOCK_collect_instance_log"
     ]
     locked = ["lock", "unlock", "leave"]
@@ -184,7 +184,7 @@ def test_a_second_session_waits_for_the_first() -> None:
         *(("second", step) for step in locked),
         *(("third", step) for step in locked),
     ] == order
-    answers = facts(journal, RecordType.LOG_STATUS)
+    answers = bodies_of(journal, RecordType.LOG_STATUS)
     assert ["c", "second", "third"] == [body["collection_id"] for body in answers]
     assert all("row" in body for body in answers)
     assert not hub[Latches].held
@@ -200,7 +200,7 @@ def test_a_session_that_waits_when_the_server_goes_down_is_told_so() -> None:
         fleet.run(fleet.now + 1)
     lifecycle.crash(fleet, hub)
     journal = records(fleet.advance(fleet.now + 100_000)["hub"])
-    answers = {b["collection_id"]: b for b in facts(journal, RecordType.LOG_STATUS)}
+    answers = {b["collection_id"]: b for b in bodies_of(journal, RecordType.LOG_STATUS)}
     assert "row" in answers["c"]
     assert {"unreachable": True} == answers["second"]["error"] == answers["third"]["error"]
 
@@ -226,7 +226,7 @@ def test_only_engines_with_all_three_functions_take_part() -> None:
     locked = [resource for step, resource in steps(journal, "c") if step == "lock"]
     assert [*RESOURCES, "engine:RocksDB"] == locked[3:]
     assert ["lock", "unlock"] == calls
-    engines = facts(journal, RecordType.LOG_STATUS)[0]["row"]["STORAGE_ENGINES"]
+    engines = bodies_of(journal, RecordType.LOG_STATUS)[0]["row"]["STORAGE_ENGINES"]
     assert {"InnoDB", "RocksDB"} == engines.keys()
     assert {"wal_files": []} == engines["RocksDB"]
 
@@ -242,10 +242,14 @@ def test_an_engine_that_is_not_ready_is_not_asked() -> None:
     )
     hub[StorageEngines].initializing.add("Other")
     fleet.collect("c", 1)
-    first = facts(records(fleet.advance(fleet.start_ts + 1_000_000)["hub"]), RecordType.LOG_STATUS)
+    first = bodies_of(
+        records(fleet.advance(fleet.start_ts + 1_000_000)["hub"]), RecordType.LOG_STATUS
+    )
     hub[StorageEngines].initializing.clear()
     fleet.collect("d", 2)
-    second = facts(records(fleet.advance(fleet.start_ts + 2_000_000)["hub"]), RecordType.LOG_STATUS)
+    second = bodies_of(
+        records(fleet.advance(fleet.start_ts + 2_000_000)["hub"]), RecordType.LOG_STATUS
+    )
     shown = [set(body[0]["row"]["STORAGE_ENGINES"]) for body in (first, second)]
     assert shown == [{"InnoDB"}, {"InnoDB", "Other"}]
 
@@ -257,7 +261,7 @@ def test_an_engine_that_cannot_be_locked_ends_the_collection() -> None:
     hub[StorageEngines].installed["InnoDB"] = replace(innodb, lock_hton_log=lambda *_: True)
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
-    error = facts(journal, RecordType.LOG_STATUS)[0]["error"]
+    error = bodies_of(journal, RecordType.LOG_STATUS)[0]["error"]
     assert (error["code"], error["column"]) == (3722, "STORAGE_ENGINES")
     assert error["message"] == (
         "Unable to collect information for column 'STORAGE_ENGINES': failed to lock engine:InnoDB."
@@ -279,7 +283,7 @@ def test_the_message_has_at_most_192_bytes_of_a_reason(letter: str) -> None:
     hub[StorageEngines].installed[name] = other
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
-    reason = facts(journal, RecordType.LOG_STATUS)[0]["error"]["message"].partition(": ")[2]
+    reason = bodies_of(journal, RecordType.LOG_STATUS)[0]["error"]["message"].partition(": ")[2]
     full = f"failed to lock engine:{name}"
     assert reason.endswith(".")
     assert full.startswith(reason[:-1])
@@ -292,7 +296,7 @@ def test_an_uninstalled_engine_is_not_asked() -> None:
     del hub[StorageEngines].installed["InnoDB"]
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["hub"])
-    assert {} == facts(journal, RecordType.LOG_STATUS)[0]["row"]["STORAGE_ENGINES"]
+    assert {} == bodies_of(journal, RecordType.LOG_STATUS)[0]["row"]["STORAGE_ENGINES"]
 
 
 ACCESS_DENIED = (
@@ -312,9 +316,9 @@ def test_without_privilege_nothing_is_locked(privileges: str, code: int, message
     fleet.instances["source-a"][LogStatus].privileges = privileges
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 1_000_000)["source-a"])
-    errors = [b["error"] for b in facts(journal, RecordType.LOG_STATUS)]
+    errors = [b["error"] for b in bodies_of(journal, RecordType.LOG_STATUS)]
     assert errors == [{"code": code, "message": message}]
-    assert not facts(journal, RecordType.COLLECTION)
+    assert not bodies_of(journal, RecordType.COLLECTION)
 
 
 @pytest.mark.parametrize(("privileges", "code"), [("no_select", 1142), ("no_backup_admin", 1227)])
@@ -324,8 +328,8 @@ def test_another_session_needs_the_privilege_too(privileges: str, code: int) -> 
     hub[LogStatus].privileges = privileges
     collection.query(fleet, hub, "q")
     journal = records(fleet.advance(fleet.start_ts + 1)["hub"])
-    assert [code] == [b["error"]["code"] for b in facts(journal, RecordType.LOG_STATUS)]
-    assert not facts(journal, RecordType.COLLECTION)
+    assert [code] == [b["error"]["code"] for b in bodies_of(journal, RecordType.LOG_STATUS)]
+    assert not bodies_of(journal, RecordType.COLLECTION)
 
 
 def test_the_row_tells_what_the_receiver_has_flushed() -> None:
@@ -339,7 +343,7 @@ def test_the_row_tells_what_the_receiver_has_flushed() -> None:
     channel[Receiver].flushed = flushed
     collection.query(fleet, hub, "q")
     journal = records(fleet.advance(fleet.now)["hub"])
-    row = facts(journal, RecordType.LOG_STATUS)[-1]["row"]
+    row = bodies_of(journal, RecordType.LOG_STATUS)[-1]["row"]
     first = row["REPLICATION"]["channels"][0]
     assert flushed == (first["relay_log_file"], first["relay_log_position"])
 
@@ -350,12 +354,14 @@ def test_a_stopped_server_is_unreachable() -> None:
     lifecycle.shut_down(fleet, fleet.instances["source-a"])
     fleet.collect("c", 1)
     journal = records(fleet.advance(fleet.start_ts + 200_000)["source-a"])
-    assert [b["error"] for b in facts(journal, RecordType.LOG_STATUS)] == [{"unreachable": True}]
+    assert [b["error"] for b in bodies_of(journal, RecordType.LOG_STATUS)] == [
+        {"unreachable": True}
+    ]
 
 
 def test_everything_that_can_be_read_is_read() -> None:
     """The record has the row and all inputs beside it, none of them a password."""
-    body = facts(hub_journal(), RecordType.LOG_STATUS)[-1]
+    body = bodies_of(hub_journal(), RecordType.LOG_STATUS)[-1]
     assert {
         "row",
         "gtid_executed_first",
@@ -381,7 +387,7 @@ def test_what_is_read_earlier_is_never_ahead() -> None:
     for seed in range(5):
         history = simulate(Scenario(seed=seed, writes_per_second=60.0, duration_ms=3_000))
         for block in history.journals.values():
-            for body in facts(records(block), RecordType.LOG_STATUS):
+            for body in bodies_of(records(block), RecordType.LOG_STATUS):
                 executed = GtidSet.parse(body["row"]["LOCAL"]["gtid_executed"])
                 first = GtidSet.parse(body["gtid_executed_first"])
                 assert GtidSet.parse(body["gtid_executed_table"]) <= first <= executed
@@ -394,10 +400,10 @@ def test_gtid_executed_contains_what_the_applied_position_passed() -> None:
         simulate(Scenario(seed=3, topology="pair", writes_per_second=40.0)).journals["replica-a1"]
     )
     received = {r.gtid: (r.file, r.end) for r in journal if r.channel == "" and r.gtid}
-    for body in facts(journal, RecordType.LOG_STATUS):
+    for body in bodies_of(journal, RecordType.LOG_STATUS):
         executed = GtidSet.parse(body["row"]["LOCAL"]["gtid_executed"])
         status = body["replica_status"][0]
         applied = (status["Relay_Log_File"], status["Relay_Log_Pos"])
-        for (sid, gno), place in received.items():
-            if place < applied:
+        for (sid, gno), position in received.items():
+            if position < applied:
                 assert f"{sid}:{gno}" in executed

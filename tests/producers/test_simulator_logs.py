@@ -11,7 +11,7 @@ from tallystick.producers.simulator.assemble import Fleet, History, simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.server import administration
 from tallystick.producers.simulator.server.binary_log import BinaryLog
-from tests.support.simulated_journal import OPENERS, Record, facts, files, groups, records
+from tests.support.simulated_journal import OPENERS, Record, bodies_of, files, groups, records
 
 DEMO = Scenario(seed=7, topology="demo", duration_ms=5_000, writes_per_second=15.0)
 
@@ -75,11 +75,11 @@ def test_lengths_of_rotate_and_stop() -> None:
     names = list(by_file)
     endings = {events[-1].type for events in list(by_file.values())[:-1]}
     assert endings == {EventType.ROTATE, EventType.STOP}
-    for place, events in enumerate(by_file.values()):
+    for position, events in enumerate(by_file.values()):
         last = events[-1]
         if last.type == EventType.ROTATE:
             assert last.length == 31 + len(last.text or "")
-            assert (last.text, last.value) == (names[place + 1], 4)
+            assert (last.text, last.value) == (names[position + 1], 4)
         if last.type == EventType.STOP:
             assert last.length == 23
 
@@ -97,7 +97,7 @@ def test_groups_are_complete_and_their_length_is_claimed(demo: History) -> None:
 
 
 def test_gtid_events_of_replicated_groups_are_longer(demo: History) -> None:
-    """79 bytes on the origin, 86 where an original commit time of its own must be told."""
+    """79 bytes on the origin, 86 with an original commit time of its own."""
     for instance_id, _, events in binlog_files(demo):
         lengths = {e.length for e in events if e.type == EventType.GTID}
         assert lengths <= ({77, 79, 80} if instance_id.startswith("source") else {84, 86, 87})
@@ -199,7 +199,7 @@ def test_everything_is_received_and_executed_in_the_end(demo: History) -> None:
     """At the last collection replicas have executed all that their sources logged."""
     executed = {}
     for instance_id, block in demo.journals.items():
-        last = facts(records(block), RecordType.LOG_STATUS)[-1]
+        last = bodies_of(records(block), RecordType.LOG_STATUS)[-1]
         executed[instance_id] = GtidSet.parse(last["row"]["LOCAL"]["gtid_executed"])
     assert executed["replica-a1"] == executed["replica-a2"] == executed["source-a"]
     assert executed["hub"] == executed["source-a"] | executed["source-b"]

@@ -4,7 +4,7 @@ from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
-from tests.support.simulated_journal import Record, facts, records
+from tests.support.simulated_journal import Record, bodies_of, records
 
 SEEDS = range(4)
 
@@ -66,7 +66,7 @@ def test_persister_never_lets_purge_pass_it() -> None:
     for seed in SEEDS:
         for journal in journals("gtid_persister", seed).values():
             unpersisted: dict[str, int] = {}
-            for body in facts(journal, RecordType.GTID_PERSISTER):
+            for body in bodies_of(journal, RecordType.GTID_PERSISTER):
                 if body["step"] == "commit":
                     unpersisted[body["gtid"]] = body["trx_no"]
                 elif body["step"] == "write":
@@ -99,11 +99,11 @@ def test_undo_and_table_hold_everything_after_a_crash() -> None:
 
 
 def test_clone_has_the_donors_coordinates() -> None:
-    """The recipient's clone status is a place of the donor's log and the set up to it."""
+    """The recipient's clone status is a position in the donor's log and the set up to it."""
     for seed in SEEDS:
         both = journals("clone", seed)
-        status = facts(both["replica-a1"], RecordType.LOG_STATUS)[-1]["clone_status"]
-        place = (status["BINLOG_FILE"], status["BINLOG_POSITION"])
+        status = bodies_of(both["replica-a1"], RecordType.LOG_STATUS)[-1]["clone_status"]
+        coordinates = (status["BINLOG_FILE"], status["BINLOG_POSITION"])
         cloned = GtidSet.parse(status["GTID_EXECUTED"])
         logged = GtidSet.parse("")
         for record in both["source-a"]:
@@ -112,7 +112,7 @@ def test_clone_has_the_donors_coordinates() -> None:
             if (
                 record.stream is Stream.BINLOG
                 and record.gtid
-                and (record.file, record.end) <= place
+                and (record.file, record.end) <= coordinates
             ):
                 logged |= GtidSet([(record.gtid[0], record.gtid[1], record.gtid[1])])
         assert cloned == logged

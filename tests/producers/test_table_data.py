@@ -1,4 +1,4 @@
-"""The content of simulated tables: which changes of history it tells apart."""
+"""The content of simulated tables: which changes of history it distinguishes."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class World:
 
     threads: list[Thread]
     zone: CriticalZone = field(init=False)
-    told: list[tuple[str, Any]] = field(default_factory=list)
+    reported: list[tuple[str, Any]] = field(default_factory=list)
     inside: set[str] = field(default_factory=set)
     """Participating threads in the critical sequence, counted by what they do, not by the zone."""
     at_point: list[frozenset[str]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class World:
     logged_at_point: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.zone = CriticalZone(lambda step, **about: self.told.append((step, about)))
+        self.zone = CriticalZone(lambda step, **about: self.reported.append((step, about)))
 
     def movable(self) -> list[int]:
         """Threads that can make their next step."""
@@ -227,8 +227,8 @@ def test_a_ticket_is_dropped_once_and_a_zone_opened_once() -> None:
 
 def test_the_end_of_a_scope_drops_a_ticket_that_is_still_held() -> None:
     """The destructor leaves the zone, unless drop() was called or the ticket was handed on."""
-    told: list[str] = []
-    zone = CriticalZone(lambda step, **_: told.append(step))
+    reported: list[str] = []
+    zone = CriticalZone(lambda step, **_: reported.append(step))
     first = zone.enter("a", lambda: None)
     assert first is not None
     with first:
@@ -241,7 +241,7 @@ def test_the_end_of_a_scope_drops_a_ticket_that_is_still_held() -> None:
     assert third is not None
     with third:
         kept = third.hand_on()
-    assert told == ["enter", "drop", "enter", "drop", "enter"]
+    assert reported == ["enter", "drop", "enter", "drop", "enter"]
     assert kept.is_held
     kept.drop()
     assert not zone.inside

@@ -42,7 +42,7 @@ def test_the_relay_info_row_stays_behind_all_but_commits(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["ddl", "rows"])
 def test_an_atomic_ddl_moves_the_relay_info_row_first(form: str) -> None:
-    """The row may be one statement ahead of the applied place, never a transaction."""
+    """The row may be one statement ahead of the applied position, never a transaction."""
     journal, relay, groups = replica_of(["rows", form])
     apply(journal, relay, groups[0])
     applied, source = relay.end, relay.source
@@ -57,7 +57,7 @@ def test_an_atomic_ddl_moves_the_relay_info_row_first(form: str) -> None:
 
 @pytest.mark.parametrize("arriving", [True, False])
 def test_retrieved_leads_by_the_group_being_queued(arriving: bool) -> None:
-    """It is counted with its last event, before the flushed place moves; no other one is."""
+    """It is counted with its last event, before the flushed position moves; no other one is."""
     journal, relay, groups = replica_of(["rows", "rows", "rows"])
     apply(journal, relay, groups[0])
     applied = relay.end
@@ -70,7 +70,7 @@ def test_retrieved_leads_by_the_group_being_queued(arriving: bool) -> None:
 
 @pytest.mark.parametrize("off_by", [0, 40])
 def test_the_relay_info_row_stands_at_a_rotate_to_a_source_file(off_by: int) -> None:
-    """After a rotation the row names the end of that ROTATE and the place that it names."""
+    """After a rotation the row names the end of that ROTATE and the position that it names."""
     journal, relay, groups = replica_of(["rows"])
     apply(journal, relay, groups[0])
     relay.event("ROTATE", 44, log_pos=0, next_file="binlog.000002", next_position=197)

@@ -165,7 +165,7 @@ def test_an_executed_set_ahead_of_the_log_is_named() -> None:
 
 
 def test_a_falling_lsn_is_named() -> None:
-    """512 bytes below the smallest that the server had told."""
+    """512 bytes below the smallest that the server had recorded."""
     innodb = [
         record["row"]["STORAGE_ENGINES"]["InnoDB"]
         for record in map(json.loads, lines_of(CHAIN))

@@ -73,7 +73,7 @@ def test_blocks_of_several_partitions_are_ordered_by_what_they_say():
     ],
 )
 def test_what_cannot_be_read_is_kept_aside_with_its_reason(value, headers, reason):
-    """The rest of the key goes on, and the audit is told of the gap."""
+    """The rest of the key goes on, and the audit sees the gap."""
     rows = rows_of(BLOCK, 60)
     rows[1] = row(1, value, headers=headers)
     result = audited(rows)
@@ -94,15 +94,15 @@ def test_a_message_without_a_key_is_nobodys():
 
 
 def test_a_fact_that_cannot_be_read_costs_no_other_record():
-    """It is told as unreadable; the other records of its block count, however they are cut."""
+    """It is reported as unreadable; the other records of its block count, however they are cut."""
     pieces = cut_into_blocks(BLOCK, 60)
     broken = replace(pieces[0], texts={**pieces[0].texts, 0: "[]"})
     rows = [row(0, encode_block(broken)), *rows_of(BLOCK, 60)[1:]]
     result = audited(rows)
     assert [] == result.dead_letters
     assert (len(pieces), len(BLOCK)) == (result.blocks, result.records)
-    [told] = [o for o in result.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
-    assert "JSON object" in observation_text(told)
+    [reported] = [o for o in result.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
+    assert "JSON object" in observation_text(reported)
     state, whole = audit_rows(None, "a", [rows[0]])
     for each in rows[1:]:
         state, brought = audit_rows(state, "a", [each])
@@ -118,9 +118,9 @@ def test_a_state_that_cannot_be_read_begins_anew(change):
     state, _ = audit_rows(None, "a", rows[:2])
     state, result = audit_rows(change(state), "a", rows[2:])
     assert [] == result.findings
-    [told] = [o for o in result.observations if o.code is ObservationCode.STATE_UNREADABLE]
-    assert told.is_undecided
-    assert "instance 'a'" in observation_text(told)
+    [reported] = [o for o in result.observations if o.code is ObservationCode.STATE_UNREADABLE]
+    assert reported.is_undecided
+    assert "instance 'a'" in observation_text(reported)
     assert FleetEventKind.STATE_LOST is result.fleet_events[0].kind
     assert {Verdict.UNDECIDED} == {cut.verdict for cut in result.cuts}
     _, result = audit_rows(state, "a", rows[-1:])

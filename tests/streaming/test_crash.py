@@ -1,4 +1,4 @@
-"""Jobs in processes of their own: killed, restarted, told to stop, refused."""
+"""Jobs in processes of their own: killed, restarted, asked to stop, refused."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Answer:
 
 
 class Recorder:
-    """A Kafka sink and a validator that remember; either can be told to fail."""
+    """A Kafka sink and a validator that remember; either can be made to fail."""
 
     def __init__(self) -> None:
         self.findings, self.dead_letters, self.rounds = [], [], []
@@ -252,17 +252,17 @@ def test_a_full_micro_batch_lets_no_deadline_pass(tmp_path):
 
 @pytest.mark.parametrize("change", [lambda state: state[:-1], lambda _: encode(int, 1)])
 def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
-    """Comparisons and collections begin anew, which is told once, and counted."""
+    """Comparisons and collections begin anew, reported once, and counted."""
     step(tmp_path, Recorder()).absorb(BATCHES[0], 0)
     [path] = (tmp_path / "checkpoint" / "fleet").iterdir()
     path.write_bytes(change(path.read_bytes()))
     fleet = step(tmp_path, Recorder())
     for number, table in enumerate(BATCHES[1:], 1):
         fleet.absorb(table, number)
-    [told] = [
+    [reported] = [
         o
         for o in tables.read_observations(tmp_path / "out")
         if o.code is ObservationCode.STATE_UNREADABLE
     ]
-    assert ("", "micro-batch 1", True) == (told.instance_id, told.at, told.is_undecided)
+    assert ("", "micro-batch 1", True) == (reported.instance_id, reported.at, reported.is_undecided)
     assert 1 == fleet._metrics.snapshot()["states_unreadable"]

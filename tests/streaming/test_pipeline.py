@@ -170,7 +170,7 @@ def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
 
 
 def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
-    """Those of instances and the fleet's: told and counted, nothing found, and the job goes on."""
+    """Of instances and the fleet: reported and counted, no finding, and the job goes on."""
 
     class Damaging(BlockAuditor):
         """Leaves states that nobody can read."""
@@ -192,21 +192,21 @@ def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     write_blocks(tmp_path / "blocks", 61, range(1, count))
     step = run_on_files(spark, tmp_path / "blocks", tmp_path)
-    told = [
+    reported = [
         o
         for o in tables.read_observations(tmp_path / "out")
         if o.code is ObservationCode.STATE_UNREADABLE
     ]
-    assert ["", *INSTANCES] == sorted(o.instance_id for o in told)
-    assert all(o.is_undecided for o in told)
-    assert len(told) == step._metrics.snapshot()["states_unreadable"]
+    assert ["", *INSTANCES] == sorted(o.instance_id for o in reported)
+    assert all(o.is_undecided for o in reported)
+    assert len(reported) == step._metrics.snapshot()["states_unreadable"]
     assert before == tables.read_findings(tmp_path / "out")
     cuts = tables.read_cuts(tmp_path / "out")
     assert Verdict.UNDECIDED in {cut.verdict for cut in cuts}
 
 
 def test_the_end_of_a_history_decides_what_waits(spark, broker, tmp_path):
-    """Rows that wait for more of their journal, and instances that never answered, are told."""
+    """Rows that wait for more of their journal, and instances that never answered, are reported."""
     servers = broker.bootstrap_servers
     topics = make_topics(servers)
     block = history("a", 2, broken=frozenset(), ahead=500)
@@ -224,14 +224,14 @@ def test_the_end_of_a_history_decides_what_waits(spark, broker, tmp_path):
     cuts = tables.read_cuts(tmp_path / "out")
     assert [*before.cuts, *end.cuts] == [cut for cut in cuts if cut.instance_id == "a"]
     assert ["missing", "missing"] == [cut.answer for cut in cuts if cut.instance_id == "z"]
-    told = [
+    reported = [
         (row["collection_id"], row["missing"]) for row in tables.read_validations(tmp_path / "out")
     ]
-    assert [("c-000", 1), ("c-001", 1)] == told
+    assert [("c-000", 1), ("c-001", 1)] == reported
 
 
 def test_what_cannot_be_read_goes_to_the_dead_letter_topic(spark, broker, tmp_path):
-    """With its reason and its place, counted, while the rest of the journal is audited."""
+    """With its reason and its position, counted, while the rest of the journal is audited."""
     servers = broker.bootstrap_servers
     topics = make_topics(servers, partitions=1)
     journal = topics["journal_topic"]
@@ -329,7 +329,7 @@ def test_a_missing_topic_is_one_sentence(spark, broker, tmp_path):
 
 
 def test_a_journal_that_was_made_anew_stops_the_job(spark, broker, tmp_path):
-    """Blocks that are gone are told, not skipped in silence."""
+    """Blocks that are gone are reported, not skipped in silence."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     servers = broker.bootstrap_servers

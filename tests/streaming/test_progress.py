@@ -34,7 +34,7 @@ def listener(metrics: Metrics) -> ProgressListener:
 
 
 def test_the_lag_of_all_partitions_is_told():
-    """The query commits no offsets, so this is the only place that knows."""
+    """The query commits no offsets, so this is the only position that is kept."""
     gauges = auditor_gauges(PROGRESS, "journal")
     assert (6, 9) == (gauges["lag_blocks_max"], gauges["lag_blocks_sum"])
     assert (3, 4096, 120) == (

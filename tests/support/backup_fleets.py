@@ -10,7 +10,7 @@ from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.clients import Clients
-from tests.support.simulated_journal import Record, facts, records
+from tests.support.simulated_journal import Record, bodies_of, records
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance
@@ -51,5 +51,5 @@ def journal(instance: Instance) -> list[Record]:
 
 def lock_steps(instance: Instance) -> list[str]:
     """Locks and unlocks since the last call."""
-    told = facts(journal(instance), RecordType.BACKUP_LOCK)
-    return [f"{body['step']} {body['lock']}" for body in told]
+    reported = bodies_of(journal(instance), RecordType.BACKUP_LOCK)
+    return [f"{body['step']} {body['lock']}" for body in reported]

@@ -28,7 +28,7 @@ def end_of(count: int) -> int:
 
 
 class Clock:
-    """One time for the whole fleet; each fact takes the next."""
+    """One time for the whole fleet; each event takes the next."""
 
     def __init__(self) -> None:
         self._next = itertools.count(1)
@@ -42,7 +42,7 @@ class Clock:
 
 
 class Journal:
-    """Writes one instance's facts; every call is a moment of its own."""
+    """Writes one instance's events; every call is a moment of its own."""
 
     def __init__(self, clock: Clock, name: str, uuid: str, server_id: int) -> None:
         self.clock = clock
@@ -60,7 +60,7 @@ class Journal:
     def fleet_event(
         self, kind: FleetEventKind, arrays: dict[str, Any] | None = None, **body: Any
     ) -> FleetEvent:
-        """Any fact."""
+        """Any event."""
         ts = self.clock.tick()
         made = FleetEvent(kind, self.name, 0, len(self.fleet_events), ts, body, arrays or {})
         self.fleet_events.append(made)
@@ -266,7 +266,7 @@ class Journal:
 def fleet_of_two(
     *, groups: int = 3, has_row: bool = True, auto_position: bool = True
 ) -> tuple[Journal, Journal]:
-    """A source that has logged some groups (and told so), and a replica that follows it."""
+    """A source that has logged some groups, with a row of them, and a replica that follows it."""
     clock = Clock()
     source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
     for journal in (source, replica):
@@ -298,21 +298,21 @@ def names(output: FleetOutput) -> list[str]:
     return sorted(finding.rule for finding in output.findings)
 
 
-def split_logged(fact: FleetEvent, at: int) -> list[FleetEvent]:
-    """One LOGGED fact cut before the event `at` into two of the same moment."""
-    if fact.kind is not FleetEventKind.LOGGED or not 0 < at < len(fact.arrays["event_ends"]):
-        return [fact]
-    ends = fact.arrays["event_ends"]
-    event = fact.arrays["group_event"]
-    kept = int((event < at).sum())
+def split_logged(event: FleetEvent, at: int) -> list[FleetEvent]:
+    """One LOGGED event cut before the event `at` into two of the same moment."""
+    if event.kind is not FleetEventKind.LOGGED or not 0 < at < len(event.arrays["event_ends"]):
+        return [event]
+    ends = event.arrays["event_ends"]
+    group_event = event.arrays["group_event"]
+    kept = int((group_event < at).sum())
     parts = []
     for events, groups, shift in (
         (slice(None, at), slice(None, kept), 0),
         (slice(at, None), slice(kept, None), at),
     ):
-        arrays = {name: column[groups] for name, column in fact.arrays.items()}
+        arrays = {name: column[groups] for name, column in event.arrays.items()}
         arrays["event_ends"] = ends[events]
-        arrays["group_event"] = event[groups] - shift
-        parts.append(replace(fact, arrays=arrays))
-    parts[1] = replace(parts[1], body={**fact.body, "start": int(ends[at - 1])})
+        arrays["group_event"] = group_event[groups] - shift
+        parts.append(replace(event, arrays=arrays))
+    parts[1] = replace(parts[1], body={**event.body, "start": int(ends[at - 1])})
     return parts

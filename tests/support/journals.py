@@ -143,11 +143,11 @@ class Log:
         return f"{self.base_name}.{self.number:06d}"
 
     @property
-    def place(self) -> tuple[str, int]:
+    def coordinates(self) -> tuple[str, int]:
         return self.file, self.end
 
     def event(self, event_type: str | int, length: int, **fields: Any) -> Record:
-        """One event behind the last one; ``log_pos`` is its end unless told otherwise."""
+        """One event after the last one; ``log_pos`` is its end unless given."""
         kind = {"kind": "binlog"} if self.channel is None else {"kind": "relay"}
         record = self.journal.record(
             kind["kind"],
@@ -249,10 +249,10 @@ class RelayLog(Log):
 
     def flush(self) -> None:
         """The receiver flushes its positions: what log_status will show."""
-        self.flushed = self.place
+        self.flushed = self.coordinates
 
     def copy(self, events: Iterable[Record]) -> list[Record]:
-        """Receive a source's events: they keep everything but their place."""
+        """Receive a source's events: they keep everything but their position."""
         made = []
         for event in events:
             kept = {
@@ -374,7 +374,7 @@ class Journal:
         self.lsn += 512
         local: dict[str, Any] = {"gtid_executed": str(self.executed)}
         if self.variables["log_bin"]:
-            local["binary_log_file"], local["binary_log_position"] = self.binlog.place
+            local["binary_log_file"], local["binary_log_position"] = self.binlog.coordinates
         channels = [
             {
                 "channel_name": name,

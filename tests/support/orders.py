@@ -78,8 +78,8 @@ def as_one_file(blocks: Iterable[Block], size: int) -> Iterator[Block]:
 def _lines(blocks: Iterable[Block]) -> Iterator[str]:
     for block in blocks:
         for number, line in enumerate(block_to_lines(block), block.first_sequence):
-            place = {"epoch": block.epoch, "sequence": number}
-            yield json.dumps(json.loads(line) | place)
+            position = {"epoch": block.epoch, "sequence": number}
+            yield json.dumps(json.loads(line) | position)
 
 
 def through_kafka(blocks: Iterable[Block]) -> Iterator[Block]:

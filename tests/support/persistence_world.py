@@ -184,14 +184,14 @@ def explore(start: World, threads: Sequence[Sequence[Step]], check: Callable[[Wo
     seen = {(begin, start.key())}
     waiting = [(begin, start)]
     while waiting:
-        places, state = waiting.pop()
+        positions, state = waiting.pop()
         check(state)
         for number, thread in enumerate(threads):
-            if places[number] == len(thread):
+            if positions[number] == len(thread):
                 continue
             after = copy.deepcopy(state)
-            thread[places[number]](after)
-            there = (*places[:number], places[number] + 1, *places[number + 1 :])
+            thread[positions[number]](after)
+            there = (*positions[:number], positions[number] + 1, *positions[number + 1 :])
             if (there, after.key()) not in seen:
                 seen.add((there, after.key()))
                 waiting.append((there, after))

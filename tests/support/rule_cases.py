@@ -1,7 +1,7 @@
 """For each invariant of one instance's audit: a history just inside its boundary, one just outside.
 
 A case is a function that is named after its rule, or begins with it and a double underscore;
-told to break it does the one thing more that no server may do.
+made to break it does the one thing more that no server may do.
 """
 
 from __future__ import annotations

@@ -25,14 +25,14 @@ def unlock(journal: Journal, *locks: str) -> Journal:
 
 def image(journal: Journal, **fields: object) -> Journal:
     """What a backup of everything logged so far says, and its end."""
-    told = {
+    reported = {
         "binlog_file": journal.binlog.file,
         "binlog_position": journal.binlog.end,
         "coordinates_from": "source_status",
         "gtid_executed": str(journal.used).replace("\n", ""),
         **fields,
     }
-    journal.record("backup", step="image", backup_id="b1", **SESSION, **told)
+    journal.record("backup", step="image", backup_id="b1", **SESSION, **reported)
     journal.record("backup", step="end", backup_id="b1", **SESSION)
     return journal
 

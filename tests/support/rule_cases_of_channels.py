@@ -52,7 +52,7 @@ def relay_position_matches_master_info__period(breaks: bool) -> Journal:
 def relay_position_matches_master_info__before_stored(breaks: bool) -> Journal:
     """What is stored is read, and what is read is flushed."""
     journal, relay, more = replica(sync_source_info=1)
-    flushed = relay.place
+    flushed = relay.coordinates
     relay.copy(more[0])
     store(journal, relay)
     relay.flushed = flushed if breaks else relay.flushed
@@ -69,7 +69,7 @@ def store(journal: Journal, relay: RelayLog) -> None:
 @case()
 def applied_within_flushed(breaks: bool) -> Journal:
     journal, relay, more = replica()
-    flushed = relay.place
+    flushed = relay.coordinates
     events = relay.copy(more[0])
     relay.flushed = flushed
     end = events[1 if breaks else 0]
@@ -118,7 +118,7 @@ def retrieved_matches_relay__cut(breaks: bool) -> Journal:
     """A crash may take what was not synced; a server that was stopped in order has all of it."""
     journal, relay, more = replica()
     relay.copy(more[0])
-    journal.row(replica_status=journal.replica_status(Relay_Log_Pos=relay.place[1] - 300))
+    journal.row(replica_status=journal.replica_status(Relay_Log_Pos=relay.coordinates[1] - 300))
     if breaks:
         journal.binlog.stop()
         journal.record("stop")
@@ -314,7 +314,7 @@ def _execute(
 
 def _restart(journal: Journal) -> None:
     """A crash, with everything that is logged kept."""
-    file, position = journal.binlog.place
+    file, position = journal.binlog.coordinates
     journal.start(crashed=True, recovered={"file": file, "position": position})
     journal.binlog.open(journal.binlog.number + 1, "")
 
@@ -361,7 +361,7 @@ def applied_exactly_once__statement(breaks: bool) -> Journal:
 
 @case()
 def applied_exactly_once__twins(breaks: bool) -> Journal:
-    """Two transactions of one moment cannot be told apart."""
+    """Two transactions of one moment cannot be distinguished."""
     journal, groups = _by_position(1, 2, 3 if breaks else 2)
     _restart(journal)
     _execute(journal, None, groups[1])

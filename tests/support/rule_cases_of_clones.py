@@ -129,8 +129,8 @@ def _forced_order(journal: Journal) -> None:
 
 
 def _page(journal: Journal, step: str, file: str, position: int) -> None:
-    place = {"binlog_file": file, "binlog_position": position}
-    journal.record("clone", step=step, role="donor", peer="b", **place)
+    coordinates = {"binlog_file": file, "binlog_position": position}
+    journal.record("clone", step=step, role="donor", peer="b", **coordinates)
 
 
 @case()
@@ -307,9 +307,9 @@ def clone_status_agrees__stage_of_success(breaks: bool) -> Journal:
 def clone_status_agrees__position(breaks: bool) -> Journal:
     journal = source()
     _recipient_copies(journal)
-    place = {"binlog_file": "binlog.000009", "binlog_position": 900}
+    coordinates = {"binlog_file": "binlog.000009", "binlog_position": 900}
     gtids = {"gtid_executed": f"{UUID_A}:1-3"}
-    journal.record("clone", step="recovered", role="recipient", **place, **gtids)
+    journal.record("clone", step="recovered", role="recipient", **coordinates, **gtids)
     journal.record("clone", step="end", role="recipient")
     journal.row(**_tables("Completed", position=901 if breaks else 900))
     return journal
@@ -319,9 +319,9 @@ def clone_status_agrees__position(breaks: bool) -> Journal:
 def clone_status_agrees__set(breaks: bool) -> Journal:
     journal = source()
     _recipient_copies(journal)
-    place = {"binlog_file": "binlog.000009", "binlog_position": 900}
+    coordinates = {"binlog_file": "binlog.000009", "binlog_position": 900}
     gtids = {"gtid_executed": f"{UUID_A}:{'1-4' if breaks else '1:2-3'}"}
-    journal.record("clone", step="recovered", role="recipient", **place, **gtids)
+    journal.record("clone", step="recovered", role="recipient", **coordinates, **gtids)
     journal.record("clone", step="end", role="recipient")
     journal.row(**_tables("Completed"))
     return journal

@@ -19,12 +19,12 @@ def persisted(writes: int = 2) -> Journal:
     return journal
 
 
-def crash(journal: Journal, **told: object) -> Journal:
+def crash(journal: Journal, **reported: object) -> Journal:
     """The server crashes and starts; everything of the binary log is recovered."""
     journal.start(
         crashed=True,
         recovered={"file": "binlog.000001", "position": journal.binlog.end},
-        **told,
+        **reported,
     )
     journal.binlog.open(2)
     journal.row()

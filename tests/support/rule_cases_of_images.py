@@ -10,8 +10,8 @@ from tests.support.rule_cases import case, replica, source
 
 def image(journal: Journal, back: int = 0, **summary: Any) -> Journal:
     """An image of where the log stands, its position ``back`` bytes before."""
-    place = {"binlog_file": journal.binlog.file, "binlog_position": journal.binlog.end - back}
-    body = {**place, "gtid_executed": str(journal.binlog.gtids), **summary}
+    coordinates = {"binlog_file": journal.binlog.file, "binlog_position": journal.binlog.end - back}
+    body = {**coordinates, "gtid_executed": str(journal.binlog.gtids), **summary}
     journal.record("backup", step="image", backup_id="b1", **body)
     return journal
 
@@ -106,7 +106,7 @@ def backup_image_names_one_state__unlogged(breaks: bool) -> Journal:
 
 
 def positions(stored: tuple[str, int], applied: tuple[str, int], **more: Any) -> dict[str, Any]:
-    """What an image tells of the channel."""
+    """What an image has of the channel."""
     return {
         "channel": "",
         "relay_log_file": applied[0],
@@ -125,10 +125,12 @@ def positions(stored: tuple[str, int], applied: tuple[str, int], **more: Any) ->
 def backup_replica_positions_agree(breaks: bool) -> Journal:
     """relay.info names the last transaction, not the one before."""
     journal, relay, more = replica(3, replica_parallel_workers=0)
-    before = relay.place
+    before = relay.coordinates
     relay.copy(more[0])
     journal.binlog.group(more[0][0]["gtid"], server_id=3)
-    return image(journal, channels=[positions(before if breaks else relay.place, relay.place)])
+    return image(
+        journal, channels=[positions(before if breaks else relay.coordinates, relay.coordinates)]
+    )
 
 
 @case()
@@ -137,7 +139,7 @@ def backup_replica_positions_agree__set(breaks: bool) -> Journal:
     journal, relay, more = replica(3)
     if breaks:
         relay.copy(more[0])
-    return image(journal, channels=[positions(relay.place, relay.place)])
+    return image(journal, channels=[positions(relay.coordinates, relay.coordinates)])
 
 
 @case()
@@ -148,7 +150,7 @@ def backup_replica_positions_agree__executed(breaks: bool) -> Journal:
         "exec_source_log_file": "binlog.000001",
         "exec_source_log_pos": 499 if breaks else 500,
     }
-    return image(journal, channels=[positions(relay.place, relay.place, **executed)])
+    return image(journal, channels=[positions(relay.coordinates, relay.coordinates, **executed)])
 
 
 @case()
@@ -157,5 +159,5 @@ def backup_replica_positions_agree__master_info(breaks: bool) -> Journal:
     journal, relay, _ = replica(3)
     read = {"read_source_log_file": "binlog.000001", "read_source_log_pos": 5_000}
     master = {"Master_log_name": "binlog.000001", "Master_log_pos": 5_000 + breaks}
-    told = positions(relay.place, relay.place, slave_master_info=master, **read)
-    return image(journal, channels=[told])
+    reported = positions(relay.coordinates, relay.coordinates, slave_master_info=master, **read)
+    return image(journal, channels=[reported])

@@ -185,7 +185,7 @@ def binlog_files_form_range__active_file_purged(breaks: bool) -> Journal:
 
 @case()
 def recovered_gtids_complete(breaks: bool) -> Journal:
-    """The hole that recovery left is told under its own name alone."""
+    """The hole that recovery left is reported under its own name alone."""
     journal = source()
     journal.record("stop")
     journal.start()

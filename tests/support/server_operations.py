@@ -2,7 +2,7 @@
 
 Each operation of WL#9452's NF-1 is a list of threads for ``tests.support.interleavings``. The
 orders are those of MySQL 8.0 (the function that takes them is named) or, where marked "WL#9452",
-those that the document tells. Only locks that can meet a lock of the collection, directly or
+those that the document names. Only locks that can meet a lock of the collection, directly or
 through another operation here, are part of it.
 """
 

@@ -16,7 +16,7 @@ from tallystick.coordinates.values.binlog import EventType
 
 @dataclass(frozen=True)
 class Record:
-    """One record: a fact with its body, or an event with its columns."""
+    """One record: one with a body, or an event with its columns."""
 
     index: int
     stream: Stream
@@ -102,8 +102,8 @@ def records(block: Block) -> list[Record]:
     return made
 
 
-def facts(journal: list[Record], record_type: RecordType) -> list[dict[str, Any]]:
-    """The bodies of all facts of one type."""
+def bodies_of(journal: list[Record], record_type: RecordType) -> list[dict[str, Any]]:
+    """The bodies of all records of one type."""
     return [record.body for record in journal if record.is_fact(record_type)]
 
 

@@ -63,7 +63,7 @@ def test_replay_gives_the_verdict(tallystick, stdin, text, code, fired):
 
 
 def test_undecided_says_why_and_a_finding_what_was_expected(tallystick, stdin):
-    """The reason is the missing evidence alone; the halves of a finding are told apart."""
+    """The reason is the missing evidence alone; the parts of a finding are reported separately."""
     stdin("")
     assert "nothing was collected" in tallystick("replay", "-").out
     without_purged = EXAMPLE.replace(',"gtid_purged":""', "").replace(AHEAD, AHEAD + "-2")

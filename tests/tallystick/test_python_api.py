@@ -35,7 +35,7 @@ def test_the_example_of_gtid_sets_holds():
 
 
 def test_the_page_names_what_the_module_has():
-    """Each name has a place in the table, and nothing that is used is missing."""
+    """Each name has a row in the table, and nothing that is used is missing."""
     table = "".join(line for line in PAGE.splitlines() if line.startswith("|"))
     assert [name for name in api.__all__ if not re.search(rf"`{name}\b", table)] == []
     used = {

@@ -124,18 +124,18 @@ def check_sums(
     fleet: World, instance: Instance, when_done: Callable[[tuple[str, int]], None]
 ) -> None:
     """Compute the checksums of all tables at a validity point of its own, for comparison later."""
-    places: list[tuple[str, int]] = []
+    positions: list[tuple[str, int]] = []
 
     def take() -> None:
-        places.append(instance[BinaryLog].position)
-        file, position = places[0]
+        positions.append(instance[BinaryLog].position)
+        file, position = positions[0]
         tables = instance[TableData].checksums()
         coordinates = {"binlog_file": file, "binlog_position": position}
         _record(instance, step="checksum", **coordinates, tables=tables)
 
     def end(has_validity_point: bool) -> None:
         if has_validity_point:
-            when_done(places[0])
+            when_done(positions[0])
 
     _at_validity_point(fleet, instance, take, end)
 

@@ -268,7 +268,7 @@ def _archive(source: Instance) -> list[tuple[int, BinlogFile]]:
 def _groups(
     source: Instance, lineage: int, start: Coordinates, stop: StopPoint
 ) -> Iterator[tuple[str, int, Group]]:
-    """Where each group between the two places ends, and the group."""
+    """Where each group between the two positions ends, and the group."""
     _, first = parse_log_file_name(start[0])
     for of_lineage, file in _archive(source):
         if of_lineage != lineage or file.number < first:

@@ -1,4 +1,4 @@
-"""What a row of log_status is for: logs copied up to its places, and a server made of them.
+"""What a row of log_status is for: logs copied up to its positions, and a server made of them.
 
 WL#9452, High Level Specification: the binary log names which transactions there are up to P, the
 redo log brings tables and repositories up to the LSN, the relay log of each channel is copied up to

@@ -1,8 +1,8 @@
-"""Tables and their content: so that "the same data" is a fact and not a word (WL#3576).
+"""Tables and their content: so that "the same data" can be verified (WL#3576).
 
 Every group changes one row of one table. A row remembers in which order its changes came, a table
 sums up its rows. So a group that is lost, repeated or put after another change of the same row
-leaves another digest, while groups of different rows may change places.
+leaves another digest, while groups of different rows may be exchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The end of a clone at its donor: commits in binary log order, external XA held back (WL#9211).
 
 With ``binlog_order_commits=OFF``, or workers that do not preserve the commit order, groups commit
-in any order after the flush stage. One binary log position can stand for a set of transactions
+in any order after the flush stage. One binary log position can represent a set of transactions
 only if they commit in the log's order, so a clone forces it. External XA statements never follow
 that order: they wait for a moment.
 """

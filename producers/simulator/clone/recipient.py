@@ -120,7 +120,7 @@ class Clone:
     # The stages, up to the restart
 
     def begin(self) -> CloneError | None:
-        """CLONE INSTANCE FROM; an error: the statement is refused and leaves nothing behind."""
+        """CLONE INSTANCE FROM; an error: the statement is refused and leaves nothing."""
         refused = self._refusal()
         if refused is not None:
             self.record("refused", peer=self.donor.instance_id, **_as_fields(refused))

@@ -106,7 +106,7 @@ class _StepLeftOut(Fault):
 
 
 class CollectionNeverLeaves(_StepLeftOut):
-    """The session is stuck behind its last unlock."""
+    """The session is stuck after its last unlock."""
 
     number = 160
     name = "collection_never_leaves"

@@ -1,6 +1,6 @@
 """GTID persistence through virtual time: who calls the persister and purge, and where it may crash.
 
-Every server persists its GTIDs; the journal tells of it where somebody watches
+Every server persists its GTIDs; the journal records it where it is observed
 (``GtidPersistence.is_recorded``).
 """
 
@@ -63,7 +63,7 @@ _PURGE_US: Final = 370_000
 
 
 class CrashPoint(str, Enum):
-    """The steps before which a server may be told to crash."""
+    """The steps before which a server can be made to crash."""
 
     ADD = "undo log durable, GTID not added to the persister"
     WRITE = "lists switched, GTIDs not written to the table"
@@ -148,7 +148,7 @@ def _session_of(group: Group, *, with_gtid: bool = True) -> SessionGtid:
 def _write_undo(fleet: World, instance: Instance, session: SessionGtid) -> TransactionEnd:
     trx_sys, group = instance[Innodb].transactions, session.group
     end = transaction_end.allocate_undo(trx_sys, session)
-    told: dict[str, Any] = {} if session.owned is None else {"gtid": f"{group.sid}:{group.gno}"}
+    values: dict[str, Any] = {} if session.owned is None else {"gtid": f"{group.sid}:{group.gno}"}
     if transaction_end.is_prepare(session):
         transaction_end.write_prepare(end)
         step = "prepare"
@@ -157,12 +157,12 @@ def _write_undo(fleet: World, instance: Instance, session: SessionGtid) -> Trans
         transaction_end.serialise(trx_sys, end)
         transaction_end.write_serialisation_history(end)
         step = "commit"
-        told["trx_no"] = end.trx_no
+        values["trx_no"] = end.trx_no
     if end.header is not None:
         fleet.bus.emit(UNDO_DURABLE, fleet, instance, end.header)
     session.unpin_gtid()
-    if "gtid" in told:
-        _record(instance, step, **told)
+    if "gtid" in values:
+        _record(instance, step, **values)
     return end
 
 
@@ -366,7 +366,7 @@ def _crashes_again(instance: Instance, point: CrashPoint) -> bool:
 
 
 def record_recovery(instance: Instance, found: GtidIntervals) -> None:
-    """The start is in the journal: tell what the undo logs had."""
+    """The start is in the journal: record what the undo logs had."""
     number = instance[GtidPersistence].persister.oldest_trx_no
     _record(instance, "recover", gtids=found.text(), trx_num_gtid=number)
 

@@ -1,9 +1,9 @@
 """Binary log coordinates in the system header of InnoDB (TRX_SYS page): who writes them, and when.
 
 InnoDB writes them with its own commits, in the same mini-transaction. So after an update of a
-non-transactional table they name an older place, until the next InnoDB commit. Two ways out: write
-them at each update, as a Galera node does with its XID, or when LOCK TABLES FOR BACKUP is taken, as
-a server with ``have_backup_safe_binlog_info`` does.
+non-transactional table they name an older position, until the next InnoDB commit. Two ways out:
+write them at each update, as a Galera node does with its XID, or when LOCK TABLES FOR BACKUP is
+taken, as a server with ``have_backup_safe_binlog_info`` does.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def note_commit(instance: Instance, pending: Pending) -> None:
 def flush_coordinates(instance: Instance) -> int:
     """Fix 2: the present coordinates go into the header and into the redo log. The LSN after it.
 
-    Nobody is between flush and commit stage, so no commit will put an older place there.
+    Nobody is between flush and commit stage, so no commit will write an older position.
     """
     assert not instance[CommitQueue].in_commit
     return _write(instance, instance[BinaryLog].position)

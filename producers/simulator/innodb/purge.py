@@ -1,4 +1,4 @@
-"""Purge of undo logs (WL#9211, key point 3 and I-6): it chooses by itself, behind the persister."""
+"""Purge of undo logs (WL#9211, key point 3 and I-6): it chooses by itself, after the persister."""
 
 from __future__ import annotations
 

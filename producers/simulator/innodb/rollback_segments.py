@@ -41,7 +41,7 @@ class RollbackSegment:
         return RollbackSegment(slots, deque(self.history), self.max_trx_no)
 
     def add_to_history(self, header: UndoLogHeader) -> None:
-        """Put the undo log of a committed transaction behind all others."""
+        """Put the undo log of a committed transaction after all others."""
         assert header.trx_no > self.max_trx_no, "history is in the order of trx_no"
         self.history.append(header)
         self.max_trx_no = header.trx_no
@@ -108,7 +108,7 @@ class TrxSys:
         return min(self.serialisation_list, default=self.next_trx_no)
 
     def forget_memory(self) -> None:
-        """A crash: what is in memory is gone; numbers go on behind all that pages name."""
+        """A crash: what is in memory is gone; numbers go on after all that pages name."""
         self.serialisation_list = []
         self.read_views = []
         self.purge_is_due = False

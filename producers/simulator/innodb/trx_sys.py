@@ -1,4 +1,4 @@
-"""The TRX_SYS page of InnoDB: where the binary log stood at the last commit (WL#9211, PHY).
+"""The TRX_SYS page of InnoDB: where the binary log was at the last commit (WL#9211, PHY).
 
 A server writes the coordinates into the page while it donates a clone; MySQL 8.0 leaves them as
 they are at other times. For servers that write them always see ``innodb_header``.

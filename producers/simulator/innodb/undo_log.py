@@ -12,7 +12,7 @@ from enum import Enum
 from tallystick.producers.simulator.innodb.gtid_info import GTID_INFO_SIZE, GtidDesc
 
 TRX_UNDO_TRX_NO = 8
-"""End of the transaction: its place in the history, 8 bytes; 0 until it is serialised."""
+"""End of the transaction: its number in the history, 8 bytes; 0 until it is serialised."""
 TRX_UNDO_FLAGS = 20
 """One byte of bit flags; it was TRX_UNDO_XID_EXISTS, 0 or 1."""
 TRX_UNDO_FLAG_XID = 0x01
@@ -74,7 +74,7 @@ class UndoLogHeader:
 
 
 def trx_undo_gtid_write(header: UndoLogHeader, desc: GtidDesc) -> None:
-    """Write a GTID into the header, in the place of the one of XA PREPARE if there is one."""
+    """Write a GTID into the header, replacing the one of XA PREPARE if there is one."""
     header.content[TRX_UNDO_FLAGS] |= TRX_UNDO_FLAG_GTID
     header.content[TRX_UNDO_LOG_GTID_VERSION] = desc.version
     header.content[TRX_UNDO_LOG_GTID:TRX_UNDO_LOG_HDR_SIZE] = desc.info

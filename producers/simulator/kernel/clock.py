@@ -43,7 +43,7 @@ class Clock:
         self._count += 1
 
     def run(self, to_ts: int) -> None:
-        """Make all calls up to ``to_ts`` (included), then stand at ``to_ts``."""
+        """Make all calls up to ``to_ts`` (included); the time is then ``to_ts``."""
         calls = self._calls
         while calls and calls[0][0] <= to_ts:
             ts, _, instance, act, args = heappop(calls)

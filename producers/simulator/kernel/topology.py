@@ -75,7 +75,7 @@ PLANS: dict[str, tuple[InstancePlan, ...]] = {
         _replica("hub", "source-a", "source-b"),
     ),
 }
-"""Sources stand before their replicas. ``demo`` is the fleet that ``tallystick demo`` shows."""
+"""Sources come before their replicas. ``demo`` is the fleet that ``tallystick demo`` shows."""
 
 
 def choose(name: str | None, rng: Random) -> tuple[InstancePlan, ...]:

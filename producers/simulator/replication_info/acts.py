@@ -26,7 +26,7 @@ def choose(instance: Instance, repository: Repository) -> None:
 
 
 def alter_engine(instance: Instance, engine: str) -> None:
-    """A super user alters the tables of replication info, while replication stands still."""
+    """A super user alters the tables of replication info, while replication is stopped."""
     for kind in (rpl_info_factory.MASTER, rpl_info_factory.RELAY):
         system_table(instance, kind.table, kind.columns).alter_engine(engine)
     _record_kind(instance)

@@ -1,7 +1,7 @@
 """Rpl_info_factory: assembles repositories, chooses one at a start, migrates what it finds (REQ-6).
 
 Two options choose: master_info_repository and relay_log_info_repository. What another option left
-behind is moved to where the present one wants it. Two places with data are an error: nobody can
+is moved to where the present one wants it. Two repositories with data are an error: nobody can
 say which is newer, and replication of the channel does not start.
 """
 

@@ -1,4 +1,4 @@
-"""Rpl_info_handler: the one interface of every place where replication info may be kept.
+"""Rpl_info_handler: the one interface of every repository in which replication info may be kept.
 
 When a write happens, and what a crash leaves of it, is what the two kinds differ in (REQ-3).
 """
@@ -34,7 +34,7 @@ class Repository(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write that took place.
+    """A write that was made.
 
     Attributes:
         is_durable: Whether it outlives a power cut.

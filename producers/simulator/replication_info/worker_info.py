@@ -132,18 +132,18 @@ def forget(channel: Channel) -> None:
 def groups_done(channel: Channel, groups: list[QueuedGroup]) -> set[int]:
     """Indices of groups that workers had committed (mts_recovery_groups).
 
-    The last group of a worker's row stands at Checkpoint_seqno in its bitmap; the groups before it
-    stand before it, whatever checkpoint the row still names.
+    The last group of a worker's row is at Checkpoint_seqno in its bitmap; the groups before it
+    are before it, whatever checkpoint the row still names.
 
     Args:
         channel: The channel.
         groups: The groups of its relay log after the low-water mark.
     """
-    places = {(group.source_file, group.logged.end): at for at, group in enumerate(groups)}
+    numbers = {(group.source_file, group.logged.end): at for at, group in enumerate(groups)}
     done = set()
     for fields in rows(channel):
         values = fields.values
-        last = places.get((values["Master_log_name"], values["Master_log_pos"]))
+        last = numbers.get((values["Master_log_name"], values["Master_log_pos"]))
         if last is None:
             continue
         bits = int.from_bytes(bytes.fromhex(values["Checkpoint_group_bitmap"]), "little")

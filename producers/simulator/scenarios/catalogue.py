@@ -44,5 +44,5 @@ def with_options(scenario: Scenario) -> Scenario:
         raise ValueError(f"expected a scenario of {', '.join(DESIGN_SCENARIOS)}, got {name!r}")
     others = (*scenario.negatives, *(() if scenario.fault is None else (scenario.fault,)))
     if set(others) - set(shown.options.get("negatives", ())):
-        raise ValueError(f"scenario {name!r} stands alone, got {', '.join(others)} beside it")
+        raise ValueError(f"scenario {name!r} is played alone, got {', '.join(others)} with it")
     return replace(scenario, **shown.options)

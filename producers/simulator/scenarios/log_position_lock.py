@@ -522,8 +522,8 @@ SCENARIO = DesignScenario(
         ),
         Claim(
             "restore from the row",
-            "A server of the logs up to the row's places goes on where they end: nothing is lost, "
-            "nothing comes twice.",
+            "A server of the logs up to the row's positions goes on where they end: nothing is "
+            "lost, nothing comes twice.",
             ("relay_mirrors_source", "master_info_not_ahead_of_relay", "retrieved_matches_relay"),
         ),
         Claim(

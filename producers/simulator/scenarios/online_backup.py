@@ -143,8 +143,8 @@ class _Acts:
             ("2 relay.info", "slave_relay_log_info"),
         ):
             row = shown[table]
-            places = [row[name] for name in _COLUMNS if name in row]
-            self.fleet.show(requirement, self.replica, f"{table}: {', '.join(map(str, places))}")
+            values = [row[name] for name in _COLUMNS if name in row]
+            self.fleet.show(requirement, self.replica, f"{table}: {', '.join(map(str, values))}")
 
     # Point-in-time recovery
 

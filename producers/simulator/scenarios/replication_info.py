@@ -1,7 +1,7 @@
 """System tables for master.info and relay_log.info (WL#2775), shown: where replicas go on.
 
 Three replicas of one source, by file and position and without GTIDs, so that what is stored
-decides: one keeps its places in InnoDB tables, one in MyISAM tables, one in files. Each crashes.
+decides: one keeps its positions in InnoDB tables, one in MyISAM tables, one in files. Each crashes.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ SCENARIO = DesignScenario(
         ),
         Claim(
             "option relay_log_info_repository",
-            "The same values stand in the lines of a file, where the option says so.",
+            "The same values are in the lines of a file, where the option says so.",
             ("info_repository_read_back",),
         ),
         Claim(
@@ -336,7 +336,7 @@ SCENARIO = DesignScenario(
         ),
         Claim(
             "REQ-6 T,F TABLE",
-            "Two places with data are an error, and replication does not start.",
+            "Two repositories with data are an error, and replication does not start.",
             ("info_repository_unambiguous",),
         ),
         Claim(

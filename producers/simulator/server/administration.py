@@ -143,7 +143,7 @@ def change_source(
     ignore_server_ids: tuple[int, ...] = (),
     position: tuple[str, int] | None = None,
 ) -> None:
-    """CHANGE REPLICATION SOURCE TO: a new channel lineage; receiver and applier stand still.
+    """CHANGE REPLICATION SOURCE TO: a new channel lineage; receiver and applier are stopped.
 
     Args:
         fleet: The fleet.

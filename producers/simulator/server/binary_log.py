@@ -273,7 +273,7 @@ def write_group(fleet: World, instance: Instance, group: Group) -> LoggedGroup:
     """Flush stage: write a group at the end of the active file."""
     log = instance[BinaryLog]
     file = log.active
-    logged = place_group(
+    logged = append_group(
         instance,
         group,
         last_committed=max(0, file.sequence_number - fleet.rng.randrange(3)),
@@ -289,7 +289,7 @@ def write_group(fleet: World, instance: Instance, group: Group) -> LoggedGroup:
     return logged
 
 
-def place_group(
+def append_group(
     instance: Instance, group: Group, *, last_committed: int, gtid_checksum: int
 ) -> LoggedGroup:
     """A group at the end of the active file, as if it were written there."""

@@ -118,7 +118,7 @@ def _write_torn_group(fleet: World, instance: Instance) -> None:
     group = workload.make_group(fleet.rng, GroupKind.INNODB, instance.server_id, fleet.now)
     commit.assign_gtid(instance, group)
     file = instance[BinaryLog].active
-    torn = binary_log.place_group(
+    torn = binary_log.append_group(
         instance, group, last_committed=0, gtid_checksum=fleet.rng.getrandbits(32)
     )
     start, gtid_length = torn.start, torn.gtid_length

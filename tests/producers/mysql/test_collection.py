@@ -148,11 +148,11 @@ def test_an_account_needs_the_listed_rights_and_no_more(mysqld):
         with closing(Collector(settings)) as collector:
             held = collector.rights()
             assert "'narrow'@'localhost'" == collector.account()
-            facts = collector.start_body()
+            records = collector.start_body()
     assert "error" not in body
     assert "unread" not in body
     assert [] == [each.right.name for each in held if not each.is_held]
-    assert facts["variables"]["relay_log_info_transactional"] is True
+    assert records["variables"]["relay_log_info_transactional"] is True
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_without_replication_client_neither_logs_nor_channels_are_read(mysqld):
 
 
 def test_an_account_without_any_right_is_told_each_one(mysqld):
-    """Nothing is held; what depends on another right is told as not known."""
+    """Nothing is held; what depends on another right is reported as not known."""
     with account(mysqld, SOURCE, []) as settings, closing(Collector(settings)) as collector:
         held = collector.rights()
     assert set() == {each.is_held for each in held} - {False, None}
@@ -228,14 +228,14 @@ def test_nothing_that_is_collected_holds_a_secret(mysqld):
 def test_the_start_tells_what_the_server_is(mysqld):
     """Version, server_uuid, server_id, and the variables under today's names."""
     with closing(Collector(settings_of(mysqld, REPLICA))) as collector:
-        facts = collector.start_body()
-    RECORD_SHAPES[RecordType.START](facts)
+        records = collector.start_body()
+    RECORD_SHAPES[RecordType.START](records)
     with session(mysqld.addresses()[REPLICA]) as admin:
-        assert admin.value("SELECT @@server_id") == facts["server_id"]
-    assert "8.0.31" == facts["version"]
+        assert admin.value("SELECT @@server_id") == records["server_id"]
+    assert "8.0.31" == records["version"]
     assert {"gtid_mode": "ON", "log_bin": True, "log_replica_updates": True,
             "replica_parallel_workers": 4, "relay_log_info_transactional": True} == {
-        name: facts["variables"][name]
+        name: records["variables"][name]
         for name in ("gtid_mode", "log_bin", "log_replica_updates", "replica_parallel_workers",
                      "relay_log_info_transactional")
     }  # fmt: skip
@@ -248,13 +248,13 @@ def test_channels_are_told_as_they_are_configured(mysqld):
         with session(mysqld.addresses()[name]) as admin:
             uuids[name] = admin.value("SELECT @@server_uuid")
     with closing(Collector(settings_of(mysqld, HUB))) as collector:
-        told = collector.channels()
-    for body in told:
+        reported = collector.channels()
+    for body in reported:
         RECORD_SHAPES[RecordType.CHANNEL](body)
     assert {("source_a", uuids[SOURCE], True), ("source_b", uuids["source-b"], True)} == {
-        (body["channel"], body["source_uuid"], body["auto_position"]) for body in told
+        (body["channel"], body["source_uuid"], body["auto_position"]) for body in reported
     }
-    assert all("filtered" not in body for body in told)
+    assert all("filtered" not in body for body in reported)
     with closing(Collector(settings_of(mysqld, SOURCE))) as collector:
         assert [] == collector.channels()
 
@@ -270,11 +270,11 @@ def test_a_filter_is_told(mysqld):
         admin.run(change.format("nowhere"))
         try:
             with closing(Collector(settings_of(mysqld, HUB))) as collector:
-                told = {body["channel"]: body for body in collector.channels()}
+                reported = {body["channel"]: body for body in collector.channels()}
         finally:
             admin.run(change.format(""))
             admin.run("START REPLICA SQL_THREAD FOR CHANNEL 'source_b'")
-    assert (True, False) == ("filtered" in told["source_b"], "filtered" in told["source_a"])
+    assert (True, False) == ("filtered" in reported["source_b"], "filtered" in reported["source_a"])
 
 
 def test_prepared_xa_transactions_are_not_told_as_none(mysqld):

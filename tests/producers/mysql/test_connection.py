@@ -87,7 +87,7 @@ def test_a_port_where_nobody_listens_is_named():
 
 
 def test_an_error_of_the_server_is_one_bounded_line_with_its_number():
-    """Numbers from 32 768 on, which the client reads as negative, are told as the server's."""
+    """Numbers from 32 768 on, which the client reads as negative, are reported as the server's."""
     assert (53_536, "a b") == code_and_message(Exception(-12_000, "a\n b"))
     code, message = code_and_message(Exception(1227, "x" * 1000))
     assert (1227, 301) == (code, len(message))

@@ -100,7 +100,7 @@ def test_an_old_server_is_asked_for_variables_under_its_names_and_answers_under_
 
 
 def test_old_column_names_become_todays():
-    """Master and Slave in SHOW SLAVE STATUS are told as Source and Replica."""
+    """Master and Slave in SHOW SLAVE STATUS are reported as Source and Replica."""
     dialect = Dialect.of("8.0.11")
     assert [
         "Source_Log_File",

@@ -1,8 +1,8 @@
 """A history on real servers and the same history in the simulator: what they write and say.
 
 The simulated clients run groups with the bodies of the real ones; everything around them (GTID
-events, places, framing, sets, rotation, replication, rows) is the simulator's own work. What is not
-compared, and why, stands in docs/fidelity.md.
+events, positions, framing, sets, rotation, replication, rows) is the simulator's own work.
+docs/fidelity.md says what is not compared, and why.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ def sets_of(events: list[Record]) -> list[str]:
 
 def test_the_source_writes_the_same_log(real, simulated):
     """Places, lengths, log_pos, GTIDs, sequence numbers, transaction_length, files and sets."""
-    told = real.binlog(SOURCE)
+    reported = real.binlog(SOURCE)
     made = binlog(simulated[SOURCE], real.first_files[SOURCE])
-    assert [arithmetic(event) for event in told] == [arithmetic(event) for event in made]
-    assert sets_of(told) == sets_of(made)
+    assert [arithmetic(event) for event in reported] == [arithmetic(event) for event in made]
+    assert sets_of(reported) == sets_of(made)
 
 
 ROWS = frozenset(
@@ -170,20 +170,22 @@ def outline(body: list[tuple[int, int]]) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("name", [REPLICA, SECOND_REPLICA])
 def test_a_replica_writes_the_same_log(real, simulated, name):
     """Types, lengths and origins; a real applier writes statements anew, so with other lengths."""
-    told = groups(real.binlog(name))
+    reported = groups(real.binlog(name))
     made = groups(binlog(simulated[name], real.first_files[name]))
     compressed = [kind for kind, _ in STEPS].index(GroupKind.COMPRESSED)
     # A replica that does not compress writes the group out; a simulated one keeps the payload.
-    assert EventType.TRANSACTION_PAYLOAD not in {event.type for event in told[compressed]}
+    assert EventType.TRANSACTION_PAYLOAD not in {event.type for event in reported[compressed]}
     assert EventType.TRANSACTION_PAYLOAD in {event.type for event in made[compressed]}
-    del told[compressed], made[compressed]
-    # Nor does it log the text of statements, unless it is told to; a simulated one copies it.
-    texts = [sum(e.type == EventType.ROWS_QUERY for g in half for e in g) for half in (told, made)]
+    del reported[compressed], made[compressed]
+    # Nor does it log the text of statements, unless it is configured to; a simulated one copies it.
+    texts = [
+        sum(e.type == EventType.ROWS_QUERY for g in half for e in g) for half in (reported, made)
+    ]
     assert [0, 1] == texts
-    assert [[copied(e) for e in group] for group in told] == [
+    assert [[copied(e) for e in group] for group in reported] == [
         [copied(e) for e in group if e.type != EventType.ROWS_QUERY] for group in made
     ]
-    for group in (*told, *made):
+    for group in (*reported, *made):
         assert sum(event.length for event in group) == group[0].transaction_length
         assert 86 - (group[0].transaction_length < 250) * 2 == group[0].length
 
@@ -223,9 +225,9 @@ def source_half(event: Record) -> tuple:
 
 def test_a_rotation_of_the_source_is_framed_alike(real, simulated):
     """What a relay log holds between the groups around it: types, lengths, flags, log_pos."""
-    told = between(real.relay(REPLICA))
+    reported = between(real.relay(REPLICA))
     made = between([r for r in simulated[REPLICA] if r.stream is Stream.RELAY])
-    assert told == made
+    assert reported == made
 
 
 def between(relay: list[Record]) -> list[tuple]:
@@ -253,11 +255,11 @@ def simulated_answer(journal: list[Record]) -> dict:
 @pytest.mark.parametrize("name", [SOURCE, REPLICA])
 def test_log_status_and_what_stands_beside_it_have_one_shape(real, simulated, name):
     """Keys and types of the row; every column that a real collection brings is simulated too."""
-    told, made = real.rows[name], simulated_answer(simulated[name])
-    assert shape(told["row"]) == shape(made["row"])
-    assert set(told) - UNSIMULATED_PARTS <= set(made)
+    reported, made = real.rows[name], simulated_answer(simulated[name])
+    assert shape(reported["row"]) == shape(made["row"])
+    assert set(reported) - UNSIMULATED_PARTS <= set(made)
     for table in ("slave_master_info", "slave_relay_log_info", "replica_status"):
-        columns = {key for row in told[table] for key in row}
+        columns = {key for row in reported[table] for key in row}
         simulated_columns = {key for row in made[table] for key in row}
         assert columns - UNSIMULATED_COLUMNS <= simulated_columns, table
 
@@ -282,9 +284,9 @@ def shape(value: object) -> object:
 def test_sets_agree_at_the_end(real, simulated, name):
     """Of the source's GTIDs each server has executed all, and its log up to the row holds them."""
     own = GtidSet.parse(f"{real.server_uuid}:1-9223372036854775806")
-    told, made = real.rows[name], simulated_answer(simulated[name])
-    assert executed(told) & own == executed(made) & own
-    for row, journal in ((told, real.records[name]), (made, simulated[name])):
+    reported, made = real.rows[name], simulated_answer(simulated[name])
+    assert executed(reported) & own == executed(made) & own
+    for row, journal in ((reported, real.records[name]), (made, simulated[name])):
         logged = {str_of(r) for r in journal if r.stream is Stream.BINLOG and r.type in OPENERS}
         assert {str_of(group[0]) for group in groups(real.binlog(SOURCE))} <= logged
         assert all(GtidSet.parse(gtid) <= executed(row) for gtid in logged)
@@ -301,17 +303,17 @@ def str_of(event: Record) -> str:
 
 def test_the_applier_row_moves_at_the_same_groups(real, simulated):
     """slave_relay_log_info without workers moves with commits in InnoDB only, on both sides."""
-    told = [is_up_to_date(answer) for answer in real.answers]
+    reported = [is_up_to_date(answer) for answer in real.answers]
     made = [
         is_up_to_date(r.body)
         for r in simulated[SECOND_REPLICA]
         if r.is_fact(RecordType.LOG_STATUS) and str(r.body["collection_id"]).startswith("step-")
     ]
-    assert len(STEPS) == len(told) == len(made)
+    assert len(STEPS) == len(reported) == len(made)
     # DDL on MyISAM is not atomic and leaves the row behind; a simulated DDL is always atomic.
-    assert (False, True) == (told.pop(MYISAM_DDL), made.pop(MYISAM_DDL))
-    assert told == made
-    assert {True, False} == set(told)
+    assert (False, True) == (reported.pop(MYISAM_DDL), made.pop(MYISAM_DDL))
+    assert reported == made
+    assert {True, False} == set(reported)
 
 
 def is_up_to_date(answer: dict) -> bool:

@@ -163,7 +163,7 @@ def test_what_is_not_regular_is_read_one_by_one(events: list[bytes]) -> None:
 
 
 def test_framing_stands_in_no_run() -> None:
-    """What opens and closes files is told on its own."""
+    """What opens and closes files is reported on its own."""
     framing = (EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS, EventType.ROTATE)
     assert not any(IS_REGULAR[kind] for kind in (*framing, EventType.STOP, EventType.HEARTBEAT))
     assert all(IS_REGULAR[kind] for kind in (EventType.GTID, EventType.XID, EventType.QUERY, 200))

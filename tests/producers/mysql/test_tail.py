@@ -1,4 +1,4 @@
-"""Following real servers: every event once, whatever breaks, and rows in their places."""
+"""Following real servers: every event once, whatever breaks, and rows at their positions."""
 
 from __future__ import annotations
 

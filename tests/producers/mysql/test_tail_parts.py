@@ -1,4 +1,4 @@
-"""Parts of a tail that need no server: where to go on, saved places, channels, relay log files."""
+"""Parts of a tail that need no server: where it resumes, saved positions, channels, relay logs."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def test_what_was_done_to_a_channel_is_seen_in_its_rows(
 
 @pytest.mark.parametrize("has_lost_gtids", [True, False])
 def test_a_channel_received_from_the_beginning_was_reset(has_lost_gtids: bool) -> None:
-    """Its relay log may have outgrown the one before; only a RESET of both explains its places."""
+    """Its relay log may have outgrown the previous one; only a RESET of both explains it."""
     watch = ChannelWatch()
     watch.note(answer(), ())
     if has_lost_gtids:

@@ -146,8 +146,8 @@ def test_an_instance_without_a_row_is_an_error():
         assert message == error.get("message")
 
 
-@pytest.mark.parametrize("place", ["name", "reason", "finding", "error", "note"])
-def test_nothing_from_a_server_breaks_the_document(place):
+@pytest.mark.parametrize("position", ["name", "reason", "finding", "error", "note"])
+def test_nothing_from_a_server_breaks_the_document(position):
     """Markup is escaped, and what XML cannot hold is made visible, wherever it is."""
     hostile = finding(
         instance_id="replica-1", case=HOSTILE, data={HOSTILE: HOSTILE}, witness=HOSTILE,
@@ -159,7 +159,7 @@ def test_nothing_from_a_server_breaks_the_document(place):
         "finding": result(rows(), found=[hostile]),
         "error": result([instance_cut(1, answer="failed", error_text=HOSTILE)]),
         "note": result(rows(), observations=[observation(reason=HOSTILE)]),
-    }[place]
+    }[position]
     text = _render(made)
     root = ET.fromstring(text.encode())  # noqa: S314  a document of our own
     shown = " ".join(

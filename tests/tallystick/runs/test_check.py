@@ -234,7 +234,7 @@ def test_tail_begins_where_a_replica_stands(mysqld, tallystick, tmp_path):
 
 
 def test_two_names_of_one_server_are_refused(mysqld, tallystick, monkeypatch):
-    """Status 2, both names and addresses; nobody is told to remove auto.cnf."""
+    """Status 2, both names and addresses; nobody is advised to remove auto.cnf."""
     monkeypatch.setenv("TALLYSTICK_MYSQL_PASSWORD", PASSWORD)
     with account(mysqld) as one:
         port = one.rpartition(":")[2]

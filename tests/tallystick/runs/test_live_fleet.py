@@ -51,7 +51,7 @@ def demonstrate(
 
 
 def audited_live(blocks):
-    """What a job that goes on has found so far: nothing is told to end."""
+    """What a job that goes on has found so far: nothing is taken as its end."""
     instances: dict[str, InstanceAudit] = {}
     fleet = FleetAudit()
     findings = []
