@@ -176,6 +176,143 @@ class Finding:
         )
 
 
+class IncidentState(str, Enum):
+    """What has become of an incident."""
+
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    RESOLVED = "resolved"
+    SUPERSEDED = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """Somebody knows of an incident: it does not count in the verdict now.
+
+    Attributes:
+        by: Who acknowledged it.
+        why: The reason that was given.
+        ts: When, microseconds.
+        until_ts: When it runs out, microseconds; None: never.
+    """
+
+    by: str
+    why: str
+    ts: int
+    until_ts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Findings of one rule, subject and cause, from the first one until the breach is over.
+
+    Attributes:
+        incident_id: The ``finding_id`` of the finding that opened it.
+        rule: Name in the registry.
+        case: The case of the first finding.
+        severity: From the registry.
+        instance_id: The instance that shows the contradiction.
+        channel: Its replication channel, None when none is concerned.
+        cause: Values of the finding that say what it is held against, by their names.
+        state: What has become of it.
+        opened_ts: Time of the first finding, microseconds of the observer's clock.
+        last_seen_ts: When it was last seen: by a finding, or as still broken at a collection.
+        closed_ts: When it was resolved or superseded, None while it is neither.
+        count: How many findings it has.
+        witness: The union of the findings' GTID sets; where they are none, the newest witness.
+        finding: The first finding.
+        acknowledgement: The one in force, None when there is none.
+    """
+
+    incident_id: str
+    rule: str
+    case: str
+    severity: Severity
+    instance_id: str
+    channel: str | None
+    cause: Mapping[str, str] = field(hash=False)
+    state: IncidentState
+    opened_ts: int
+    last_seen_ts: int
+    closed_ts: int | None
+    count: int
+    witness: str
+    finding: Finding
+    acknowledgement: Acknowledgement | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the breach is not over, acknowledged or not."""
+        return self.state in (IncidentState.OPEN, IncidentState.ACKNOWLEDGED)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            **asdict(self),
+            "severity": self.severity.value,
+            "state": self.state.value,
+            "finding": self.finding.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Incident:
+        """Inverse of ``to_dict``; unknown keys are ignored."""
+        known = {field.name: values[field.name] for field in fields(cls)}
+        known["severity"] = Severity(known["severity"])
+        known["state"] = IncidentState(known["state"])
+        known["finding"] = Finding.from_dict(known["finding"])
+        if known["acknowledgement"] is not None:
+            known["acknowledgement"] = Acknowledgement(**known["acknowledgement"])
+        return cls(**known)
+
+
+class IncidentChangeKind(str, Enum):
+    """What happened to an incident; REOPENED: its acknowledgement was taken back or ran out."""
+
+    OPENED = "opened"
+    GROWN = "grown"
+    RESOLVED = "resolved"
+    SUPERSEDED = "superseded"
+    ACKNOWLEDGED = "acknowledged"
+    REOPENED = "reopened"
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentChange:
+    """One step in the life of an incident.
+
+    Attributes:
+        kind: What happened.
+        incident: As it is afterwards.
+        ts: When, microseconds of the observer's clock.
+    """
+
+    kind: IncidentChangeKind
+    incident: Incident
+    ts: int
+
+    @property
+    def change_id(self) -> str:
+        """Equal for the same change however often a micro-batch is done again."""
+        key = f"{self.incident.incident_id} {self.kind.value} {self.incident.count} {self.ts}"
+        return hashlib.sha256(key.encode()).hexdigest()[:24]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "change_id": self.change_id,
+            "kind": self.kind.value,
+            "incident": self.incident.to_dict(),
+            "ts": self.ts,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> IncidentChange:
+        """Inverse of ``to_dict``; unknown keys are ignored."""
+        incident = Incident.from_dict(values["incident"])
+        return cls(IncidentChangeKind(values["kind"]), incident, values["ts"])
+
+
 class ObservationCode(str, Enum):
     """What the audit saw that is no inconsistency of the server's logs."""
 
