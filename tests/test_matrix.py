@@ -48,6 +48,15 @@ def test_a_legal_history_that_looks_wrong_breaks_nothing(negative: str, run: int
     assert not result.fired, _explain(result)
 
 
+@pytest.mark.parametrize("seed", [16, 38])
+def test_a_crash_after_a_restart_that_kept_relay_logs_breaks_nothing(seed: int) -> None:
+    """By position the start after a crash throws them away: nothing is executed again."""
+    negatives = ("restart_replica", "xa", "crash_in_zone")
+    options = {"gtid_mode": "OFF_PERMISSIVE", "auto_position": False}
+    result = run_seed(Scenario(seed=seed, negatives=negatives, **options))
+    assert not result.fired, _explain(result)
+
+
 def test_every_invariant_is_broken_by_a_fault() -> None:
     """No rule is registered that nothing shows to work."""
     broken = {name for fault in FAULTS.values() for name in fault.must_fire}

@@ -48,6 +48,7 @@ _CHANGE_FROM_THE_START = {
     "server_uuid_copied",  # one server more
     "group_repeated_after_crash",  # no GTIDs
     "group_left_out_after_crash",  # no GTIDs
+    "relay_logs_kept_after_crash",  # no GTIDs
 }
 
 

@@ -94,8 +94,9 @@ class LogCopy:
         for copied in self.channels:
             recovery.lose_memory(copied.channel)
             copied.channel[RelayLog].files = _copies(copied.relay_files)
-        # relay_log_recovery would throw away what has just been copied.
-        instance.variables["relay_log_recovery"] = False
+        # relay_log_recovery would throw away what has just been copied: off for this start alone.
+        variables = instance.variables
+        instance.variables = variables | {"relay_log_recovery": False}
         repositories = recovery.read_back(instance)
         body = lifecycle.start_body(fleet, instance, crashed=False, repositories=repositories)
         body["data_lineage"] = "restored"
@@ -107,6 +108,7 @@ class LogCopy:
         for copied in self.channels:
             recovery.recover(fleet, copied.channel)
             administration.start_replication(fleet, copied.channel)
+        instance.variables = variables
 
 
 def can_be_cut(instance: Instance) -> bool:

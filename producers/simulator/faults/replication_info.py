@@ -153,6 +153,21 @@ class GroupRepeatedAfterCrash(_CrashByPosition):
             administration.set_variables(replica, **variables)
 
 
+class RelayLogsKeptAfterCrash(_CrashByPosition):
+    """A crash after relay events that the master info does not know, without relay_log_recovery."""
+
+    number = 205
+    name = "relay_logs_kept_after_crash"
+    text = "the receiver goes on from an older position in relay logs that were kept over a crash"
+    must_fire = frozenset({"applied_exactly_once"})
+    point = CrashPoint.BEHIND_POSITION
+
+    def on_variables(self, instance_id: str, variables: dict[str, Any]) -> None:
+        """The position of the receiver is stored seldom."""
+        super().on_variables(instance_id, variables)
+        variables.update(relay_log_recovery=False, sync_source_info=10_000)
+
+
 class GroupLeftOutAfterCrash(_CrashByPosition):
     """A crash before the commit, that does not roll the position back."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.kernel.world import BOOT
 from tallystick.producers.simulator.negatives.acts import (
     SECOND_US,
     channels,
@@ -133,8 +134,8 @@ class RestartReplica(Negative):
     options: ClassVar = {"topology": "multi_source"}
 
     def arrange(self, fleet: World) -> None:
+        fleet.bus.connect(BOOT, _recover_after_crash)
         for replica in replicas(fleet):
-            replica.variables["relay_log_recovery"] = False
             near(fleet, 0.5, replica, lifecycle.shut_down, replica)
 
 
@@ -159,6 +160,13 @@ class CrashReplica(Negative):
     def arrange(self, fleet: World) -> None:
         for replica in replicas(fleet):
             near(fleet, 0.5, replica, lifecycle.crash, replica)
+
+
+def _recover_after_crash(fleet: World, instance: Instance, crashed: bool) -> bool:
+    """Relay logs are kept over a clean restart; by position a crash needs relay_log_recovery."""
+    by_position = not fleet.scenario.auto_position
+    instance.variables["relay_log_recovery"] = crashed and by_position
+    return True
 
 
 def restart_without_log(fleet: World, replica: Instance) -> None:
