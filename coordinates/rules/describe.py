@@ -6,11 +6,14 @@ The only module that decides how an entry reads; it knows nothing of how one is 
 from __future__ import annotations
 
 import textwrap
+from string import Formatter
 from typing import TYPE_CHECKING, Final
 
 from tallystick.coordinates.rules.catalogue import RULES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tallystick.coordinates.rules.registry import Rule, Scope
 
 WIDTH = 96
@@ -59,6 +62,9 @@ What tallystick checks: {count} rules that healthy servers keep. Findings, expec
 options use the names below; a number or a name never comes to mean anything else. `tallystick
 rules NAME` prints one entry.
 
+A finding comes with the statements that show it on the server, ready to copy. They are listed here
+with `<name>` where a finding has its own value; one whose values a finding lacks is left out of it.
+
 Tiers run in order. What failed an earlier tier is not used by a later one: a text that cannot be
 read is given to no other check, and a value that broke an invariant is no baseline for the rows
 after it. Each check answers CONSISTENT, INCONSISTENT, or UNDECIDED when the evidence does not
@@ -88,7 +94,32 @@ def describe(rule: Rule) -> str:
         f"**Remedy:** {rule.remedy}",
     )
     heading = f"## {rule.number} {rule.name}"
-    return "\n\n".join((heading, *map(_wrap, paragraphs))) + "\n"
+    verify = (f"    {line}" for line in verified_by(rule))
+    code = ("**Verify:**", "\n".join(verify)) if rule.verify else ()
+    return "\n\n".join((heading, *map(_wrap, paragraphs), *code)) + "\n"
+
+
+def verified_by(rule: Rule) -> Iterator[str]:
+    """The statements that show a breach, each with where it is run, ``<name>`` for each value."""
+    for statement in rule.verify:
+        yield f"on {_template(statement.on)}: {_template(statement.text)}"
+
+
+def _template(text: str) -> str:
+    return "".join(
+        literal + ("" if name is None else _PLACES.get(spec or "", "<{}>").format(name))
+        for literal, name, spec, _ in Formatter().parse(text)
+    )
+
+
+_PLACES: Final = {
+    "sql": "'<{}>'",
+    "name": "`<{}>`",
+    "sh": "'<{}>'",
+    "file": "'<file of {}>'",
+    "position": "<position of {}>",
+}
+"""How a value of a statement is shown that is not known yet, by its format."""
 
 
 def written_in(rule: Rule) -> tuple[str, ...]:

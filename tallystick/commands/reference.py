@@ -84,7 +84,7 @@ def config(json: Json = False) -> None:
 
 def _entry(rule: Rule) -> Iterator[str | tuple[str, str]]:
     """Everything that is known of a rule, for a terminal."""
-    from tallystick.coordinates.rules.describe import SCOPES, TIERS, written_in
+    from tallystick.coordinates.rules.describe import SCOPES, TIERS, verified_by, written_in
 
     yield f"{rule.number} {rule.name}", "bold"
     about, scope = TIERS[rule.tier], SCOPES[rule.scope]
@@ -96,6 +96,7 @@ def _entry(rule: Rule) -> Iterator[str | tuple[str, str]]:
         ("Undecided when", [f"{rule.undecided_when}."]),
         ("Written in", written_in(rule)),
         ("What to do", [rule.remedy]),
+        ("To see it", list(verified_by(rule)) or ["no statement shows this"]),
         ("Broken by", [f"{f.name}: {f.text}" for f in _faults_that_break(rule)]),
     )
     for heading, paragraphs in parts:
@@ -112,7 +113,7 @@ def _faults_that_break(rule: Rule) -> list[type[Fault]]:
 
 
 def _rule_document(rule: Rule) -> dict[str, Any]:
-    from tallystick.coordinates.rules.describe import written_in
+    from tallystick.coordinates.rules.describe import verified_by, written_in
 
     return {
         "number": rule.number,
@@ -125,6 +126,7 @@ def _rule_document(rule: Rule) -> dict[str, Any]:
         "undecided_when": rule.undecided_when,
         "sources": list(written_in(rule)),
         "remedy": rule.remedy,
+        "verify": list(verified_by(rule)),
         "broken_by": [fault.name for fault in _faults_that_break(rule)],
     }
 

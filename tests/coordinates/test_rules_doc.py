@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from string import Formatter
 from types import ModuleType
 
 import pytest
@@ -74,9 +75,24 @@ def test_an_entry_reads_as_prose(rule):
     assert not rule.undecided_when.endswith(".")
     assert rule.undecided_when[0].islower() or rule.undecided_when.startswith("server_")
     assert "  " not in f"{rule.claim}{rule.why}{rule.undecided_when}"
-    lines = describe(rule).splitlines()[1:]
+    lines = [line for line in describe(rule).splitlines()[1:] if not line.startswith("    ")]
     assert all(len(line) <= WIDTH for line in lines)
     assert [line for line in lines if MARKUP.match(line)] == []
+
+
+@entries
+def test_an_entry_lists_the_statements_that_show_a_breach(rule):
+    """Each statement once, with its literal text, and a place in angles for each of its values."""
+    listed = [line.strip() for line in describe(rule).splitlines() if line.startswith("    ")]
+    assert len(listed) == len(rule.verify)
+    for line, statement in zip(listed, rule.verify, strict=True):
+        on, _, text = line.partition(": ")
+        assert on.removeprefix("on ") == re.sub(r"\{(\w+)[^}]*\}", r"<\1>", statement.on)
+        literals = [literal for literal, *_ in Formatter().parse(statement.text)]
+        assert all(literal.replace("'", "") in text.replace("'", "") for literal in literals)
+        assert "{" not in text.replace("{{", "")
+        named = {name for _, name, *_ in Formatter().parse(statement.text) if name}
+        assert all(re.search(rf"<[^>]*\b{name}>", text) for name in named)
 
 
 @entries
