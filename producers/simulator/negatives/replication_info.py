@@ -63,9 +63,9 @@ class RepositoriesRefused(Negative):
 
     def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
-            at(fleet, 0.3, channel.replica, acts.leave_file_behind, channel)
+            at(fleet, 0.3, channel.replica, acts.leave_behind, channel, Repository.FILE)
             at(fleet, 0.35, channel.replica, acts.restart_with, channel.replica, Repository.TABLE)
-            at(fleet, 0.7, channel.replica, acts.remove_file, channel)
+            at(fleet, 0.7, channel.replica, acts.remove, channel, Repository.FILE)
 
 
 class RepositoriesMigrated(Negative):

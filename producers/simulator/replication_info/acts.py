@@ -57,16 +57,16 @@ def crash_at(_: World, instance: Instance, plan: CrashPlan) -> None:
         instance[CrashPlan] = plan
 
 
-def leave_file_behind(_: World, channel: Channel) -> None:
-    """An old relay-log.info lies in the data directory, as after a copy from another server."""
-    file = rpl_info_factory.file_handler(channel, rpl_info_factory.RELAY)
+def leave_behind(_: World, channel: Channel, repository: Repository) -> None:
+    """Old relay log info lies in a repository, as after a copy from another server."""
+    handler = rpl_info_factory.handler_of(channel, rpl_info_factory.RELAY, repository)
     fields = channel[RelayLogInfo].fields(channel, channel[Applier].group_end)
-    file.flush_info(fields, force=True, sync_period=0)
+    handler.flush_info(fields, force=True, sync_period=0)
 
 
-def remove_file(fleet: World, channel: Channel) -> None:
-    """The operator removes the file and starts the server anew."""
-    rpl_info_factory.file_handler(channel, rpl_info_factory.RELAY).reset_info()
+def remove(fleet: World, channel: Channel, repository: Repository) -> None:
+    """The operator removes what lies there and starts the server anew."""
+    rpl_info_factory.handler_of(channel, rpl_info_factory.RELAY, repository).reset_info()
     lifecycle.shut_down(fleet, channel.replica)
 
 

@@ -82,11 +82,16 @@ def file_handler(channel: Channel, kind: _Kind) -> RplInfoFile:
     return RplInfoFile(files[name], kind.columns)
 
 
-def chosen_handler(channel: Channel, kind: _Kind) -> RplInfoHandler:
-    """The repository that the option chooses."""
-    if Repository(channel.replica.variables[kind.option]) is Repository.FILE:
+def handler_of(channel: Channel, kind: _Kind, repository: Repository) -> RplInfoHandler:
+    """One of both."""
+    if repository is Repository.FILE:
         return file_handler(channel, kind)
     return table_handler(channel, kind)
+
+
+def chosen_handler(channel: Channel, kind: _Kind) -> RplInfoHandler:
+    """The repository that the option chooses."""
+    return handler_of(channel, kind, Repository(channel.replica.variables[kind.option]))
 
 
 def create(fleet: World, channel: Channel) -> None:
