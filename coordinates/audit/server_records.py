@@ -273,12 +273,19 @@ class ServerRecordReader(InstanceState):
         self.backup_lock_freeze.info_written(body, ts)
 
     def _master_info_written(self, body: dict[str, Any]) -> None:
-        """A row that waits was read before this write: nothing is known at its instant."""
+        """A row that waits was read before this write: nothing is known at its instant.
+
+        Nor is anything known of a write for a connection that is still to come, after relay log
+        recovery: no event of it is in the relay log.
+        """
         name = str(body.get("channel", "")).lower()
         stored, relay = stored_source(body.get("row")), self.relays.get(name)
         write = None
         if stored is not None and relay is not None and not self.waiting:
-            write = MasterInfoWrite(stored, relay.steps_back)
+            is_to_come = relay.may_step_back and stored.base_name == relay.source_base
+            read = relay.source_number, relay.source_end
+            if not is_to_come or (stored.file_number, stored.position) >= read:
+                write = MasterInfoWrite(stored, relay.steps_back)
         self.baselines.channel(name).master_info = write
 
     def _zone_stepped(self, body: dict[str, Any], ts: int) -> None:

@@ -21,6 +21,7 @@ from tests.support.journals import (
     read_gtids,
 )
 from tests.support.rule_cases import apply, files, innodb, local, purging, replica, source
+from tests.support.rule_cases_of_channels import store
 
 Build = Callable[[], Journal]
 LEGAL: dict[str, Build] = {}
@@ -51,6 +52,21 @@ def observation_begins_inside_a_group() -> Journal:
     journal.row()
     journal.groups(2).binlog.rotate()
     journal.groups(2).row()
+    return journal
+
+
+@legal
+def relay_log_recovery_and_nobody_connects() -> Journal:
+    """The receiver goes on from the executed position later; its relay log has only a head."""
+    journal, relay, more = replica(sync_source_info=1)
+    executed = relay.source
+    relay.copy(more[0])
+    store(journal, relay)
+    journal.record("channel", channel="", action="relay_log_recovery")
+    relay.open(relay.number + 1, previous="")
+    relay.source = executed
+    store(journal, relay)
+    journal.row()
     return journal
 
 
