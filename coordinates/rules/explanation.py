@@ -47,7 +47,7 @@ INTERVALS_SHOWN = 12
 _MANY = "n "
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _A_YEAR_US = 365 * 86_400 * 1_000_000
-_coordinate = re.compile(r"(?:\./)?([^:\s]+):([0-9]+)").fullmatch
+_coordinate = re.compile(r"(?:\./)?(.+\.[0-9]{6,}):([0-9]+)").fullmatch
 _time_of_record = re.compile(r"(?: at|(?<=start)) ([0-9]+)$")
 
 

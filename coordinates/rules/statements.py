@@ -38,7 +38,7 @@ def groups(value: str = "witness", on: str = _HERE) -> Statement:
     """The groups of GTIDs in all binary log files that are kept."""
     return Statement(
         on,
-        f"mysql -NBe 'SHOW BINARY LOGS' | cut -f 1 | xargs {_MYSQLBINLOG}"
+        f"mysql -rNBe 'SHOW BINARY LOGS' | cut -f 1 | tr '\\n' '\\0' | xargs -0 {_MYSQLBINLOG}"
         f" --read-from-remote-server --include-gtids={{{value}:sh}}",
     )
 

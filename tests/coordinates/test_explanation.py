@@ -56,7 +56,7 @@ def test_values_from_outside_stay_inside_their_quotes():
         ("sh", "--help"),
         ("sh", "two\nlines"),
         ("file", "collection-0001"),
-        ("file", "--result-file=x:4"),
+        ("file", "--result-file=x.000001:4"),
         ("position", "binlog.000001:4x"),
         ("sql", ["a list"]),
         ("d", "4"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from uuid import uuid4
 
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import Verdict
@@ -121,10 +122,31 @@ def commit_empty(server: Session, ahead: int) -> None:
     uuid = str(server.value("SELECT @@GLOBAL.server_uuid"))
     own = next(part for part in server.gtid_executed().split(",") if part.strip().startswith(uuid))
     newest = int(own.rpartition(":")[2].rpartition("-")[2])
-    server.run("SET GTID_NEXT = %s", (f"{uuid}:{newest + ahead}",))
+    commit(server, f"{uuid}:{newest + ahead}")
+
+
+def commit(server: Session, gtid: str) -> None:
+    """An empty transaction under a GTID."""
+    server.run("SET GTID_NEXT = %s", (gtid,))
     server.run("BEGIN")
     server.run("COMMIT")
     server.run("SET GTID_NEXT = 'AUTOMATIC'")
+
+
+def gno_holes(lab: Lab) -> None:
+    """Numbers far ahead of the newest; the server fills what they leave out."""
+    for name in SOURCES:
+        with session(lab.addresses()[name]) as server:
+            commit_empty(server, 300)
+            commit_empty(server, 20)
+
+
+def groups_of_another_uuid(lab: Lab) -> None:
+    """As a tool does that writes markers: a UUID of no server, with a hole of its own."""
+    for name in SOURCES:
+        with session(lab.addresses()[name]) as server:
+            for number in (1, 5):
+                commit(server, f"{uuid4()}:{number}")
 
 
 def change_modes(lab: Lab) -> None:
@@ -144,12 +166,14 @@ ACTS: tuple[Callable[[Lab], None], ...] = (
     point_elsewhere_and_back,
     reset_replicas,
     empty_groups,
+    gno_holes,
     crash(SOURCE_A),
     stop_and_start,
     purge,
     crash(REPLICA_1),
     point_elsewhere_and_back,
     change_modes,
+    groups_of_another_uuid,
     restart(REPLICA_1),
     flush,
     binary_log_off_and_on,

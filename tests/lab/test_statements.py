@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from contextlib import closing
@@ -12,13 +13,16 @@ import pytest
 from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.rules.catalogue import RULES
-from tallystick.coordinates.rules.explanation import explain
-from tallystick.coordinates.rules.statements import WITHOUT_STATEMENT
+from tallystick.coordinates.rules.explanation import explain, fill
+from tallystick.coordinates.rules.statements import WITHOUT_STATEMENT, events_from, groups
+from tallystick.producers.mysql_lab.sessions import session
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.faults import FAULTS
 
 _NO_SUCH_CHANNEL = 3074
 _NO_SUCH_TABLE = 1146
+ODD_CHANNEL = r"it's `od\d` $(x)"
+ODD_FILE = r"od d'l$og`\;x.000001"
 _of_the_clone_plugin = re.compile(r"performance_schema\.clone_(status|progress);").search
 
 
@@ -70,3 +74,46 @@ def test_a_shell_reads_them(statements):
     for line in lines:
         subprocess.run(["/bin/sh", "-n", "-c", line], check=True, timeout=60)
         assert "\n" not in line
+
+
+def test_a_channel_and_a_table_may_have_any_name(mysqld):
+    """The server finds them under names with quotes, backticks, backslashes and dollars."""
+    values = {"channel": ODD_CHANNEL, "table": "o`dd.t a'ble"}
+    templates = {statement.text for rule in RULES.values() for statement in rule.verify}
+    about = [fill(one, values) for one in templates if "{channel:" in one or "{table:" in one]
+    with session(mysqld.addresses()["source-b"]) as server:
+        server.run("SET sql_log_bin = 0")
+        server.run("CREATE DATABASE `o``dd`")
+        server.run("CREATE TABLE `o``dd`.`t a'ble` (id INT)")
+        server.run(
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1' FOR CHANNEL %s", (ODD_CHANNEL,)
+        )
+        seen = {statement: server.run(statement) for statement in about}
+        server.run("RESET REPLICA ALL FOR CHANNEL %s", (ODD_CHANNEL,))
+        server.run("DROP DATABASE `o``dd`")
+    assert len(about) >= 6
+    # Of a receiver that never ran, no relay log event is there to be shown.
+    without = {statement for statement, rows in seen.items() if not rows}
+    assert without <= {statement for statement in about if "RELAYLOG" in statement}
+
+
+def test_a_file_may_have_any_name(tmp_path):
+    """A shell hands its name on as it is, written in the line or listed by the server."""
+    for name, text in (
+        ("mysql", f"cat <<'EOF'\n{ODD_FILE}\t177\tNo\nEOF"),
+        ("mysqlbinlog", 'printf "%s\\\\n" "$@"'),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o700)
+    values = {"at": f"./{ODD_FILE}:4711", "witness": "u:1-3", "instance": "a"}
+    for statement in (events_from("at"), groups("witness")):
+        line = fill(statement.text, values)
+        done = subprocess.run(
+            ["/bin/sh", "-c", line],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        )
+        assert ODD_FILE in done.stdout.splitlines(), line
