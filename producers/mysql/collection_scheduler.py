@@ -97,7 +97,7 @@ class CollectionScheduler:
         self._take_requests()
         while self._waiting:
             request, since = self._waiting[0]
-            if self._asked is None:
+            if self._asked is None and not self._history.relays.anew:
                 self._asked = _Asked(request, self._clock())
                 watch.ask(request)
             elif self._clock() - since > self._options.deadline_s:
@@ -140,7 +140,11 @@ class CollectionScheduler:
         here = self._history.here
         if limit is None or here == limit:
             self._asked = None
-            self._record_row(collected)
+            if self._history.is_row_late():
+                # The row may be of before or after that: it is taken again.
+                self._waiting.appendleft((asked.request, asked.since))
+            else:
+                self._record_row(collected)
         elif is_late or here > limit:
             self._asked = None
             self._answer_error(

@@ -90,7 +90,7 @@ class ServerHistory:
         self._targets: deque[LogEnd] = deque()
         self._renewal: ChannelsRead | None = None
         self._channel_changes: int | None = None
-        """As counted when channels were described last; None: not since they began anew."""
+        """As counted when channels were described last, since the start; None: not known."""
         self._is_after_gap = False
         self._server: ServerNow | None = None
         self._older_copy = OlderCopy()
@@ -119,7 +119,6 @@ class ServerHistory:
         """Record what has happened since the last session, and where the stream is to go on."""
         state = self._journal.state
         self._server = server
-        self._channel_changes = None if self.relays.anew else server.channel_changes
         if state.server_uuid is None:
             self._begin_journal(server)
             return
@@ -137,6 +136,11 @@ class ServerHistory:
         server.is_boot_unreported = (
             known_s is None or abs(known_s - server.boot_s) > BOOT_TOLERANCE_S
         )
+        if server.is_boot_unreported:
+            # A start counts from 0; what the boot before had counted last is not known.
+            self._channel_changes = None if self.relays.anew else 0
+        elif self._channel_changes is None and not self.relays.anew:
+            self._channel_changes = server.channel_changes
         if not server.is_boot_unreported:
             self.record_variables(server.start_body["variables"])
         else:
@@ -150,6 +154,7 @@ class ServerHistory:
 
     def _begin_journal(self, server: ServerNow, more: dict[str, Any] | None = None) -> None:
         state = self._journal.state
+        self._channel_changes = server.channel_changes
         body = dict(server.start_body)
         if self._file_to_begin_with(server) != next(reversed(server.logs), ""):
             # Older files may be of another mode; the first row shows the present one.
@@ -480,6 +485,11 @@ class ServerHistory:
 
     # Rows
 
+    def is_row_late(self) -> bool:
+        """Whether a relay log began anew: what was done comes first, and is not recorded yet."""
+        self.relays.read()
+        return bool(self.relays.anew)
+
     def record_shown(self, collected: Collected) -> bool:
         """Record what an answer shows of the server before its row: the log is at that position.
 
@@ -494,10 +504,8 @@ class ServerHistory:
         self._journal.advance(collected.ts)
         self.relays.record(collected.ts)
         is_counted = collected.changes is not None and self.relays.reads_files
-        if is_counted:
-            self.relays.read()
-            if self._doubt_channels(collected.changes, sorted(self.channels.known)):
-                self.channels.known = {}  # what they are now is recorded
+        if is_counted and self._doubt_channels(collected.changes, sorted(self.channels.known)):
+            self.channels.known = {}  # what they are now is recorded
         self.relays.administer(
             self.channels.note(body, collected.channels, may_be_reset=not is_counted)
         )

@@ -294,6 +294,8 @@ class Tail:
             self._read(dump)
             self._scheduler.hand_on(watch)
             self._take_reports()
+            if self._history.wants_channels:
+                watch.ask_channels()
             if not self._scheduler.holds_events:
                 self._history.release(None)
             self._scheduler.settle()

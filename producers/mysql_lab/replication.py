@@ -61,23 +61,32 @@ def make_channels(addresses: Mapping[str, Address], accounts: Accounts) -> None:
     """
     for channel in CHANNELS:
         with session(addresses[channel.replica]) as replica:
-            replica.run(
-                "CHANGE REPLICATION SOURCE TO SOURCE_HOST = %s, SOURCE_PORT = %s, SOURCE_USER = %s,"
-                " SOURCE_PASSWORD = %s, SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 1,"
-                " SOURCE_SSL_CA = %s, SOURCE_CONNECT_RETRY = 1, SOURCE_RETRY_COUNT = 86400,"
-                " SOURCE_HEARTBEAT_PERIOD = 1 FOR CHANNEL %s",
-                (
-                    HOST,
-                    addresses[channel.source].port,
-                    REPLICATION,
-                    accounts.replication,
-                    # Every server's copy has it, relative to its own data directory.
-                    "ca.pem",
-                    channel.channel_name,
-                ),
-            )
-            start_channel(replica, channel.channel_name)
+            make_channel(replica, addresses[channel.source], accounts, channel.channel_name)
     wait_for_channels(addresses)
+
+
+def make_channel(replica: Session, source: Address, accounts: Accounts, channel_name: str) -> None:
+    """Makes a channel that asks by GTID set, and starts it.
+
+    Raises:
+        LabError: the server refuses.
+    """
+    replica.run(
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST = %s, SOURCE_PORT = %s, SOURCE_USER = %s,"
+        " SOURCE_PASSWORD = %s, SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 1, SOURCE_SSL_CA = %s,"
+        " SOURCE_CONNECT_RETRY = 1, SOURCE_RETRY_COUNT = 86400, SOURCE_HEARTBEAT_PERIOD = 1"
+        " FOR CHANNEL %s",
+        (
+            HOST,
+            source.port,
+            REPLICATION,
+            accounts.replication,
+            # Every server's copy has it, relative to its own data directory.
+            "ca.pem",
+            channel_name,
+        ),
+    )
+    start_channel(replica, channel_name)
 
 
 def start_channel(replica: Session, channel_name: str) -> None:

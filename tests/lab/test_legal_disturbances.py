@@ -26,6 +26,7 @@ from tallystick.producers.mysql_lab.layout import (
     SOURCES,
 )
 from tallystick.producers.mysql_lab.load import LoadPlan
+from tallystick.producers.mysql_lab.replication import channel_statuses, make_channel
 from tallystick.producers.mysql_lab.sessions import Session, session
 from tallystick.servers.lab import Lab
 from tests.lab.test_audited_faults import begin_check, end_check
@@ -150,10 +151,40 @@ def groups_of_another_uuid(lab: Lab) -> None:
 
 
 def change_modes(lab: Lab) -> None:
-    """gtid_mode by its steps and back, on a source and its replica."""
-    for mode in ("ON_PERMISSIVE", "ON"):
-        for name in (SOURCE_B, HUB):
-            on(lab, name, f"SET GLOBAL gtid_mode = {mode}")
+    """gtid_mode by its steps to OFF and back, on a source; its replica asks by file meanwhile."""
+    of_channel = "FOR CHANNEL 'source_b'"
+
+    def ask_by_set(answer: int) -> None:
+        change = f"CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION = {answer} {of_channel}"
+        on(lab, HUB, f"STOP REPLICA {of_channel}", change, f"START REPLICA {of_channel}")
+
+    ask_by_set(0)
+    on(lab, HUB, "SET GLOBAL gtid_mode = ON_PERMISSIVE")
+    for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE"):
+        on(lab, SOURCE_B, f"SET GLOBAL gtid_mode = {mode}")
+    # Who asks by set is sent no anonymous group, not even one that it has.
+    on(lab, SOURCE_B, "FLUSH BINARY LOGS")
+    with session(lab.addresses()[SOURCE_B]) as source:
+        file, position = source.run("SHOW MASTER STATUS")[0][:2]
+    with session(lab.addresses()[HUB]) as hub:
+        hub.run("SELECT SOURCE_POS_WAIT(%s, %s, 60, 'source_b')", (file, position))
+    for name in (SOURCE_B, HUB):
+        on(lab, name, "SET GLOBAL gtid_mode = ON")
+    ask_by_set(1)
+
+
+def fetch_from_replica(lab: Lab) -> None:
+    """A source fetches what it may lack by a channel from its replica, removed and made again."""
+    addresses = lab.addresses()
+    with session(addresses[SOURCE_A]) as source:
+        for _ in range(2):
+            make_channel(source, addresses[REPLICA_1], lab.accounts, "fetch")
+            wait_for(
+                lambda: all(one.is_running for one in channel_statuses(source)),
+                lambda: channel_statuses(source),
+            )
+            source.run("STOP REPLICA FOR CHANNEL 'fetch'")
+            source.run("RESET REPLICA ALL FOR CHANNEL 'fetch'")
 
 
 def stop_and_start(lab: Lab) -> None:
@@ -174,6 +205,7 @@ ACTS: tuple[Callable[[Lab], None], ...] = (
     point_elsewhere_and_back,
     change_modes,
     groups_of_another_uuid,
+    fetch_from_replica,
     restart(REPLICA_1),
     flush,
     binary_log_off_and_on,

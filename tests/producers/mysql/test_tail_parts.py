@@ -13,7 +13,8 @@ from typing import Any, cast
 import pytest
 
 from tallystick.coordinates.events.collect_request import CollectRequest
-from tallystick.coordinates.events.journal import BlockBuilder, Stream
+from tallystick.coordinates.events.journal import BlockBuilder, Stream, concatenate
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.mysql.binlog_dump import (
     COM_BINLOG_DUMP,
@@ -28,7 +29,7 @@ from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.server_history import ServerHistory
-from tallystick.producers.mysql.server_watch import ServerWatch
+from tallystick.producers.mysql.server_watch import ChannelsRead, Collected, LogEnd, ServerWatch
 from tallystick.producers.mysql.tail_journal import TailJournal
 from tallystick.producers.mysql.tail_options import TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState, TailStateError
@@ -110,6 +111,42 @@ def test_a_server_that_is_there_is_asked_again(is_there: bool) -> None:
         scheduler.end_session(is_there=is_there)
     assert [request.collection_id for request in watch.asked] == ["c1"] * (2 if is_there else 1)
     assert scheduler.answers == (0 if is_there else 1)
+
+
+def test_a_row_is_taken_again_when_a_relay_log_began_anew(tmp_path: Path) -> None:
+    """It may be of before or after that: what was done is recorded first, then a new row."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
+    relays = RelayLogs(tmp_path, journal, print, lambda: 1)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=lambda: 1, from_oldest=False
+    )
+    scheduler = CollectionScheduler(journal, history, TailOptions(), None)
+    (tmp_path / "relay.000002").write_bytes(HEAD)
+    relays.open({"": "relay.000002"})
+    relays.record(1)
+    request, watch = CollectRequest("c1", 0), Asked()
+    channel = {"channel": "", "action": "change_source", "auto_position": True}
+    (tmp_path / "relay.000002").unlink()
+    (tmp_path / "relay.000001").write_bytes(HEAD)
+    scheduler.ask(request)
+    for changes in (0, 1):
+        scheduler.hand_on(cast("ServerWatch", watch))
+        row = {"LOCAL": {}, "REPLICATION": {"channels": []}}
+        body = {"collection_id": "c1", "requested_at": 0, "row": row}
+        scheduler.collected(Collected(request, body, 1, changes=changes))
+        scheduler.settle()
+        history.describe_channels(ChannelsRead(2, [channel], 1))
+        history.note_log_end(LogEnd(3, None, 0, ("", 0)))
+        scheduler.hand_on(cast("ServerWatch", watch))
+        assert (len(watch.asked), scheduler.answers) == (1 + scheduler.answers, changes)
+        history.release(None)
+    journal.save()
+    records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))]
+    # Nothing had counted what was done to channels: this may have been twice.
+    kinds = ["relay", "heartbeat", "gap", "channel", "relay", "log_status"]
+    assert [one["kind"] for one in records] == kinds
+    assert watch.asked == [request, request]
 
 
 class Asked:
