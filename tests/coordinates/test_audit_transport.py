@@ -257,6 +257,26 @@ def test_no_oldest_file_is_remembered_where_a_file_name_is_unreadable():
     assert [] == unreadable.broken
 
 
+@pytest.mark.parametrize("is_started", [False, True])
+def test_after_an_unreadable_file_name_the_end_of_the_last_file_is_forgotten(is_started: bool):
+    """Events of a file that had ended may come again: they are no part written after its end."""
+    journal = Journal().begin()
+    again = journal.binlog.group()
+    journal.binlog.stop()
+    if is_started:
+        journal.start(crashed=False)
+    journal.binlog.open(7)
+    journal.records += again
+    journal.binlog.open(2)
+    journal.groups(1).row()
+    for record in journal.records:
+        record["ts"] = 0
+    [block] = blocks_from_lines(journal.lines())
+    names = tuple("nonsense" if name == "binlog.000007" else name for name in block.files)
+    result = absorbed(replace(block, files=names))
+    assert ([], "CONSISTENT") == (result.broken, result.verdicts[-1])
+
+
 @pytest.mark.parametrize("ending", ["end", "gap", "epoch"])
 def test_a_row_whose_place_never_comes_is_undecided(ending: str):
     """It breaks nothing and bounds nothing, though its set is beyond everything logged."""
