@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import explain
 from tests.support.journals import audit
-from tests.support.rule_cases import CASES
-
-CASE_MODULES = (
-    "of_logs",
-    "of_rows",
-    "of_channels",
-    "over_time",
-    "of_protocols",
-    "of_online_backup",
-    "of_clones",
-    "of_backup_locks",
-    "of_images",
-    "of_gtid_persistence",
-    "of_redo_log",
-)
-for part in CASE_MODULES:
-    importlib.import_module(f"tests.support.rule_cases_{part}")
+from tests.support.recorded import CASES
 
 ELSEWHERE = {
     "relay_mirrors_source",

@@ -1,6 +1,6 @@
 """The parts of docs/faults.md and docs/negatives.md that are made from the catalogues.
 
-``python -m tests.support.catalogue_pages`` writes both anew.
+``python -m tests.support.catalogue_pages`` writes both anew, and what ``recorded`` keeps.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tallystick.coordinates.events.json_schema import page as schema_page
 from tallystick.producers.simulator.faults import FAULTS, Fault, FaultGroup
 from tallystick.producers.simulator.negatives import NEGATIVES
+from tests.support import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,3 +76,4 @@ if __name__ == "__main__":
         written = page.read_text("utf-8").partition(MARK)[0]
         page.write_text(written + MARK + make(), "utf-8")
     (DOCS / "journal.schema.json").write_text(schema_page(), "utf-8")
+    recorded.write()
