@@ -18,17 +18,19 @@ from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.log_status.collection import ANSWERED
 from tallystick.producers.simulator.log_status.latches import Latches
 from tallystick.producers.simulator.log_status.log_status_query import (
+    COLLECT_STEP,
     LogStatus,
     LogStatusQuery,
     OutOfMemory,
 )
 from tallystick.producers.simulator.log_status.storage_engines import Handlerton, StorageEngines
+from tallystick.producers.simulator.replication_info.master_info import MasterInfo
 from tallystick.producers.simulator.scenarios.design_scenario import (
     Claim,
     DesignScenario,
     text_of,
 )
-from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.server import administration, clients, receiver
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver, RelayLog
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
-    from tallystick.producers.simulator.server.channels import Channel, RelayFile
+    from tallystick.producers.simulator.server.channels import Channel, QueuedGroup, RelayFile
 
 _SOURCE, _REPLICA = "source-a", "hub"
 _LATER_US = 10_000
@@ -78,12 +80,22 @@ def _arrange(fleet: World) -> None:
             copied.append(number)
             _copy_and_restore(fleet, instance, body)
 
+    def catch_receiver(_: World, instance: Instance, __: str, step: str, ___: str | None) -> bool:
+        """The receiver has written and not flushed when the session takes data_lock."""
+        if instance is replica and step == "enter" and not caught:
+            channel = instance[ChannelMap].channels["a"]
+            clients.write(fleet, channel.source)
+            caught.append(receiver.write_first_event(channel))
+        return True
+
     copied: list[int] = []
+    caught: list[QueuedGroup | None] = []
     replica = fleet.instances[_REPLICA]
     # The document flushes positions with each event: the row of the table is never older than F_c.
     administration.set_variables(replica, sync_source_info=1)
     _go_by_position(fleet, replica[ChannelMap].channels["b"])
     fleet.bus.connect(ANSWERED, listen)
+    fleet.bus.connect(COLLECT_STEP, catch_receiver)
     second = 1_000_000
     # So that the fourth collection finds the locks held.
     source, before = fleet.instances[_SOURCE], backup_session.HELD_US // 2
@@ -117,13 +129,7 @@ def _show_row(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
             "to there or assigned",
         )
     for shown in row["REPLICATION"]["channels"]:
-        written = instance[ChannelMap].channels[shown["channel_name"]][RelayLog].files[-1]
-        fleet.show(
-            "F-1.2.3",
-            instance,
-            f"channel {shown['channel_name']!r}: positions flushed at {shown['relay_log_file']}:"
-            f"{shown['relay_log_position']}, relay log written up to {written.name}:{written.end}",
-        )
+        _show_channel(fleet, instance[ChannelMap].channels[shown["channel_name"]], shown)
     fleet.show(
         "F-1.2.4",
         instance,
@@ -134,6 +140,25 @@ def _show_row(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
     fleet.show("F-1.3", instance, f"while the row is made the session holds {held}")
     _then(fleet, instance, _show_what_is_held)
     _collect_again(fleet, instance, body["collection_id"])
+
+
+def _show_channel(fleet: World, channel: Channel, shown: dict[str, Any]) -> None:
+    """A channel whose receiver has written an event and waits for data_lock to flush it."""
+    flushed = shown["relay_log_file"], shown["relay_log_position"]
+    written, stored = channel[RelayLog].files[-1], channel[MasterInfo].stored()
+    unflushed = channel.partial_group
+    if unflushed is None:
+        return
+    where = unflushed.relay_file.name, unflushed.start
+    is_stored = stored == (unflushed.source_file, unflushed.logged.start)
+    if flushed == where != (written.name, written.end) and is_stored:
+        fleet.show(
+            "F-1.2.3",
+            channel.replica,
+            f"channel {channel.name!r}: the receiver has written its relay log up to "
+            f"{written.name}:{written.end} and not flushed that; the row says {text_of(flushed)}, "
+            f"slave_master_info {text_of(stored)}, which is the same event of the source",
+        )
 
 
 def _show_what_is_held(fleet: World, instance: Instance) -> None:
@@ -474,7 +499,11 @@ SCENARIO = DesignScenario(
         Claim(
             "F-1.2.3",
             "Each channel shows where its positions were last flushed, not what was written since.",
-            ("relay_position_on_written_boundary", "channel_rows_unique"),
+            (
+                "relay_position_on_written_boundary",
+                "relay_position_matches_master_info",
+                "channel_rows_unique",
+            ),
         ),
         Claim(
             "F-1.2.4",

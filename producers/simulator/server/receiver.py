@@ -272,23 +272,17 @@ def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: Log
             receiver.cursor_entry += 1
             receiver.read = (file.name, logged.end)
             return True
-        relay_file = channel[RelayLog].files[-1]
-        queued = QueuedGroup(logged, file.name, relay_file, relay_file.end)
-        relay_file.groups.append(queued)
-        channel.pending.append(queued)
+        queued = _queue(channel, file, logged)
     count = len(group.body) + 1
     up_to = count
     if count - queued.events_received > 2 and fleet.rng.random() < fleet.pace.partial_chance:
         up_to = fleet.rng.randrange(queued.events_received + 1, count)
-    events = up_to - queued.events_received
-    relay_log.write_group_events(channel, queued, up_to)
-    crash_points.reach(channel, CrashPoint.BETWEEN_RELAY_LOG_AND_MASTER_INFO, group)
-    receiver.read = (file.name, logged.start + queued.end - queued.start)
+    events = _append(channel, queued, up_to)
     if up_to < count:
         if fleet.rng.random() < 0.5:
             flush_position(fleet, channel, events)
-        else:  # written and not yet flushed: the log is beyond F_c
-            channel[MasterInfo].handler.sync_counter += events
+        else:
+            _leave_unflushed(channel, events)
         return False
     flush_position(fleet, channel, events)
     if group.sid is not None:
@@ -300,6 +294,48 @@ def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: Log
         relay_log.rotate(fleet, channel, with_source_format=True)
         flush_position(fleet, channel)
     return True
+
+
+def _queue(channel: Channel, file: BinlogFile, logged: LoggedGroup) -> QueuedGroup:
+    relay_file = channel[RelayLog].files[-1]
+    queued = QueuedGroup(logged, file.name, relay_file, relay_file.end)
+    relay_file.groups.append(queued)
+    channel.pending.append(queued)
+    return queued
+
+
+def _append(channel: Channel, queued: QueuedGroup, up_to: int) -> int:
+    """Write the next events of a group to the relay log; how many."""
+    events = up_to - queued.events_received
+    logged = queued.logged
+    relay_log.write_group_events(channel, queued, up_to)
+    crash_points.reach(channel, CrashPoint.BETWEEN_RELAY_LOG_AND_MASTER_INFO, logged.group)
+    channel[Receiver].read = (queued.source_file, logged.start + queued.end - queued.start)
+    return events
+
+
+def _leave_unflushed(channel: Channel, events: int) -> None:
+    """Written and not yet flushed: the relay log is beyond F_c."""
+    channel[MasterInfo].handler.sync_counter += events
+
+
+def write_first_event(channel: Channel) -> QueuedGroup | None:
+    """Write the first event of the next group, and be on the way to flush it.
+
+    A session that takes data_lock then finds the relay log beyond what is flushed (WL#9452,
+    Step-1). None: nothing waits at the source, or the receiver is inside a group.
+    """
+    receiver = channel[Receiver]
+    file = channel.source[BinaryLog].file_of_number(receiver.cursor_file)
+    entries = [] if file is None else file.entries[receiver.cursor_entry :][:1]
+    if file is None or not receiver.is_connected or channel.partial_group is not None:
+        return None
+    for entry in entries:
+        if isinstance(entry, LoggedGroup) and not _is_excluded(channel, entry):
+            queued = _queue(channel, file, entry)
+            _leave_unflushed(channel, _append(channel, queued, 1))
+            return queued
+    return None
 
 
 def _skip_what_is_there(fleet: World, channel: Channel, file: BinlogFile) -> None:
