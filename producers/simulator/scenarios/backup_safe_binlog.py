@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tallystick.producers.simulator.backup.backup_locks import HEADER_FLUSH
 from tallystick.producers.simulator.backup.backup_utility import (
     HEADER,
     Backup,
@@ -18,6 +19,7 @@ from tallystick.producers.simulator.backup.backup_utility import (
 from tallystick.producers.simulator.backup.galera_node import GaleraNode
 from tallystick.producers.simulator.backup.lock_state import BINLOG, TABLES, BackupLocks
 from tallystick.producers.simulator.innodb.header import VARIABLE, HeaderUpdates, InnodbHeader
+from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.scenarios.design_scenario import (
     Claim,
@@ -88,12 +90,13 @@ def _trust_a_stale_header(fleet: World, source: Instance) -> None:
 
 
 def _show_stale_header(fleet: World, source: Instance, backup: Backup) -> None:
-    fleet.show(
-        "stale after a non-transactional update",
-        source,
-        f"the header says {text_of(backup.coordinates)}, the log ended at "
-        f"{text_of(backup.tables_locked_at)} when the table lock was taken",
-    )
+    if backup.coordinates < backup.tables_locked_at:
+        fleet.show(
+            "stale after a non-transactional update",
+            source,
+            f"the header says {text_of(backup.coordinates)}, the log ended at "
+            f"{text_of(backup.tables_locked_at)} when the table lock was taken",
+        )
     source[Clients].writes = True
 
 
@@ -110,12 +113,13 @@ def _write_all_kinds(fleet: World, source: Instance) -> None:
 
 def _show_both_locks(fleet: World, source: Instance, backup: Backup) -> None:
     position = text_of(backup.coordinates)
-    fleet.show(
-        "LOCK TABLES FOR BACKUP",
-        source,
-        f"{backup.waiting[TABLES]} statements waited: DDL and a change of a MyISAM table",
-    )
-    if backup.redo_ended_at == backup.coordinates:
+    if backup.waiting[TABLES] > 1:
+        fleet.show(
+            "LOCK TABLES FOR BACKUP",
+            source,
+            f"{backup.waiting[TABLES]} statements waited: DDL and a change of a MyISAM table",
+        )
+    if backup.redo_ended_at == backup.coordinates and backup.waiting[BINLOG]:
         fleet.show(
             "LOCK BINLOG FOR BACKUP",
             source,
@@ -137,10 +141,20 @@ def _back_up_without_binlog_lock(fleet: World, source: Instance) -> None:
     """From now on the server has the variable."""
     administration.set_variables(source, **{VARIABLE: True})
     clients.write(fleet, source, GroupKind.NON_TRANSACTIONAL)
-    _run(fleet, source, _SAFE, _show_fresh_header)
+    at_lock: list[tuple[str, int]] = []
+
+    def note_header(_: World, instance: Instance) -> bool:
+        if instance is source and not at_lock:
+            fleet.clock.schedule(fleet.now, source, lambda: at_lock.append(source[Innodb].trx_sys))
+        return True
+
+    fleet.bus.connect(HEADER_FLUSH, note_header)
+    _run(fleet, source, _SAFE, partial(_show_fresh_header, at_lock))
 
 
-def _show_fresh_header(fleet: World, source: Instance, backup: Backup) -> None:
+def _show_fresh_header(
+    at_lock: list[tuple[str, int]], fleet: World, source: Instance, backup: Backup
+) -> None:
     header, locked = text_of(backup.coordinates), text_of(backup.tables_locked_at)
     if backup.coordinates_from != HEADER:
         return
@@ -149,12 +163,12 @@ def _show_fresh_header(fleet: World, source: Instance, backup: Backup) -> None:
         source,
         f"{VARIABLE} is YES: the utility left LOCK BINLOG FOR BACKUP out",
     )
-    if backup.coordinates >= backup.tables_locked_at:
+    if at_lock == [backup.tables_locked_at]:
         fleet.show(
             "fix 2: with the table lock",
             source,
             f"the table lock was taken at {locked}, after a change of a MyISAM table, and the "
-            f"header was never older than that: in the end {header}",
+            f"header said so at once; in the end it says {header}",
         )
     if backup.redo_ended_at > backup.tables_locked_at:
         fleet.show(
@@ -205,13 +219,13 @@ def _show_frozen_positions(
 ) -> None:
     position = text_of(backup.replica_positions[""])
     waited = f"threads of replication that waited: {backup.waiting[BINLOG]}"
-    if len(set(seen)) == 1:
+    if len(set(seen)) == 1 and backup.waiting[BINLOG]:
         fleet.show(
             "LBFB freezes the read position",
             replica,
             f"read {text_of(seen[0])} at {len(seen)} moments under the binlog lock; {waited}",
         )
-    if not backup.applied_since:
+    if not backup.applied_since and backup.waiting[BINLOG]:
         fleet.show(
             "LBFB freezes the executed position",
             replica,

@@ -15,9 +15,14 @@ from tallystick.producers.simulator.clone.cloning import CrashPoint
 from tallystick.producers.simulator.clone.donor import CLONE_STEP, Donation
 from tallystick.producers.simulator.clone.recipient import Clone
 from tallystick.producers.simulator.innodb.redo_log import Innodb
+from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.fleet import GroupReplication
-from tallystick.producers.simulator.scenarios.design_scenario import Claim, DesignScenario
+from tallystick.producers.simulator.scenarios.design_scenario import (
+    Claim,
+    DesignScenario,
+    text_of,
+)
 from tallystick.producers.simulator.server import (
     administration,
     clients,
@@ -36,8 +41,10 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.transactions import Group, LoggedGroup
     from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.server.channels import Channel
+    from tallystick.producers.simulator.server.commit_queue import Pending
 
 _MS = 1_000
+_SECOND_US = 1_000_000
 _SOURCE = "source-a"
 _OTHER_RELEASE = "8.0.32"
 _AGAIN_US = 700_000
@@ -51,7 +58,11 @@ class _Watcher:
     def __init__(self) -> None:
         self.logged_at_begin = 0
         self.blocked_at = 0
-        self.cloned: dict[str, Clone] = {}
+        self.prepared: list[Pending] = []
+        self.executed = GtidIntervals()
+        self.xa: Group | None = None
+        self.cloned: dict[str, tuple[Clone, dict[str, str]]] = {}
+        """By recipient its clone, and what is shown when its replication goes on."""
 
     def on_clone_step(self, fleet: World, instance: Instance, step: str) -> bool:
         """A donor's or a recipient's step."""
@@ -66,37 +77,55 @@ class _Watcher:
         donation = donor.get(Donation)
         assert donation is not None
         if step == "order_forced":
-            waiting = len(donation.order.unordered)
+            self.prepared = list(donation.order.unordered)
             fleet.show(
                 "PHY ordered commit",
                 donor,
                 "binlog_order_commits is OFF; from here groups commit in the order of "
-                f"{donor[BinaryLog].position[0]}, {waiting} prepared before are awaited",
+                f"{donor[BinaryLog].position[0]}, {len(self.prepared)} prepared before are awaited",
             )
         elif step == "prepared_awaited":
-            fleet.show(
-                "PHY unordered prepared",
-                donor,
-                f"none of them is left; {len(donor[CommitQueue].in_commit)} newer ones commit "
-                "in order",
-            )
+            newer = donor[CommitQueue].in_commit
+            if self.prepared and not any(pending in newer for pending in self.prepared):
+                fleet.show(
+                    "PHY unordered prepared",
+                    donor,
+                    f"none of the {len(self.prepared)} is left; {len(newer)} newer ones commit in "
+                    "order",
+                )
         elif step == "donor_blocked":
-            group = workload.make_group(fleet.rng, GroupKind.XA_PREPARE, donor.server_id, fleet.now)
-            commit.commit(fleet, donor, group)
+            self.xa = workload.make_group(
+                fleet.rng, GroupKind.XA_PREPARE, donor.server_id, fleet.now
+            )
+            self.executed = donor[GtidState].executed.copy()
+            commit.commit(fleet, donor, self.xa)
             self.blocked_at = fleet.now
-            fleet.schedule(fleet.now + 40 * _MS, None, _show_xa, donor, group)
         elif step == "position_read":
-            file, position = donor[Innodb].trx_sys
-            fleet.show("PHY in TRX_SYS", donor, f"the page says {file}:{position}")
-            waited = fleet.now - self.blocked_at
+            self._position_read(fleet, donor)
+
+    def _position_read(self, fleet: World, donor: Instance) -> None:
+        """The end of the data: what the page names, who waited, what the table has."""
+        if donor[Innodb].trx_sys == _end_of_committed(donor):
+            fleet.show(
+                "PHY in TRX_SYS",
+                donor,
+                f"the page says {text_of(donor[Innodb].trx_sys)}, where the last group that has "
+                "committed ends",
+            )
+        waited = fleet.now - self.blocked_at
+        if waited < _SECOND_US:
             fleet.show(
                 "NF-1", donor, f"external XA has waited {waited} µs, other commits not at all"
             )
+        if self.xa is not None and self.xa.sid is None:
+            fleet.schedule(fleet.now + 40 * _MS, None, _show_xa, donor, self.xa)
+        if self.executed.is_subset(donor[GtidState].table):
             writes = donor[Innodb].transactions.trx_num_gtid
             fleet.show(
                 "key point 2 triggered by a clone",
                 donor,
-                f"GTIDs of all transactions below number {writes} are in mysql.gtid_executed",
+                "all GTIDs that were executed when external XA was blocked are in "
+                f"mysql.gtid_executed, those of transactions below number {writes}",
             )
 
     def _recipient_stepped(
@@ -120,36 +149,60 @@ class _Watcher:
             _show_recovery(fleet, recipient, clone)
 
     def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
-        """The first group that a clone receives."""
-        clone = self.cloned.pop(channel.replica.instance_id, None)
-        if clone is not None:
-            status = clone.status
-            fleet.show(
-                "F-2",
-                channel.replica,
-                f"cloned up to {status.binlog_file}:{status.binlog_position}; the first group "
-                f"received is at {logged.start} and has GTID {logged.group.gno} of its server",
-            )
+        """The first group that a clone receives: its replication goes on."""
+        recipient = channel.replica
+        if recipient.instance_id not in self.cloned:
+            return True
+        clone, shows = self.cloned.pop(recipient.instance_id)
+        status = clone.status
+        first = f"the first group received is at {logged.start} and has GTID {logged.group.gno}"
+        fleet.show(
+            "F-2",
+            recipient,
+            f"cloned up to {status.binlog_file}:{status.binlog_position}; {first} of its server",
+        )
+        for requirement, text in shows.items():
+            fleet.show(requirement, recipient, f"{text}; {first}")
+        if channel[Receiver].semi_sync and channel in clone.donor[ChannelMap].subscribers:
+            fleet.show("F-4", recipient, f"{clone.donor.instance_id} waits for its receiver")
         return True
+
+
+def _end_of_committed(donor: Instance) -> tuple[str, int]:
+    """Where the last group in the log ends that has passed its commit stage."""
+    pending = {id(one.logged) for one in donor[CommitQueue].in_commit}
+    return next(
+        (file.name, logged.end)
+        for file in reversed(donor[BinaryLog].files)
+        for logged in reversed(file.groups())
+        if id(logged) not in pending
+    )
 
 
 def _show_recovery(fleet: World, recipient: Instance, clone: Clone) -> None:
     status, data = clone.status, clone.data
     assert data is not None
-    executed = recipient[GtidState].executed
-    fleet.show("F-1.1", recipient, f"gtid_executed is {_brief(executed.text())}, as in the copy")
-    position = f"{status.binlog_file}:{status.binlog_position}"
-    file = next(f for f in clone.donor[BinaryLog].files if f.name == status.binlog_file)
-    is_end = any(logged.end == status.binlog_position for logged in file.groups())
-    what = "the end of a group" if is_end else "the head of the file"
-    fleet.show("F-1.2", recipient, f"clone_status says {position}, {what} in the donor's log")
-    fleet.show("PHY at the recipient", recipient, f"recovery read {position} from the TRX_SYS page")
-    fleet.show(
-        "F-7",
-        recipient,
-        f"the table of the copy had {_brief(data.table.text())}, undo logs "
-        f"{_brief(data.undo.text()) or 'nothing more'}",
-    )
+    executed, stored = recipient[GtidState].executed, data.table.copy()
+    stored.update(data.undo)
+    if executed == stored:
+        text = f"gtid_executed is {_brief(executed.text())}, as in the copy"
+        fleet.show("F-1.1", recipient, text)
+        fleet.show(
+            "F-7",
+            recipient,
+            f"the table of the copy had {_brief(data.table.text())}, undo logs "
+            f"{_brief(data.undo.text()) or 'nothing more'}",
+        )
+    cloned = status.binlog_file, status.binlog_position
+    file = next(f for f in clone.donor[BinaryLog].files if f.name == cloned[0])
+    ends = {logged.end: "the end of a group" for logged in file.groups()}
+    what = {file.entries[1].end: "the head of the file", **ends}.get(cloned[1])
+    if what is not None:
+        text = f"clone_status says {text_of(cloned)}, {what} in the donor's log"
+        fleet.show("F-1.2", recipient, text)
+    if cloned == data.innodb.trx_sys:
+        text = f"recovery read {text_of(cloned)} from the TRX_SYS page"
+        fleet.show("PHY at the recipient", recipient, text)
 
 
 def _show_xa(fleet: World, donor: Instance, group: Group) -> None:
@@ -176,21 +229,27 @@ def _clone_first(fleet: World, watcher: _Watcher, channel: Channel) -> None:
     crashes = (CrashPoint("recipient", "FILE COPY"), CrashPoint("recipient", "RECOVERY"))
 
     def step_4(fleet: World, channel: Channel, clone: Clone) -> None:
-        states = {name: stage.state.value for name, stage in clone.status.stages.items()}
-        fleet.show("clone_progress stages", channel.replica, ", ".join(states))
-        fleet.show(
-            "failure: during recovery",
-            channel.replica,
-            "recovery was cut off once and began again; the clone has completed with "
-            f"{clone.status.binlog_file}:{clone.status.binlog_position}",
+        stages = tuple(clone.status.stages)
+        if stages == STAGES:
+            fleet.show("clone_progress stages", channel.replica, ", ".join(stages))
+        if not clone.crashes:
+            fleet.show(
+                "failure: during recovery",
+                channel.replica,
+                "recovery was cut off once and began again; the clone has completed with "
+                f"{clone.status.binlog_file}:{clone.status.binlog_position}",
+            )
+        if clone.status.state is State.COMPLETED:
+            fleet.show("column STATE", channel.replica, clone.status.state.value)
+        watcher.cloned[channel.replica.instance_id] = (
+            clone,
+            {
+                "US-1.2": "replication has started with auto-position",
+                "F-5": f"it follows {clone.donor.instance_id}",
+            },
         )
-        fleet.show("column STATE", channel.replica, clone.status.state.value)
-        watcher.cloned[channel.replica.instance_id] = clone
         channel[Receiver].semi_sync = True
         cloning.follow_donor(fleet, channel, clone)
-        fleet.show("US-1.2", channel.replica, "replication starts with auto-position")
-        fleet.show("F-4", channel.replica, f"{clone.donor.instance_id} waits for its receiver")
-        fleet.show("F-5", channel.replica, f"it follows {clone.donor.instance_id}")
 
     cloning.clone(fleet, channel, crashes=crashes, step_4=step_4, again_us=_AGAIN_US)
     _see_failure(fleet, channel.replica)
@@ -235,15 +294,11 @@ def _see_refusal(fleet: World, channel: Channel) -> None:
 
 def _clone_by_position(fleet: World, watcher: _Watcher, channel: Channel) -> None:
     def step_4(fleet: World, channel: Channel, clone: Clone) -> None:
-        watcher.cloned[channel.replica.instance_id] = clone
+        file, position = clone.status.binlog_file, clone.status.binlog_position
+        text = f"MASTER_LOG_FILE = {file!r}, MASTER_LOG_POS = {position}, as clone_status says"
+        watcher.cloned[channel.replica.instance_id] = clone, {"US-1.3": text}
         channel.auto_position = False
         cloning.follow_donor(fleet, channel, clone)
-        file, position = clone.status.binlog_file, clone.status.binlog_position
-        fleet.show(
-            "US-1.3",
-            channel.replica,
-            f"MASTER_LOG_FILE = {file!r}, MASTER_LOG_POS = {position}, as clone_status says",
-        )
 
     cloning.clone(fleet, channel, step_4=step_4)
 
@@ -275,13 +330,10 @@ def _join(fleet: World, watcher: _Watcher, channel: Channel) -> None:
     )
 
     def step_4(fleet: World, channel: Channel, clone: Clone) -> None:
-        watcher.cloned[channel.replica.instance_id] = clone
-        distributed_recovery.recover_behind_clone(fleet, channel, clone)
         name = distributed_recovery.RECOVERY_CHANNEL
-        for requirement in ("F-3", "US-1.1"):
-            fleet.show(
-                requirement, channel.replica, f"channel {name} goes on from {donor.instance_id}"
-            )
+        text = f"channel {name} goes on from {donor.instance_id}"
+        watcher.cloned[channel.replica.instance_id] = clone, dict.fromkeys(("F-3", "US-1.1"), text)
+        distributed_recovery.recover_behind_clone(fleet, channel, clone)
 
     cloning.clone(fleet, channel, donor=donor, step_4=step_4)
 

@@ -10,11 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tallystick.producers.simulator.backup import backup_session, restore
-from tallystick.producers.simulator.backup.outer_locks import OuterLocks
+from tallystick.producers.simulator.backup.outer_locks import (
+    GLOBAL_READ,
+    INSTANCE,
+    OuterLocks,
+)
 from tallystick.producers.simulator.backup.restore import can_be_cut
 from tallystick.producers.simulator.innodb import redo_log
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.log_status import latches
 from tallystick.producers.simulator.log_status.collection import ANSWERED
 from tallystick.producers.simulator.log_status.latches import Latches
 from tallystick.producers.simulator.log_status.log_status_query import (
@@ -136,8 +141,9 @@ def _show_row(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
         f"installed {', '.join(instance[StorageEngines].installed)}; shown {', '.join(engines)}: "
         f"LSN {engines['InnoDB']['LSN']}, checkpoint {engines['InnoDB']['LSN_checkpoint']}",
     )
-    held = ", ".join(instance[Latches].held)
-    fleet.show("F-1.3", instance, f"while the row is made the session holds {held}")
+    held = tuple(instance[Latches].held)
+    if held == _locked(instance):
+        fleet.show("F-1.3", instance, f"while the row is made the session holds {', '.join(held)}")
     _then(fleet, instance, _show_what_is_held)
     _collect_again(fleet, instance, body["collection_id"])
 
@@ -161,6 +167,19 @@ def _show_channel(fleet: World, channel: Channel, shown: dict[str, Any]) -> None
         )
 
 
+def _locked(instance: Instance) -> tuple[str, ...]:
+    """What a collection holds while it makes the row, in the order of the document."""
+    return (
+        latches.LOCK_COLLECT_INSTANCE_LOG,
+        latches.CHANNEL_MAP,
+        *(latches.data_lock(channel.name) for channel in instance[ChannelMap].configured),
+        latches.LOCK_LOG,
+        latches.GLOBAL_SID_LOCK,
+        latches.LOG_BUFFER,
+        latches.LOG_CHECKPOINTER,
+    )
+
+
 def _show_what_is_held(fleet: World, instance: Instance) -> None:
     if not instance[Latches].held:
         fleet.show("F-1.4", instance, "no lock is held after the answer")
@@ -172,6 +191,8 @@ def _collect_again(fleet: World, instance: Instance, collection_id: str) -> None
 
     def answered(row: dict[str, Any]) -> None:
         waited = instance.journal.last_ts - asked
+        if not waited:
+            return
         fleet.show(
             "NF-1 second collection",
             instance,
@@ -191,12 +212,21 @@ def _fail(error: dict[str, Any]) -> None:
 
 def _write_and_administer_logs(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
     _watch(fleet, instance)
-    _issue(fleet, instance, "F-2.1", "COMMIT", act=partial(clients.write, fleet), read=_position)
+    _issue(
+        fleet,
+        instance,
+        "F-2.1",
+        "COMMIT",
+        needs=latches.LOCK_LOG,
+        act=partial(clients.write, fleet),
+        read=_position,
+    )
     _issue(
         fleet,
         instance,
         "NF-1 binary log",
         "FLUSH BINARY LOGS",
+        needs=latches.LOCK_LOG,
         act=lambda at: administration.flush_binary_logs(fleet, at),
         read=_position,
     )
@@ -205,6 +235,7 @@ def _write_and_administer_logs(fleet: World, instance: Instance, body: dict[str,
         instance,
         "F-2.4",
         "a mini-transaction of InnoDB",
+        needs=latches.LOG_BUFFER,
         act=lambda at: redo_log.add_redo(at, 500),
         read=_lsn,
     )
@@ -225,29 +256,34 @@ def _administer_channels(fleet: World, instance: Instance, body: dict[str, Any])
         configured = [channel.name for channel in at[ChannelMap].configured]
         return f"channels {', '.join(configured) or 'none'}"
 
-    _issue(fleet, instance, "F-2.3", "RESET REPLICA ALL FOR CHANNEL 'a'", act=remove, read=names)
-    _issue(
-        fleet,
-        instance,
-        "F-2.3",
-        "CHANGE REPLICATION SOURCE FOR CHANNEL 'a'",
-        act=create,
-        read=names,
-    )
+    for statement, act in (
+        ("RESET REPLICA ALL FOR CHANNEL 'a'", remove),
+        ("CHANGE REPLICATION SOURCE FOR CHANNEL 'a'", create),
+    ):
+        _issue(
+            fleet,
+            instance,
+            "F-2.3",
+            statement,
+            needs=latches.CHANNEL_MAP,
+            act=act,
+            read=names,
+        )
 
 
 def _receive_and_assign(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
     channel = instance[ChannelMap].channels["a"]
     before = channel[Receiver].flushed
     clients.write(fleet, channel.source)
-    fleet.schedule(
-        fleet.now + _LATER_US,
-        instance,
-        _show_receiver,
-        channel,
-        before,
-        channel[Receiver].read,
-    )
+    if latches.data_lock("a") in instance[Latches].held:
+        fleet.schedule(
+            fleet.now + _LATER_US,
+            instance,
+            _show_receiver,
+            channel,
+            before,
+            channel[Receiver].read,
+        )
     _assign_gtids(fleet, instance, body)
 
 
@@ -270,6 +306,7 @@ def _assign_gtids(fleet: World, instance: Instance, body: dict[str, Any]) -> Non
         instance,
         "F-2.2",
         "SET gtid_purged = '+…:1-7'",
+        needs=latches.GLOBAL_SID_LOCK,
         act=lambda at: administration.set_gtid_purged(fleet, at, added),
         read=_executed,
     )
@@ -281,11 +318,15 @@ def _issue(
     requirement: str,
     statement: str,
     *,
+    needs: str,
     act: Callable[[Instance], object],
     read: Callable[[Instance], str],
 ) -> None:
-    """A session issues a statement while another holds all locks; it is done when they are free."""
+    """A session issues a statement that needs what another holds; it is done when that is free."""
     issued = instance.journal.last_ts
+    if needs not in instance[Latches].held:
+        act(instance)
+        return
 
     def go_on(fleet: World) -> None:
         waited, before = instance.journal.moment() - issued, read(instance)
@@ -293,8 +334,8 @@ def _issue(
         fleet.show(
             requirement,
             instance,
-            f"{statement}, issued under the locks, waited {waited} µs until they were free, then "
-            f"moved {before} to {read(instance)}",
+            f"{statement}, issued while {needs} was held, waited {waited} µs, then moved {before} "
+            f"to {read(instance)}",
         )
 
     fleet.schedule(fleet.now, instance, go_on)
@@ -337,32 +378,28 @@ def _back_up(fleet: World, instance: Instance) -> None:
         clients.write(fleet, instance)
 
     def end() -> None:
-        fleet.show(
-            "F-4",
-            instance,
-            "LOCK INSTANCE FOR BACKUP, FLUSH TABLES WITH READ LOCK, the row "
-            f"{', '.join(collected)}, UNLOCK TABLES, UNLOCK INSTANCE: {fleet.now - began} µs, and "
-            f"the log still ends at {_position(instance)}",
-        )
-        fleet.schedule(fleet.now, instance, _go_on_after_the_backup, instance)
+        if collected == [_position(instance)]:
+            fleet.show(
+                "F-4",
+                instance,
+                "LOCK INSTANCE FOR BACKUP, FLUSH TABLES WITH READ LOCK, the row "
+                f"{collected[0]}, UNLOCK TABLES, UNLOCK INSTANCE: {fleet.now - began} µs, and the "
+                "log still ends there, though a client has asked to commit",
+            )
 
     backup_session.back_up(fleet, instance, collect, end)
 
 
-def _go_on_after_the_backup(fleet: World, instance: Instance) -> None:
-    fleet.show("F-4", instance, f"what waited goes on: {_position(instance)}")
-
-
 def _collect_under_both_locks(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
     locks = instance.get(OuterLocks)
-    held = [] if locks is None else locks.held
-    local = body["row"]["LOCAL"]
-    fleet.show(
-        "F-4",
-        instance,
-        f"another session collects while the backup holds {' and '.join(held) or 'nothing'}: "
-        f"{local['binary_log_file']}:{local['binary_log_position']}",
-    )
+    if locks is not None and locks.held == [INSTANCE, GLOBAL_READ]:
+        local = body["row"]["LOCAL"]
+        fleet.show(
+            "F-4",
+            instance,
+            f"another session collects while the backup holds {' and '.join(locks.held)}: "
+            f"{local['binary_log_file']}:{local['binary_log_position']}",
+        )
 
 
 # Collection 6 of the replica: a copy by the row, and a server of it
@@ -424,14 +461,16 @@ def _grant(fleet: World, instance: Instance, privileges: str) -> None:
 
 
 def _see_the_failure(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
-    error = body["error"]
-    if not instance[Latches].held:
+    error = body.get("error")
+    if error and not instance[Latches].held:
         fleet.show("I-3", instance, f"error {error['code']}, {error['message']}; no lock is held")
 
 
 def _see_the_refusal(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
-    error = body["error"]
-    fleet.show("I-2", instance, f"error {error['code']}, {error['message']}; nothing was locked")
+    error = body.get("error")
+    if error and not instance[Latches].held:
+        text = f"error {error['code']}, {error['message']}; nothing was locked"
+        fleet.show("I-2", instance, text)
 
 
 def _show_what_is_left(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
