@@ -138,15 +138,21 @@ def _show_both_locks(fleet: World, source: Instance, backup: Backup) -> None:
 
 
 def _back_up_without_binlog_lock(fleet: World, source: Instance) -> None:
-    """From now on the server has the variable."""
+    """From now on the server has the variable; the last update before the lock is of MyISAM."""
     administration.set_variables(source, **{VARIABLE: True})
+    source[Clients].writes = False
+    commit.finish_all(fleet, source)
     clients.write(fleet, source, GroupKind.NON_TRANSACTIONAL)
     at_lock: list[tuple[str, int]] = []
 
     def note_header(_: World, instance: Instance) -> bool:
         if instance is source and not at_lock:
-            fleet.clock.schedule(fleet.now, source, lambda: at_lock.append(source[Innodb].trx_sys))
+            fleet.clock.schedule(fleet.now, source, look)
         return True
+
+    def look() -> None:
+        at_lock.append(source[Innodb].trx_sys)
+        source[Clients].writes = True
 
     fleet.bus.connect(HEADER_FLUSH, note_header)
     _run(fleet, source, _SAFE, partial(_show_fresh_header, at_lock))

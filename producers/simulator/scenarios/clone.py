@@ -32,7 +32,7 @@ from tallystick.producers.simulator.server import (
 )
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
-from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.commit_queue import ENGINE_COMMIT, CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 from tallystick.producers.simulator.server.receiver import QUEUE
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _MS = 1_000
 _SECOND_US = 1_000_000
+_NEWER = 4
 _SOURCE = "source-a"
 _OTHER_RELEASE = "8.0.32"
 _AGAIN_US = 700_000
@@ -59,10 +60,16 @@ class _Watcher:
         self.logged_at_begin = 0
         self.blocked_at = 0
         self.prepared: list[Pending] = []
+        self.committed: list[Pending] = []
         self.executed = GtidIntervals()
         self.xa: Group | None = None
         self.cloned: dict[str, tuple[Clone, dict[str, str]]] = {}
         """By recipient its clone, and what is shown when its replication goes on."""
+
+    def on_commit(self, instance: Instance, pending: Pending) -> None:
+        """A group of a donor commits."""
+        if instance.get(Donation) is not None:
+            self.committed.append(pending)
 
     def on_clone_step(self, fleet: World, instance: Instance, step: str) -> bool:
         """A donor's or a recipient's step."""
@@ -78,12 +85,10 @@ class _Watcher:
         assert donation is not None
         if step == "order_forced":
             self.prepared = list(donation.order.unordered)
-            fleet.show(
-                "PHY ordered commit",
-                donor,
-                "binlog_order_commits is OFF; from here groups commit in the order of "
-                f"{donor[BinaryLog].position[0]}, {len(self.prepared)} prepared before are awaited",
-            )
+            self.committed = []
+            # So that some meet the order that is forced now.
+            for _ in range(_NEWER):
+                clients.write(fleet, donor)
         elif step == "prepared_awaited":
             newer = donor[CommitQueue].in_commit
             if self.prepared and not any(pending in newer for pending in self.prepared):
@@ -105,6 +110,15 @@ class _Watcher:
 
     def _position_read(self, fleet: World, donor: Instance) -> None:
         """The end of the data: what the page names, who waited, what the table has."""
+        newer = [one.logged.end for one in self.committed if one not in self.prepared]
+        if newer and newer == sorted(newer):
+            fleet.show(
+                "PHY ordered commit",
+                donor,
+                f"binlog_order_commits is OFF; {len(self.prepared)} groups were prepared when the "
+                f"order was forced, {len(newer)} newer ones have committed in the order of "
+                f"{donor[BinaryLog].position[0]}",
+            )
         if donor[Innodb].trx_sys == _end_of_committed(donor):
             fleet.show(
                 "PHY in TRX_SYS",
@@ -343,6 +357,7 @@ def _arrange(fleet: World) -> None:
     fleet.pace.commit_stage_us = (2_000, 60_000)
     watcher = _Watcher()
     fleet.bus.connect(CLONE_STEP, watcher.on_clone_step)
+    fleet.bus.connect(ENGINE_COMMIT, watcher.on_commit)
     fleet.bus.connect(QUEUE, watcher.on_queue)
     source = fleet.instances[_SOURCE]
     first, second, third = (
