@@ -465,6 +465,8 @@ def topic_settings(prefix: str) -> dict[str, str]:
         "findings_topic": f"{prefix}.findings",
         "dead_letter_topic": f"{prefix}.deadletter",
         "collect_topic": f"{prefix}.collect",
+        "control_topic": f"{prefix}.control",
+        "incidents_topic": f"{prefix}.incidents",
     }
 
 

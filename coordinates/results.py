@@ -267,7 +267,10 @@ class Incident:
 
 
 class IncidentChangeKind(str, Enum):
-    """What happened to an incident; REOPENED: its acknowledgement was taken back or ran out."""
+    """What happened to an incident.
+
+    REOPENED: its acknowledgement was taken back or ran out, or what was over is broken again.
+    """
 
     OPENED = "opened"
     GROWN = "grown"
@@ -379,6 +382,31 @@ class Observation:
         known["code"] = ObservationCode(known["code"])
         known["rules"] = tuple(known["rules"])
         return cls(**known)
+
+
+def verdict_now(
+    incidents: Iterable[Incident],
+    observations: Iterable[Observation],
+    rows: Iterable[Verdict],
+    validations: Iterable[Verdict] = (),
+) -> Verdict:
+    """The verdict on the newest collection.
+
+    INCONSISTENT with any open incident that nobody has acknowledged; UNDECIDED when evidence is
+    missing in the newest collection, and when there is none; else CONSISTENT.
+
+    Args:
+        incidents: All that are known.
+        observations: What was seen since the collection before.
+        rows: The verdict on each row of the newest collection.
+        validations: The verdict of its validation.
+    """
+    if any(one.state is IncidentState.OPEN for one in incidents):
+        return Verdict.INCONSISTENT
+    # What a row contradicts is an incident that is over, or that somebody knows of.
+    known = [verdict for verdict in (*rows, *validations) if verdict is Verdict.UNDECIDED]
+    doubts = [Verdict.UNDECIDED for seen in observations if seen.is_undecided]
+    return Verdict.UNDECIDED if known or doubts else Verdict.CONSISTENT
 
 
 def verdict_of_run(

@@ -57,6 +57,18 @@ def tallystick_topics(journal_partitions: int, prefix: str = "tallystick") -> tu
         ),
         # Keyed by finding_id: a finding that a retried micro-batch repeats replaces itself.
         Topic(f"{prefix}.findings", 1, {"cleanup.policy": "compact"}),
+        # Keyed by incident_id: the changes of an incident stay in their order.
+        Topic(
+            f"{prefix}.incidents",
+            1,
+            {"cleanup.policy": "delete", "retention.ms": str(30 * _DAY_MS)},
+        ),
+        # One partition: acknowledgements count in the order in which they were given.
+        Topic(
+            f"{prefix}.control",
+            1,
+            {"cleanup.policy": "delete", "retention.ms": str(30 * _DAY_MS)},
+        ),
         Topic(
             f"{prefix}.deadletter",
             1,

@@ -13,17 +13,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tallystick.coordinates.audit.collection_checks import CollectionChecks, rows_with_checks
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
+from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.events.collect_request import (
     CollectRequest,
     CollectRequestError,
     parse_request,
+)
+from tallystick.coordinates.events.incident_control import (
+    IncidentControl,
+    IncidentControlError,
+    parse_control,
 )
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict, gravest
 from tallystick.coordinates.rules.observations import FLEET_STATE_UNREADABLE, MESSAGE_UNREADABLE
 from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
 from tallystick.streaming.rounds import Deadline, Round, Rounds
-from tallystick.streaming.schema import DEAD_LETTER, REQUEST, decode_document
+from tallystick.streaming.schema import CONTROL, DEAD_LETTER, REQUEST, decode_document
 from tallystick.streaming.sinks import DeadLetterRow
 from tallystick.streaming.tables import END_BATCH, batch_name
 
@@ -67,6 +73,7 @@ class BatchContent:
     fleet_events: list[FleetEvent] = field(default_factory=list)
     dead_letters: list[DeadLetterRow] = field(default_factory=list)
     requests: list[CollectRequest] = field(default_factory=list)
+    controls: list[IncidentControl] = field(default_factory=list)
 
 
 def sort_out(table: pa.Table) -> BatchContent:
@@ -84,6 +91,11 @@ def sort_out(table: pa.Table) -> BatchContent:
                 content.requests.append(parse_request(row["value"]))
             except CollectRequestError as error:
                 content.dead_letters.append(_dead_letter(row, f"collect topic: {error}"))
+        elif row["kind"] == CONTROL:
+            try:
+                content.controls.append(parse_control(row["value"]))
+            except IncidentControlError as error:
+                content.dead_letters.append(_dead_letter(row, f"control topic: {error}"))
         elif row["kind"] == DEAD_LETTER:
             letter = _dead_letter(row, row["reason"])
             content.dead_letters.append(letter)
@@ -137,8 +149,8 @@ class FleetStep:
 
     Args:
         checkpoint: Keeps the state between micro-batches and runs.
-        parquet: Takes findings, observations, cuts, checks and validations.
-        kafka: Takes findings and dead letters; None where there is no Kafka.
+        parquet: Takes findings, incidents, observations, cuts, checks and validations.
+        kafka: Takes findings, changes of incidents and dead letters; None where there is no Kafka.
         validate: Called once for each round with its cuts, which have the checks of all rules
             (``CollectionChecks``); once more at the end where a check came to light since.
         metrics: Receives counters.
@@ -183,6 +195,7 @@ class FleetStep:
         self._fleet = FleetAudit(disabled=self._disabled)
         self._rounds = Rounds(self._instances, self._deadline)
         self._checks = CollectionChecks(self._disabled)
+        self._incidents = Incidents()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Take one micro-batch."""
@@ -221,6 +234,8 @@ class FleetStep:
             cuts=content.cuts,
             dead_letters=content.dead_letters,
             checks=[check for each in outputs for check in each.checks],
+            fleet_events=content.fleet_events,
+            controls=content.controls,
             rounds=rounds,
         )
         self._save(batch_id)
@@ -257,6 +272,7 @@ class FleetStep:
             cuts=cuts,
             dead_letters=[],
             checks=[check for each in of_fleet for check in each.checks],
+            fleet_events=events,
             rounds=[*rounds, *closed],
             is_last=True,
         )
@@ -271,20 +287,25 @@ class FleetStep:
         cuts: list[Cut],
         dead_letters: list[DeadLetterRow],
         checks: list[SubjectCheck],
+        fleet_events: list[FleetEvent],
         rounds: list[Round],
+        controls: Sequence[IncidentControl] = (),
         is_last: bool = False,
     ) -> None:
         findings.sort(key=lambda finding: finding.order)
         self._checks.absorb(findings, observations, checks)
+        changes = self._incidents.absorb(findings, cuts, checks, fleet_events, controls)
         # Findings first: who waits for them does not wait for the validator.
         if self._kafka is not None:
             self._kafka.publish_findings(findings)
+            self._kafka.publish_incidents(changes)
             self._kafka.publish_dead_letters(dead_letters)
         validations, of_collections = self._validations(rounds, is_last=is_last)
         missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
         self._parquet.write(
             batch,
             findings=findings,
+            incidents=list(self._incidents.touched.values()),
             observations=observations,
             cuts=[*cuts, *missing],
             checks=of_collections,
@@ -349,9 +370,11 @@ class FleetStep:
             return
         try:
             rounds, rest = split(data, "the collections")
-            checks, fleet = split(rest, "the checks")
+            checks, rest = split(rest, "the checks")
+            incidents, fleet = split(rest, "the incidents")
             self._rounds.restore(rounds)
             self._checks.restore(checks)
+            self._incidents.restore(incidents)
             self._fleet = FleetAudit.from_bytes(fleet)
         except StateError as error:
             self._begin()
@@ -359,7 +382,8 @@ class FleetStep:
             self._lost.append(_doubt(code, at, FLEET_STATE_UNREADABLE, str(error)))
 
     def _state(self) -> bytes:
-        return self._rounds.to_bytes() + self._checks.to_bytes() + self._fleet.to_bytes()
+        parts = (self._rounds, self._checks, self._incidents, self._fleet)
+        return b"".join(part.to_bytes() for part in parts)
 
     def _save(self, batch_id: int) -> None:
         self._checkpoint.save_state(batch_id, self._state())

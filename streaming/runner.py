@@ -18,8 +18,10 @@ from pyspark.errors import PySparkException
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.coordinates.values.topics import (
     COLLECT_TOPIC,
+    CONTROL_TOPIC,
     DEAD_LETTER_TOPIC,
     FINDINGS_TOPIC,
+    INCIDENTS_TOPIC,
     JOURNAL_TOPIC,
 )
 from tallystick.streaming.auditor import audit_blocks, resumed
@@ -72,7 +74,9 @@ class JobSettings:
         drain_timeout_s: A stop waits this long for the running micro-batch.
         journal_topic: Where blocks come from.
         collect_topic: Where collections are asked for; who does not answer one is missing.
+        control_topic: Where operators acknowledge incidents.
         findings_topic: Where findings go.
+        incidents_topic: Where changes of incidents go.
         dead_letter_topic: Where messages go that cannot be read.
     """
 
@@ -89,7 +93,9 @@ class JobSettings:
     drain_timeout_s: float = 60.0
     journal_topic: str = JOURNAL_TOPIC
     collect_topic: str = COLLECT_TOPIC
+    control_topic: str = CONTROL_TOPIC
     findings_topic: str = FINDINGS_TOPIC
+    incidents_topic: str = INCIDENTS_TOPIC
     dead_letter_topic: str = DEAD_LETTER_TOPIC
 
 
@@ -173,6 +179,7 @@ class AuditJob:
             settings.bootstrap_servers,
             journal_topic=settings.journal_topic,
             findings_topic=settings.findings_topic,
+            incidents_topic=settings.incidents_topic,
             dead_letter_topic=settings.dead_letter_topic,
         )
         self._step = FleetStep(
@@ -243,7 +250,10 @@ class AuditJob:
             max_blocks_per_trigger=self._settings.max_blocks_per_trigger,
         )
         requests = read_requests(
-            self._spark, self._settings.bootstrap_servers, topic=self._settings.collect_topic
+            self._spark,
+            self._settings.bootstrap_servers,
+            topic=self._settings.collect_topic,
+            control_topic=self._settings.control_topic,
         )
         writer = (
             audit_blocks(blocks, disabled=self._settings.disabled)

@@ -47,6 +47,7 @@ is read once and written once for each key and micro-batch."""
 RESULT = "result"
 DEAD_LETTER = "dead_letter"
 REQUEST = "request"
+CONTROL = "control"
 
 AUDIT_ROWS = StructType(
     [
@@ -66,7 +67,8 @@ AUDIT_ROWS = StructType(
 """What leaves the auditor. RESULT, at most one a key and micro-batch: how many blocks and records
 were read, ``document`` (JSON of findings, observations and cuts) and
 ``fleet_events`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
-``reason`` and the message as it was. REQUEST, one a message of the collect topic: ``value``."""
+``reason`` and the message as it was. REQUEST and CONTROL, one a message of the collect and of the
+control topic: ``value``."""
 
 
 def encode_document(

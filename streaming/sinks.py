@@ -1,6 +1,7 @@
-"""Where results go in Kafka: findings and dead letters.
+"""Where results go in Kafka: findings, changes of incidents, and dead letters.
 
-Every write may be done again by a retried micro-batch: a finding's key is its id, which stays.
+Every write may be done again by a retried micro-batch: a finding's key is its id, which stays, as
+the ``change_id`` of a change does.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tallystick.coordinates.rules.explanation import finding_document
-from tallystick.coordinates.values.topics import DEAD_LETTER_TOPIC, FINDINGS_TOPIC
+from tallystick.coordinates.rules.explanation import change_document, finding_document
+from tallystick.coordinates.values.topics import (
+    DEAD_LETTER_TOPIC,
+    FINDINGS_TOPIC,
+    INCIDENTS_TOPIC,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-    from tallystick.coordinates.results import Finding
+    from tallystick.coordinates.results import Finding, IncidentChange
 
 DEAD_LETTER_BYTES_MAX = 900_000
 """What is kept of a dead letter's value: with its headers it must still fit into a message."""
@@ -50,13 +55,14 @@ class DeadLetterRow:
 
 
 class KafkaSink:
-    """Writes findings and dead letters with Spark's Kafka sink; at least once.
+    """Writes findings, changes of incidents, dead letters with Spark's Kafka sink; at least once.
 
     Args:
         spark: The session.
         bootstrap_servers: The brokers.
         journal_topic: Named in dead letters as where they came from.
         findings_topic: Key ``finding_id``, value the finding as JSON.
+        incidents_topic: Key ``incident_id``, value the change with the whole incident as JSON.
         dead_letter_topic: The message as it was; the headers have the reason and the origin.
     """
 
@@ -67,12 +73,14 @@ class KafkaSink:
         *,
         journal_topic: str,
         findings_topic: str = FINDINGS_TOPIC,
+        incidents_topic: str = INCIDENTS_TOPIC,
         dead_letter_topic: str = DEAD_LETTER_TOPIC,
     ) -> None:
         self._spark = spark
         self._bootstrap_servers = bootstrap_servers
         self._journal_topic = journal_topic
         self._findings_topic = findings_topic
+        self._incidents_topic = incidents_topic
         self._dead_letter_topic = dead_letter_topic
 
     def publish_findings(self, findings: Sequence[Finding]) -> None:
@@ -86,6 +94,20 @@ class KafkaSink:
                     "headers": [],
                 }
                 for finding in findings
+            ],
+        )
+
+    def publish_incidents(self, changes: Sequence[IncidentChange]) -> None:
+        """Write changes of incidents in the order of the list."""
+        self._publish(
+            self._incidents_topic,
+            [
+                {
+                    "key": change.incident.incident_id.encode(),
+                    "value": json.dumps(change_document(change), separators=(",", ":")).encode(),
+                    "headers": [],
+                }
+                for change in changes
             ],
         )
 

@@ -1,4 +1,4 @@
-"""What the auditor reads: the journal topic's blocks, and the collect topic's requests."""
+"""What the auditor reads: the journal topic's blocks, requests for collections, and controls."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
 
-from tallystick.coordinates.values.topics import COLLECT_TOPIC, JOURNAL_TOPIC
-from tallystick.streaming.schema import AUDIT_ROWS, HEADERS, REQUEST
+from tallystick.coordinates.values.topics import COLLECT_TOPIC, CONTROL_TOPIC, JOURNAL_TOPIC
+from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, HEADERS, REQUEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,17 +58,22 @@ def read_journal(
 
 
 def read_requests(
-    spark: SparkSession, bootstrap_servers: str, *, topic: str = COLLECT_TOPIC
+    spark: SparkSession,
+    bootstrap_servers: str,
+    *,
+    topic: str = COLLECT_TOPIC,
+    control_topic: str = CONTROL_TOPIC,
 ) -> DataFrame:
-    """The collect topic from its beginning, as rows of ``schema.AUDIT_ROWS``.
+    """The collect and the control topic from their beginning, as rows of ``schema.AUDIT_ROWS``.
 
     Requests that are gone are no loss: what was asked so long ago is answered in the journal or
-    never.
+    never, and what was acknowledged is in the job's state.
     """
-    known = {"kind": F.lit(REQUEST), "instance_id": F.lit("")}
+    kind = F.when(F.col("topic") == control_topic, F.lit(CONTROL)).otherwise(F.lit(REQUEST))
+    known = {"kind": kind, "instance_id": F.lit("")}
     known |= {name: F.col(name) for name in ("value", "partition", "offset")}
     return (
-        _messages(spark, bootstrap_servers, topic)
+        _messages(spark, bootstrap_servers, f"{topic},{control_topic}")
         .option("failOnDataLoss", "false")
         .load()
         .select(
@@ -80,12 +85,12 @@ def read_requests(
     )
 
 
-def _messages(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataStreamReader:
-    """A topic from its beginning, or from where the query's checkpoint is."""
+def _messages(spark: SparkSession, bootstrap_servers: str, topics: str) -> DataStreamReader:
+    """Topics, with commas between, from the beginning, or from where the query's checkpoint is."""
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
         .options(**_BROKER_TIMEOUTS)
-        .option("subscribe", topic)
+        .option("subscribe", topics)
         .option("startingOffsets", "earliest")
     )

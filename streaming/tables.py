@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallystick.coordinates.audit.cut import Cut, cut_columns
-from tallystick.coordinates.results import Check, Finding, Observation, SubjectCheck
+from tallystick.coordinates.results import Check, Finding, Incident, Observation, SubjectCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +46,11 @@ OBSERVATIONS = _arrow_schema(
         if field.name != _RULES.name
     }
 ).append(_RULES)
+_JSON_OF_INCIDENT = ("cause", "finding", "acknowledgement")
+_TIMES = dict.fromkeys(("opened_ts", "last_seen_ts", "closed_ts", "count"), int)
+INCIDENTS = _arrow_schema(
+    {field.name: _TIMES.get(field.name, str) for field in dataclasses.fields(Incident)}
+)
 CUTS = _arrow_schema(cut_columns()).append(
     pa.field("checks", pa.list_(pa.struct(_arrow_schema(_CHECK))))
 )
@@ -64,6 +69,17 @@ def finding_row(finding: Finding) -> dict[str, Any]:
 def finding_of_row(row: dict[str, Any]) -> Finding:
     """Inverse of ``finding_row``."""
     return Finding.from_dict(row | {"data": json.loads(row["data"])})
+
+
+def incident_row(incident: Incident) -> dict[str, Any]:
+    """A row of INCIDENTS; what is no single value is JSON text."""
+    values = incident.to_dict()
+    return values | {name: json.dumps(values[name]) for name in _JSON_OF_INCIDENT}
+
+
+def incident_of_row(row: dict[str, Any]) -> Incident:
+    """Inverse of ``incident_row``."""
+    return Incident.from_dict(row | {name: json.loads(row[name]) for name in _JSON_OF_INCIDENT})
 
 
 def observation_row(seen: Observation) -> dict[str, Any]:
@@ -123,6 +139,7 @@ class ParquetSink:
         batch: str,
         *,
         findings: Sequence[Finding] = (),
+        incidents: Sequence[Incident] = (),
         observations: Sequence[Observation] = (),
         cuts: Sequence[Cut] = (),
         checks: Sequence[SubjectCheck] = (),
@@ -130,6 +147,7 @@ class ParquetSink:
     ) -> None:
         """Write the rows of one micro-batch; ``batch`` is its number, or ``end``."""
         self._write("findings", batch, FINDINGS, list(map(finding_row, findings)))
+        self._write("incidents", batch, INCIDENTS, list(map(incident_row, incidents)))
         seen = list(map(observation_row, observations))
         self._write("observations", batch, OBSERVATIONS, seen)
         self._write("cuts", batch, CUTS, list(map(cut_row, cuts)))
@@ -181,6 +199,13 @@ def read_findings(directory: Path) -> list[Finding]:
     """Every finding in a Parquet sink, once, in the order of its evidence."""
     found = {row["finding_id"]: finding_of_row(row) for row in _rows(directory, "findings")}
     return sorted(found.values(), key=lambda finding: finding.order)
+
+
+def read_incidents(directory: Path) -> list[Incident]:
+    """The newest state of every incident in a Parquet sink, the oldest incident first."""
+    newest = {row["incident_id"]: row for row in _rows(directory, "incidents")}
+    found = map(incident_of_row, newest.values())
+    return sorted(found, key=lambda one: (one.opened_ts, one.incident_id))
 
 
 def read_observations(directory: Path) -> list[Observation]:

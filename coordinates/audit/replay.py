@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
+from tallystick.coordinates.audit.incidents import incidents_of_history
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.missing_answers import missing_answers
 from tallystick.coordinates.results import Verdict, gravest, verdict_of_run
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.fleet_events import FleetEvent
     from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.coordinates.events.journal import Block
-    from tallystick.coordinates.results import Finding, Observation, SubjectCheck
+    from tallystick.coordinates.results import Finding, Incident, Observation, SubjectCheck
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class AuditResult:
     cuts: list[Cut] = field(default_factory=list)
     checks: list[SubjectCheck] = field(default_factory=list)
     """Of rules between instances; those of rules on a row are with its cut."""
+    incidents: list[Incident] = field(default_factory=list)
     topology: list[Edge] = field(default_factory=list)
     instances: list[str] = field(default_factory=list)
     events: int = 0
@@ -97,6 +99,9 @@ def audit_history(
     result.observations.sort(key=lambda o: (o.ts, o.instance_id, o.epoch, o.sequence))
     result.cuts.sort(key=lambda c: (c.ts, c.instance_id, c.scope != "instance", c.channel or ""))
     result.checks = gravest(result.checks)
+    result.incidents = incidents_of_history(
+        result.findings, result.cuts, result.checks, fleet_events
+    )
     result.topology = fleet.topology()
     result.instances = sorted(instances)
     return result

@@ -128,6 +128,7 @@ class HeaderUnderLock:
     tier=3,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="never",
     claim=(
         "On a server with have_backup_safe_binlog_info the InnoDB system header is, while LOCK"
         " TABLES FOR BACKUP is held, not before the binary log coordinate of the time of the"
@@ -186,6 +187,7 @@ BACKUP_COORDINATES_MATCH_DATA = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "The binary log coordinates that a backup reports are the end of a group, and the data"
             " it copied hold the groups up to there and none from after it."
@@ -219,6 +221,7 @@ BACKUP_REPLICA_COORDINATES_MATCH_DATA = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "The position on its source that a replica's backup reports is the one that the copied"
             " data have reached: they hold what the channel brought up to it, and nothing from"
@@ -252,6 +255,7 @@ BACKUP_BINLOG_COPY_MATCHES_DATA = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "The binary log file that a snapshot of a Galera node takes along ends with a whole"
             " group, and with the last group that the copied data hold."

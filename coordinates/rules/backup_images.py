@@ -61,6 +61,7 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "The binary log position in an image's summary is the end of a group, lies where the"
             " log was at the validity point, and the image's GTID set is what the log holds up to"

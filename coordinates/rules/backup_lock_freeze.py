@@ -34,6 +34,7 @@ BACKUP_LOCKS_FREEZE_SCOPE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "Under LOCK TABLES FOR BACKUP no non-transactional change or DDL happens; under LOCK"
             " BINLOG FOR BACKUP the binary log, read and executed coordinates stand still."

@@ -32,6 +32,7 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "The session of a backup has taken LOCK TABLES FOR BACKUP, and LOCK BINLOG FOR BACKUP"
             " unless its coordinates are those of the InnoDB header of a server with"

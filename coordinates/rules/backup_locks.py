@@ -30,6 +30,7 @@ BACKUP_LOCK_PROTOCOL = register(
         tier=3,
         scope="T",
         severity=Severity.ERROR,
+        heals="never",
         claim=(
             "A session takes LOCK TABLES FOR BACKUP before LOCK BINLOG FOR BACKUP, releases them in"
             " reverse, and holds neither when its backup has ended."

@@ -88,6 +88,7 @@ class PositionEvidence:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "The binary log coordinate of a row lies within the named file: at 4 or after it, and"
         " not beyond the last event written when the row was taken."
@@ -162,6 +163,7 @@ def snapshot_position_within_file(e: PositionEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "The binary log coordinate of a row is the end of a group, of the file's header events"
         " or of its ROTATE or STOP; never inside."
@@ -246,6 +248,7 @@ def _within_file(e: PositionEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.CRITICAL,
+    heals="log",
     claim=(
         "From row to row of one binary log lineage the binary log coordinate, by file number"
         " and then position, never falls."

@@ -162,6 +162,7 @@ class ChannelEvidence:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=("The executed source coordinate of a channel is not beyond the one that was read."),
     why=(
         "An event is read from the source, written to the relay log and only then applied; both"
@@ -226,6 +227,7 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="executed",
     claim=(
         "Every group that the applier has passed, in the relay log or by its position in the"
         " source's binary log, is executed."
@@ -295,6 +297,7 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.ERROR,
+    heals="held",
     claim=(
         "Retrieved_Gtid_Set is exactly what the relay logs show: PREVIOUS_GTIDS of the oldest"
         " file kept and the complete groups after it."
@@ -342,6 +345,7 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
             "Retrieved_Gtid_Set",
             "{wrong:gtids} as well",
             "complete groups of the relay log before the restart",
+            heals="executed",
         ),
     },
 )
@@ -381,6 +385,7 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.CRITICAL,
+    heals="log",
     claim=(
         "In one channel lineage neither the flushed relay coordinate nor the executed source"
         " coordinate ever falls."

@@ -38,6 +38,7 @@ CLONE_PROTOCOL = register(
         tier=3,
         scope="T",
         severity=Severity.ERROR,
+        heals="never",
         claim=(
             "Donor and recipient of a clone have the same version, the stages follow in order, and"
             " the donor's commits are blocked for less than a second."
@@ -94,6 +95,7 @@ CLONE_COMMITS_ORDERED = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "Once a clone has forced the commit order and awaited what was prepared before, and"
             " until it releases the order, the binary log coordinates in the donor's TRX_SYS page"
@@ -138,6 +140,7 @@ CLONE_BLOCKS_XA = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "While the end of a clone blocks external XA, the donor logs no XA PREPARE, XA COMMIT"
             " or XA ROLLBACK."
@@ -173,6 +176,7 @@ FAILED_CLONE_NOT_RESUMED = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "After a clone that failed once it had begun to drop the recipient's data, replication"
             " does not start there before another clone has completed or the data were restored."

@@ -37,6 +37,7 @@ CLONE_DONOR_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "Before the donor of a clone reads the position for it, it has forced the order of"
             " commits, awaited what was prepared out of order and blocked external XA, and none of"
@@ -66,6 +67,7 @@ CLONE_RECIPIENT_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "A clone that completes has passed every stage between the first and the last that it"
             " records: file copy, page copy, redo copy, file sync, restart, recovery; and where it"

@@ -39,6 +39,7 @@ COLLECTION_LOCK_ORDER = register(
         tier=3,
         scope="T",
         severity=Severity.ERROR,
+        heals="never",
         claim=(
             "One collector at a time takes its locks in the fixed order: collector, channel map,"
             " plugins, channels, binary log, GTID state, storage engines."
@@ -91,6 +92,7 @@ COLLECTION_UNLOCK_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "Every lock that a collection takes is released: those of the logs in any order, then"
             " the channel map, then the collector's; also when it ends with an error or its client"
@@ -146,6 +148,7 @@ NO_PROGRESS_WHILE_LOCKED = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "Between the last lock and the first unlock of a collection nothing is logged or"
             " executed, no channel is changed and no receiver flushes its positions; the log of a"
@@ -197,6 +200,7 @@ COLLECTION_WITHIN_BUDGET = register(
         tier=3,
         scope="T",
         severity=Severity.WARNING,
+        heals="never",
         claim=(
             "A collection leaves its state within its budget, one second unless configured"
             " otherwise, after it entered."

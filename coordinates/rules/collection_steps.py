@@ -32,6 +32,7 @@ COLLECTION_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "A collection locks the channel map and collects the binary log, the GTID state, and"
             " each channel and engine that its row has, each under its lock and all that it has"
@@ -71,6 +72,7 @@ ROW_LSN_AS_COLLECTED = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim="The LSN in a row is the one at which the collection had collected it.",
         why=(
             "The engine's log stands still from its lock to its unlock, and the row is read in"

@@ -143,6 +143,7 @@ class LagEvidence:
     tier=2,
     scope="S",
     severity=Severity.ERROR,
+    heals="held",
     claim=(
         "At most as many logged groups are missing from gtid_executed as sessions and applier"
         " workers can be committing at once."
@@ -201,6 +202,7 @@ def commit_lag_bounded(e: LagEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.WARNING,
+    heals="executed",
     claim=(
         "While commits are ordered, the logged groups that gtid_executed lacks are the last"
         " ones of the binary log, without an executed one among them."
@@ -262,6 +264,7 @@ def commit_lag_is_suffix(e: LagEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.ERROR,
+    heals="executed",
     claim=(
         "A group that is in the binary log at one row is executed at the first row that is 10"
         " seconds or more younger."

@@ -25,6 +25,7 @@ ZONE_ENTRY_PROTOCOL = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "No session enters a closed commit zone, each ticket is dropped exactly once, and the"
             " zone is opened only after it was closed."
@@ -83,6 +84,7 @@ VP_ONLY_IN_EMPTY_CLOSED_ZONE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "A validity point and its binary log position are taken only while the commit zone is"
             " closed and no session is inside."
@@ -123,6 +125,7 @@ CRITICAL_SEQUENCE_IN_ZONE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "Who executes the critical sequence (write the binary log, commit, unlock the tables)"
             " holds a ticket of the zone during all of it, in this order, or changes no table that"

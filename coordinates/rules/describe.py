@@ -14,7 +14,7 @@ from tallystick.coordinates.rules.catalogue import RULES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tallystick.coordinates.rules.registry import Rule, Scope
+    from tallystick.coordinates.rules.registry import Heals, Rule, Scope
 
 WIDTH = 96
 
@@ -33,6 +33,14 @@ SCOPES: Final[dict[Scope, str]] = {
     "T": "one instance over time",
     "X": "several instances",
 }
+
+HEALED: Final[dict[Heals, str]] = {
+    "held": "when the rule holds at a later collection",
+    "executed": "when a later row has executed what was missing",
+    "log": "when the log that shows it begins anew (RESET)",
+    "never": "not by itself; other data (a clone, a restore) supersede it",
+}
+"""What ends a breach, in words."""
 
 DESIGNS: Final = {
     "WL#9452": "Log Position Lock",
@@ -92,6 +100,7 @@ def describe(rule: Rule) -> str:
         f"**Undecided when:** {rule.undecided_when}.",
         f"**Sources:** {'; '.join(rule.sources)}.",
         f"**Remedy:** {rule.remedy}",
+        f"**A breach ends:** {_ends(rule)}.",
     )
     heading = f"## {rule.number} {rule.name}"
     verify = (f"    {line}" for line in verified_by(rule))
@@ -120,6 +129,20 @@ _PLACES: Final = {
     "position": "<position of {}>",
 }
 """How a value of a statement is shown that is not known yet, by its format."""
+
+
+def _ends(rule: Rule) -> str:
+    """What ends a breach, and which cases differ."""
+    others: dict[Heals, list[str]] = {}
+    for code in rule.cases:
+        if rule.healed_by(code) != rule.heals:
+            others.setdefault(rule.healed_by(code), []).append(code)
+    return "; ".join(
+        (
+            HEALED[rule.heals],
+            *(f"{', '.join(codes)}: {HEALED[how]}" for how, codes in others.items()),
+        )
+    )
 
 
 def written_in(rule: Rule) -> tuple[str, ...]:

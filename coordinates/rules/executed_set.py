@@ -125,6 +125,7 @@ class ExecutedEvidence:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "Every executed GTID is either logged at or before the row's binary log coordinate or"
         " counts as purged."
@@ -202,6 +203,7 @@ def executed_within_logged(e: ExecutedEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.ERROR,
+    heals="held",
     claim="No GTID is owned by a session and executed at the same time.",
     why=(
         "A commit puts the GTID into gtid_executed and takes it from gtid_owned under one lock,"
@@ -250,6 +252,7 @@ def owned_disjoint_from_executed(e: ExecutedEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.CRITICAL,
+    heals="executed",
     claim=(
         "What was executed at one row is executed at every later row of the same binary log"
         " lineage, across restarts and crashes too."
@@ -307,6 +310,7 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.CRITICAL,
+    heals="never",
     claim=(
         "Each GTID that is new in gtid_executed was received in a relay log, written by the"
         " server itself, assigned to gtid_purged or handed out by its replication group."
@@ -363,6 +367,7 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.CRITICAL,
+    heals="never",
     claim=(
         "The first row after a start has executed all that the recovered binary log, the table"
         " mysql.gtid_executed and the undo logs hold."

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.results import Check, Finding, Observation
+    from tallystick.coordinates.results import Check, Finding, IncidentChange, Observation
     from tallystick.coordinates.rules.registry import Statement
 
 INTERVALS_SHOWN = 12
@@ -251,6 +251,13 @@ def finding_document(finding: Finding) -> dict[str, Any]:
     verify = [{"on": on, "statement": statement} for on, statement in texts.verify]
     # The coordinates and the witness stay as programs compare them.
     return texts._asdict() | finding.to_dict() | {"verify": verify}
+
+
+def change_document(change: IncidentChange) -> dict[str, Any]:
+    """A change of an incident as JSON for its readers, with the sentences of its first finding."""
+    values = change.to_dict()
+    values["incident"]["finding"] = finding_document(change.incident.finding)
+    return values
 
 
 def reason_text(check: Check) -> str:

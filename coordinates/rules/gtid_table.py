@@ -52,6 +52,7 @@ class GtidTable:
     tier=3,
     scope="S",
     severity=Severity.ERROR,
+    heals="held",
     claim=(
         "The table mysql.gtid_executed holds every executed GTID of the binary log files that"
         " were closed before it was read."

@@ -36,6 +36,7 @@ _SERVER_ID = (
     number=65,
     tier=4,
     severity=Severity.CRITICAL,
+    heals="held",
     claim="No two instances report one server_uuid.",
     why=(
         "server_uuid is made at the first start of a data directory and names the origin of"
@@ -75,6 +76,7 @@ def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
     number=94,
     tier=4,
     severity=Severity.CRITICAL,
+    heals="held",
     claim="A replica has another server_id than its source and all servers above that.",
     why=(
         "A receiver takes events with the server_id of its own server for its own ones that come"
@@ -163,6 +165,7 @@ class Claims(NamedTuple):
     number=68,
     tier=4,
     severity=Severity.CRITICAL,
+    heals="never",
     claim=(
         "All logs of the fleet that hold a GTID agree on the server_id and the commit time of"
         " its origin."

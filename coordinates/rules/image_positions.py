@@ -35,6 +35,7 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "In the summary of a replica's image neither info repository is beyond the position"
             " that it stores, a transactional slave_relay_log_info names the last transaction that"

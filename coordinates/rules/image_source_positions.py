@@ -26,6 +26,7 @@ _KINDS = {
     number=131,
     tier=4,
     severity=Severity.CRITICAL,
+    heals="never",
     claim=(
         "The replica positions in an image are positions of the source's binary log: the one that"
         " was read ends an event, the one that was executed ends a group."

@@ -87,6 +87,7 @@ class RedoEvidence:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "Of one reading, the checkpoint LSN is at least 8192 and not above the flushed LSN,"
         " that not above the written one, and that not above the current one."
@@ -146,6 +147,7 @@ def lsn_order(e: RedoEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.ERROR,
+    heals="held",
     claim=(
         "Current and checkpoint LSN lie in the data part of a redo block: their remainder by"
         " 512 is from 12 to 507."
@@ -194,6 +196,7 @@ def lsn_block_offset(e: RedoEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.WARNING,
+    heals="held",
     claim="The redo between checkpoint and current LSN is less than the redo log's capacity.",
     why=(
         "Redo since the checkpoint is what recovery needs, and the files are reused in a"
@@ -245,6 +248,7 @@ def checkpoint_age_within_capacity(e: RedoEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.CRITICAL,
+    heals="never",
     claim=(
         "Current, checkpoint and flushed LSN never fall in one data lineage, across restarts"
         " and crashes too."
@@ -302,6 +306,7 @@ def lsn_monotone(e: RedoEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.ERROR,
+    heals="never",
     claim=("If an InnoDB transaction was committed between two rows, their LSNs differ."),
     why=(
         "A group that ends in XID changed InnoDB pages, and its commit alone writes redo."

@@ -21,6 +21,7 @@ BINLOG_FILE_FRAMING = register(
         tier=1,
         scope="E",
         severity=Severity.ERROR,
+        heals="log",
         claim=(
             "A binary log file begins with FORMAT_DESCRIPTION at 4, then PREVIOUS_GTIDS, and"
             " nothing follows its ROTATE or STOP."
@@ -73,6 +74,7 @@ LOG_EVENTS_CONTIGUOUS = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
+        heals="log",
         claim=(
             "Within a log file each event begins where the one before it ends, the first one at"
             " position 4, counted in 64 bits."
@@ -115,6 +117,7 @@ BINLOG_LOG_POS_FIELD_AGREES = register(
         tier=1,
         scope="E",
         severity=Severity.ERROR,
+        heals="log",
         claim=(
             "The position in an event's header equals the event's end in the binary log, modulo"
             " 2^32; artificial events have none."
@@ -155,6 +158,7 @@ LOG_REDELIVERY_IDENTICAL = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
+        heals="log",
         claim=(
             "An event delivered twice for one position has the same type, length, GTID and checksum"
             " both times."
@@ -202,6 +206,7 @@ BINLOG_ROTATE_SUCCESSOR = register(
         tier=1,
         scope="E",
         severity=Severity.ERROR,
+        heals="log",
         claim="The ROTATE that closes file n names file n+1 and position 4.",
         why=(
             "The server makes the next name from the index under LOCK_index and LOCK_log, writes it"
@@ -238,6 +243,7 @@ RELAY_SOURCE_POS_MONOTONE = register(
         tier=1,
         scope="E",
         severity=Severity.ERROR,
+        heals="log",
         claim=(
             "Within one relay log file and one file of the source the source position of queued"
             " events never falls, unless the receiver connected anew."

@@ -24,6 +24,7 @@ BINLOG_GROUP_WELLFORMED = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
+        heals="log",
         claim=(
             "A group opens with a GTID or anonymous GTID event and ends with one commit, rollback,"
             " XA PREPARE or single statement, without another group inside and within one file."
@@ -114,6 +115,7 @@ TRANSACTION_LENGTH_AGREES = register(
         tier=1,
         scope="E",
         severity=Severity.ERROR,
+        heals="log",
         claim=(
             "The sizes of a group's events add up to the transaction_length in its opening event."
         ),
@@ -154,6 +156,7 @@ SEQUENCE_NUMBERS_VALID = register(
         tier=1,
         scope="E",
         severity=Severity.ERROR,
+        heals="log",
         claim=(
             "In each binary log file the sequence numbers of groups are 1, 2, 3 and so on, and"
             " last_committed is at least 0 and below the group's own number."
@@ -202,6 +205,7 @@ GTID_LOGGED_ONCE = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
+        heals="log",
         claim="A binary log holds each GTID once in its lineage.",
         why=(
             "A session must own its GTID before it writes, and a GTID that is owned or executed"
@@ -237,6 +241,7 @@ PREVIOUS_GTIDS_CONTINUITY = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
+        heals="log",
         claim=(
             "The PREVIOUS_GTIDS of a file are those of the file before and the GTIDs that it"
             " logged, and nothing more but purged GTIDs that never were in a file."
@@ -287,6 +292,7 @@ GTID_MODE_RESPECTED = register(
         tier=1,
         scope="E",
         severity=Severity.ERROR,
+        heals="log",
         claim=(
             "Under gtid_mode ON a log gets no anonymous group, under OFF no group with a GTID;"
             " both are allowed only in between."

@@ -26,6 +26,7 @@ ENGINE_LOCK_BUDGET = register(
         tier=3,
         scope="T",
         severity=Severity.ERROR,
+        heals="never",
         claim=(
             "All engines together are locked within one time-out, 2 seconds if none is reported,"
             " and each is given what is left of it; otherwise all are released, 10 seconds or more"
@@ -106,6 +107,7 @@ LOCKED_ENGINES_STAND_STILL = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "From the moment an engine is locked for a backup until all are unlocked nothing that"
             " others see changes in it; where the binary log is one of the engines, no event is"
@@ -157,6 +159,7 @@ NO_METADATA_CHANGE_DURING_BACKUP = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "While a backup holds the instance lock, from its begin to its end, no DDL is executed."
         ),

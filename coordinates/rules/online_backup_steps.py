@@ -31,6 +31,7 @@ ZONE_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "Before a validity point the closed zone was waited for, and who had written the"
             " binary log inside it had committed and unlocked the tables; when the backup has"
@@ -59,6 +60,7 @@ ENGINE_LOCK_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "At a validity point every engine is locked that the backup has prelocked, locked or"
             " copied; before the next round, the bail-out and the end of the backup all are"
@@ -86,6 +88,7 @@ METADATA_LOCK_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim="At the validity point of a backup metadata operations are blocked.",
         why=(
             "Metadata operations do not enter the critical zone; they are to be blocked during the"

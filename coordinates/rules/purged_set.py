@@ -107,6 +107,7 @@ class PurgedEvidence:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim="Every purged GTID is executed.",
     why=(
         "GTIDs become purged when the file that holds them is removed, long after their commit,"
@@ -157,6 +158,7 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.ERROR,
+    heals="held",
     claim=(
         "gtid_purged is the PREVIOUS_GTIDS of the oldest file kept, and GTIDs that never were"
         " in a file."
@@ -194,6 +196,7 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
                 " rebuilt, or moved to a server that has them in a file. After a crash set"
                 " sync_binlog=1; if the binary log was off, find out who switched it off."
             ),
+            heals="log",
         ),
         "not_purged": Case(
             "The oldest file kept, {file}, begins after {absent:gtids}, which is not purged.",
@@ -251,6 +254,7 @@ def purged_matches_oldest_file(e: PurgedEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.ERROR,
+    heals="log",
     claim=(
         "gtid_purged never loses a GTID, unless the binary log was reset or switched on or off"
         " at a restart."
@@ -303,6 +307,7 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.ERROR,
+    heals="held",
     claim=(
         "The binary log files kept are numbered without a hole; a purge removes only the"
         " oldest and never the active one; a start opens the next number."
@@ -333,6 +338,7 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
             "number of the file that was opened",
             "{expected}",
             "number after the previous file",
+            heals="log",
         ),
         "old_file_continued": Case(
             (
@@ -343,6 +349,7 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
             "first event after the start",
             "file number {expected}",
             "every start opens a file",
+            heals="log",
         ),
         "active_file_purged": Case(
             "The purge to {to_file} removed the active file {file}.",
@@ -350,6 +357,7 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
             "oldest file after the purge",
             "at most {file}",
             "file being written",
+            heals="log",
         ),
         "missing_number": Case(
             "The list of binary logs goes from number {before} to {number}.",
@@ -401,6 +409,7 @@ def binlog_files_form_range(e: PurgedEvidence) -> RowAnswer:
     tier=3,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "Every GTID in the table mysql.gtid_executed is executed, logged, owned by a session"
         " that is committing it, or that of a prepared XA transaction."

@@ -124,6 +124,7 @@ def _expected_of(file: Any, position: int | None) -> str:
     tier=0,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "Every GTID and every GTID set that an instance reports follows the server's grammar;"
         " tags occur only on servers that know them (8.3 and later)."
@@ -181,6 +182,7 @@ def gtid_text_wellformed(e: AnswerEvidence) -> RowAnswer:
     tier=0,
     scope="S",
     severity=Severity.WARNING,
+    heals="held",
     claim=(
         "A GTID set that a server printed is in canonical form: lower case, UUIDs in order,"
         " intervals ascending and merged."
@@ -221,6 +223,7 @@ def gtid_text_canonical(e: AnswerEvidence) -> RowAnswer:
     tier=0,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "A log_status row has its four columns; file and position come together or not at all;"
         " file names are base.NNNNNN without a directory; numbers are integers below 2^63."
@@ -270,6 +273,7 @@ def log_status_row_complete(e: AnswerEvidence) -> RowAnswer:
     tier=0,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "A channel name, whatever its case, occurs once in a log_status row and once in each"
         " replication info table."
@@ -314,6 +318,7 @@ def channel_rows_unique(e: AnswerEvidence) -> RowAnswer:
     tier=0,
     scope="S",
     severity=Severity.ERROR,
+    heals="held",
     claim="A collection brings either one log_status row or an error; never nothing at all.",
     why=(
         "The table always has exactly one row. Without BACKUP_ADMIN the server refuses with"

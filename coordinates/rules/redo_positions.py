@@ -35,6 +35,7 @@ ROW_LSN_AT_ITS_INSTANT = register(
         tier=3,
         scope="S",
         severity=Severity.CRITICAL,
+        heals="held",
         claim=(
             "The LSN of a row is not below what was written by then; its checkpoint is the last one"
             " of the redo log."
@@ -80,6 +81,7 @@ IMAGE_LSN_WITHIN_REDO = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "The LSN up to which a backup has copied redo is not below what was flushed when the"
             " backup began, and not beyond what was written when it ended."
@@ -121,6 +123,7 @@ CLONE_LSN_WITHIN_REDO = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "While a clone ends, the LSN at which the donor writes coordinates into the TRX_SYS"
             " page never falls and is not below what was written; the copy ends at the last one."
@@ -161,6 +164,7 @@ TRX_SYS_REDO_FLUSHED = register(
         tier=3,
         scope="T",
         severity=Severity.ERROR,
+        heals="never",
         claim=(
             "When a session gets LOCK TABLES FOR BACKUP, the redo of the coordinates that the lock"
             " has written into InnoDB's header is flushed."
@@ -197,6 +201,7 @@ REDO_STATUS_AGREES = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
+        heals="never",
         claim=(
             "Of one sample of the status variables checkpoint, flushed, written and current LSN are"
             " in this order, and neither checkpoint nor flushed LSN falls from sample to sample."

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from string import Formatter
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final, get_args
 
 from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.results import Severity
@@ -18,6 +18,10 @@ from tallystick.coordinates.rules.outcomes import Answer, NotApplicable, Reason
 
 Scope = Literal["E", "S", "T", "X"]
 """What a rule looks at: an event, a log_status row, one instance over time, several instances."""
+
+Heals = Literal["held", "executed", "log", "never"]
+"""What ends a breach: the rule holds at a later collection; a later row has executed the GTIDs
+that were missing; the log that shows it begins anew (RESET); or nothing but other data."""
 
 TIER_MAX = 4
 
@@ -39,10 +43,12 @@ class Case(NamedTuple):
     expected_in: str
     remedy: str = ""
     """What an operator does about it, where that is not the remedy of the rule."""
+    heals: Heals | None = None
+    """What ends the breach, where that is not what ends others of the rule."""
 
     def names(self) -> set[str]:
         """The values that its texts name."""
-        return _names(self)
+        return _names(text for text in self if text is not None)
 
 
 class Statement(NamedTuple):
@@ -83,6 +89,7 @@ class Rule:
         tier: 0 readable, 1 one event stream, 2 one row, 3 one instance over time, 4 the fleet.
         scope: What it looks at.
         severity: How grave a breach is.
+        heals: What ends a breach: state that is judged anew, or what cannot be undone.
         claim: What holds, in one sentence.
         why: Why a healthy server keeps it.
         undecided_when: When the evidence does not suffice.
@@ -103,6 +110,7 @@ class Rule:
     tier: int
     scope: Scope
     severity: Severity
+    heals: Heals
     claim: str
     why: str
     undecided_when: str
@@ -123,8 +131,14 @@ class Rule:
         prose = (self.claim, self.why, self.undecided_when, self.remedy, *self.sources)
         if not self.sources or not all(text.strip() for text in prose):
             raise ValueError(f"expected prose in every field of {self.name!r}")
+        if self.heals not in get_args(Heals):
+            raise ValueError(f"expected what ends a breach of {self.name!r}, found {self.heals!r}")
         if wrong := [code for code in self.cases if not _is_code(code)]:
             raise ValueError(f"expected snake_case codes of cases of {self.name!r}, found {wrong}")
+
+    def healed_by(self, case: str) -> Heals:
+        """What ends a breach of one of its cases."""
+        return (self.cases[case].heals if case in self.cases else None) or self.heals
 
 
 @final

@@ -35,6 +35,7 @@ STORED_SELDOM = reason("stored_seldom", "sync_source_info does not bound what is
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "The relay coordinate of a channel is the end of an event that is written in a relay"
         " log file that exists; a channel without relay logs shows an empty name and 0."
@@ -122,6 +123,7 @@ def relay_position_on_written_boundary(e: ChannelEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.WARNING,
+    heals="held",
     claim=(
         "The applier is not ahead of the receiver: the groups before the applied relay"
         " coordinate end before the flushed one, except for one event just being queued."
@@ -182,6 +184,7 @@ def _breaks(other: Rule, e: ChannelEvidence) -> bool:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "The relay coordinate of a row corresponds to the source coordinate in slave_master_info at"
         " that instant: not for an earlier one, nor, where sync_source_info is N, for one that is"

@@ -74,6 +74,7 @@ _RECEIVED = (
     number=66,
     tier=4,
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "Of the source's own GTIDs a channel has retrieved only those that the source has"
         " logged in its present binary log lineage, for the same transactions."
@@ -109,6 +110,7 @@ _RECEIVED = (
             "The replica has retrieved {witness:gtids} from instance {source}, whose binary log has"
             " given it to another transaction.",
             *_RECEIVED,
+            heals="never",
         ),
     },
 )
@@ -165,6 +167,7 @@ def _is_young(state: Snapshot, ts: int) -> bool:
     number=67,
     tier=4,
     severity=Severity.ERROR,
+    heals="held",
     claim=(
         "Everything that a replica has executed is known to one of its sources, but for what"
         " it has retrieved of their own GTIDs, those that SET gtid_purged is known to have given"
@@ -310,6 +313,7 @@ def _without_upstreams(rest: GtidSet, row: ReplicaExecuted, against: Against) ->
     number=70,
     tier=4,
     severity=Severity.ERROR,
+    heals="held",
     claim=(
         "Everything that a source has purged, but for what SET gtid_purged gave it, has been"
         " executed or retrieved by each of its replicas that use auto-positioning."

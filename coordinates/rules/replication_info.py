@@ -99,6 +99,7 @@ class StoredEvidence:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "The source coordinate stored for the receiver is not beyond the source position of the"
         " last event in the relay log."
@@ -154,6 +155,7 @@ def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.ERROR,
+    heals="held",
     claim=(
         "The two halves of a relay log info row, relay position and source position, denote one"
         " and the same event, or the source position lies after it among events that the"
@@ -212,6 +214,7 @@ def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "A transactional relay log info repository names the end of the last transaction that"
         " the applier committed; not an earlier one and not a later one."
@@ -285,6 +288,7 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
     tier=2,
     scope="T",
     severity=Severity.WARNING,
+    heals="held",
     claim=(
         "While the receiver is stopped, the stored source coordinate is the one it had read"
         " when it stopped."

@@ -111,6 +111,7 @@ class ThreadEvidence:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim="No applier of a channel has stopped with an error.",
     why=(
         "What the source committed can be committed on a replica that has the same data. An error"
@@ -160,6 +161,7 @@ def applier_not_failed(e: ThreadEvidence) -> RowAnswer:
     tier=2,
     scope="S",
     severity=Severity.CRITICAL,
+    heals="held",
     claim="No receiver of a channel has stopped with an error.",
     why=(
         "A receiver that loses its source connects again. It stops with an error only when the"

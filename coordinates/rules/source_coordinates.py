@@ -69,6 +69,7 @@ _BEYOND = "past the end of the file."
     number=69,
     tier=4,
     severity=Severity.CRITICAL,
+    heals="held",
     claim=(
         "The source coordinates of a channel are positions that exist in the source's binary log:"
         " the read position ends an event, the executed position ends a group, or an event of"

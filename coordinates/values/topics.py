@@ -5,4 +5,6 @@ from __future__ import annotations
 JOURNAL_TOPIC = "tallystick.journal"
 COLLECT_TOPIC = "tallystick.collect"
 FINDINGS_TOPIC = "tallystick.findings"
+INCIDENTS_TOPIC = "tallystick.incidents"
+CONTROL_TOPIC = "tallystick.control"
 DEAD_LETTER_TOPIC = "tallystick.deadletter"

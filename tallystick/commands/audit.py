@@ -11,6 +11,8 @@ from tallystick.commands.options import (
     BootstrapServers,
     Directory,
     Disable,
+    FailOn,
+    FailOnFlag,
     Instances,
     JsonResult,
     Outputs,
@@ -54,6 +56,7 @@ def audit(
     ] = None,
     output: Outputs = None,
     json: JsonResult = False,
+    fail_on: FailOnFlag = FailOn.EVER,
 ) -> None:
     """Audit the journal topic: collect on a period, judge, validate, report.
 
@@ -84,4 +87,4 @@ def audit(
         result = run.run(stop, progress)
     if result is None:
         raise typer.Exit(stop.exit_code)
-    finish(result, requests, run.directory)
+    finish(result, requests, run.directory, fail_on=fail_on)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick import terminal
-from tallystick.commands.options import Disable, JsonResult, Outputs, finish, requested
+from tallystick.commands.options import (
+    Disable,
+    FailOn,
+    FailOnFlag,
+    JsonResult,
+    Outputs,
+    finish,
+    requested,
+)
 from tallystick.errors import ExitCode, MisuseError
 from tallystick.process import stopping
 from tallystick.settings import load
@@ -44,6 +52,7 @@ def check(
     disable: Disable = None,
     output: Outputs = None,
     json: JsonResult = False,
+    fail_on: FailOnFlag = FailOn.EVER,
 ) -> None:  # fmt: skip
     """Check that what real MySQL servers report agrees, without Kafka and Spark.
 
@@ -61,7 +70,7 @@ def check(
     if rights:
         raise typer.Exit(_show_rights(settings))
     requests = requested(output, json)
-    finish(_run(settings, collections, interval, disabled), requests)
+    finish(_run(settings, collections, interval, disabled), requests, fail_on=fail_on)
 
 
 def _run(

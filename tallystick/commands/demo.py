@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick import terminal
-from tallystick.commands.options import JsonResult, Outputs, finish, requested
+from tallystick.commands.options import FailOn, FailOnFlag, JsonResult, Outputs, finish, requested
 from tallystick.extras import require_stream
 from tallystick.process import stopping
 from tallystick.settings import load
@@ -38,6 +38,7 @@ def demo(
     ] = 0,
     output: Outputs = None,
     json: JsonResult = False,
+    fail_on: FailOnFlag = FailOn.EVER,
 ) -> None:
     """Run the main job on a simulated fleet, from the broker to the report.
 
@@ -61,7 +62,7 @@ def demo(
     if not demonstration.is_complete:
         terminal.notice("the audit did not read everything in time: the verdict is undecided")
     try:
-        finish(result, requests, run)
+        finish(result, requests, run, fail_on=fail_on)
     finally:
         if fault is not None:
             terminal.notice(_ending(result, fault, is_injected=bool(demonstration.injected)))

@@ -11,6 +11,8 @@ import typer
 from tallystick import terminal
 from tallystick.commands.options import (
     Disable,
+    FailOn,
+    FailOnFlag,
     Json,
     JsonResult,
     Outputs,
@@ -45,6 +47,7 @@ def replay(
     disable: Disable = None,
     output: Outputs = None,
     json: JsonResult = False,
+    fail_on: FailOnFlag = FailOn.EVER,
 ) -> None:
     """Audit a journal from a file, without Kafka and Spark.
 
@@ -62,7 +65,7 @@ def replay(
         history_goes_on=history_goes_on,
         notice_skipped=terminal.notice if skip_bad_lines else None,
     )
-    finish(result, requests)
+    finish(result, requests, fail_on=fail_on)
 
 
 def report(

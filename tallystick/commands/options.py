@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -49,6 +50,22 @@ Outputs = Annotated[
         metavar="NAME[=FILE]",
     ),
 ]
+
+
+class FailOn(str, Enum):
+    """Which verdict the exit status is of."""
+
+    EVER = "ever"
+    NOW = "now"
+
+
+FailOnFlag = Annotated[
+    FailOn,
+    typer.Option(
+        "--fail-on",
+        help="Exit status by the verdict of the whole period (ever), or by what is open now.",
+    ),
+]
 JsonResult = Annotated[bool, typer.Option("--json", help="The short form of --output json.")]
 
 
@@ -64,7 +81,10 @@ def requested(output: Sequence[str] | None, json: bool) -> list[Request]:
 
 
 def finish(
-    result: RunResult, requests: Sequence[Request], directory: Path | None = None
+    result: RunResult,
+    requests: Sequence[Request],
+    directory: Path | None = None,
+    fail_on: FailOn = FailOn.EVER,
 ) -> NoReturn:
     """Write a result in each form and end the command with its exit status.
 
@@ -72,6 +92,7 @@ def finish(
         result: The result of the run.
         requests: The outputs that are asked for.
         directory: The run's own: it keeps the page and the JSON document.
+        fail_on: Which verdict the exit status is of.
     """
     from tallystick.outputs import Request, write_all
 
@@ -81,5 +102,6 @@ def finish(
     written = {name: Path(target) for name, target in files}
     printed = [request for request in requests if request.target == STANDARD_STREAM]
     # What is printed comes first: it is there whatever becomes of a file.
-    write_all(replace(result, paths={**result.paths, **written}), [*printed, *files])
+    result = replace(result, paths={**result.paths, **written}, fail_on=fail_on.value)
+    write_all(result, [*printed, *files])
     raise typer.Exit(result.exit_code)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
+from tallystick.coordinates.audit.incidents import IncidentKey, key_of
 from tallystick.coordinates.results import Finding, Severity
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import Explanation, explain, moment, shorten_gtids
@@ -17,10 +17,6 @@ from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.runs.result import RunResult
 
-_CAUSES = (
-    "source", "sources", "other", "backup", "backup_id", "table", "name", "datum", "engine",
-)  # fmt: skip
-"""Values of findings that say what is concerned, or what it is held against."""
 _POSITIONS_MAX = 3
 _WITNESSES_MAX = 12
 
@@ -165,19 +161,14 @@ def broken_rules(result: RunResult) -> list[BrokenRule]:
 
 def groups_of(result: RunResult, findings: Iterable[Finding]) -> list[FindingGroup]:
     """Findings of a result, those of one rule, subject and cause together."""
-    alike: dict[tuple[Any, ...], list[Finding]] = {}
+    alike: dict[IncidentKey, list[Finding]] = {}
     for finding in sorted(findings, key=lambda one: one.order):
-        alike.setdefault(_kind(finding), []).append(finding)
+        alike.setdefault(key_of(finding), []).append(finding)
     repeats_of = result.deduplicated.of
     return [
         FindingGroup(tuple(same), tuple(again for one in same for again in repeats_of(one)))
         for same in alike.values()
     ]
-
-
-def _kind(finding: Finding) -> tuple[Any, ...]:
-    cause = tuple(str(finding.data.get(name)) for name in _CAUSES)
-    return finding.rule, finding.case, finding.instance_id, finding.channel, cause
 
 
 def _rest(finding: Finding) -> str:

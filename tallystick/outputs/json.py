@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from tallystick.coordinates.results import Finding
+from tallystick.coordinates.results import Finding, Incident
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
 from tallystick.coordinates.rules.explanation import finding_document, moment, observation_document
@@ -27,11 +27,13 @@ def document_of(result: RunResult) -> dict[str, Any]:
         "begun_at": result.begun_at.isoformat(),
         "elapsed_s": round(result.elapsed_s, 3),
         "verdict": result.verdict.value,
+        "verdict_now": result.verdict_now.value,
         "since": None if result.since is None else moment(result.since),
         "exit_status": result.exit_code.value,
         "counts": result.counts,
         "findings": [_finding(result, finding) for finding in result.findings],
         "groups": [_group(group) for group in groups_of(result, result.findings)],
+        "incidents": [_incident(one) for one in result.incidents],
         "observations": list(map(observation_document, result.observations)),
         "undecided": list(doubts(result)),
         "rules": {
@@ -67,15 +69,24 @@ def document_of(result: RunResult) -> dict[str, Any]:
 
 def _finding(result: RunResult, finding: Finding) -> dict[str, Any]:
     """A finding with where it is written that healthy servers keep the rule."""
-    rule = RULES.get(finding.rule)
+    rule, incident = RULES.get(finding.rule), result.incident_of(finding)
     return {
         **finding_document(finding),
+        "incident_id": None if incident is None else incident.incident_id,
+        "incident_state": None if incident is None else incident.state.value,
         "written_in": [] if rule is None else list(written_in(rule)),
         "repeats": [
             {"finding_id": one.finding_id, "instance_id": one.instance_id, "at": one.at}
             for one in result.deduplicated.of(finding)
         ],
     }
+
+
+def _incident(incident: Incident) -> dict[str, Any]:
+    """An incident; its finding is the one whose id it has."""
+    values = incident.to_dict()
+    del values["finding"]
+    return values
 
 
 def _group(group: FindingGroup) -> dict[str, Any]:

@@ -51,7 +51,12 @@ def _render(result: RunResult) -> str:
             }
         ],
         "results": [_result(finding, names.index(finding.rule)) for finding in result.findings],
-        "properties": {"verdict": result.verdict.value, "title": result.title, **result.counts},
+        "properties": {
+            "verdict": result.verdict.value,
+            "verdict_now": result.verdict_now.value,
+            "title": result.title,
+            **result.counts,
+        },
     }
     sarif = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(sarif, separators=(",", ":")) + "\n"

@@ -56,6 +56,10 @@ def lines(result: RunResult) -> Iterator[Line]:
     if result.scenario is not None:
         yield from _scenario(result.scenario)
     yield result.verdict.value, STYLES[result.verdict]
+    if result.verdict_now is not result.verdict:
+        over = Counter(one.state.value for one in result.incidents)
+        states = ", ".join(f"{number:,} {state}" for state, number in over.items())
+        yield f"  now {result.verdict_now.value}: incidents {states}", STYLES[result.verdict_now]
     counts = result.counts.items()
     yield "  " + ", ".join(f"{number:,} {singular(noun, number)}" for noun, number in counts)
     yield from _findings(result)

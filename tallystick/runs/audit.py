@@ -110,7 +110,9 @@ class Audit:
             disabled=frozenset(settings.disabled),
             journal_topic=f"{prefix}.journal",
             collect_topic=f"{prefix}.collect",
+            control_topic=f"{prefix}.control",
             findings_topic=f"{prefix}.findings",
+            incidents_topic=f"{prefix}.incidents",
             dead_letter_topic=f"{prefix}.deadletter",
         )
         session = SessionSettings(

@@ -110,6 +110,7 @@ def result_of_audit(
         elapsed_s=time.time() - begun_at.timestamp(),
         events=max(0, audit.events - len(audit.instances) * has_end_heartbeats),
         found=audit.findings,
+        incidents=audit.incidents,
         observations=audit.observations,
         cuts=audit.cuts,
         checks=checks_of_history(

@@ -7,17 +7,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tallystick.coordinates.audit.collection_checks import collections_of
 from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.incidents import IncidentKey, key_of
 from tallystick.coordinates.results import (
     Finding,
+    Incident,
     Observation,
     ObservationCode,
     Outcome,
     SubjectCheck,
     Verdict,
+    verdict_now,
     verdict_of_run,
 )
 from tallystick.coordinates.rules.identity import instances_of
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.expectations.validation import CollectionValidation
     from tallystick.runs.scenario import ScenarioResult
+
+FailOn = Literal["ever", "now"]
 
 TABLES = "tables"
 DATA_DOCS = "data_docs"
@@ -87,6 +92,7 @@ class RunResult:
         elapsed_s: How long it took, seconds.
         events: How many journal records were audited; None: not known any more.
         found: Each finding as the audit reported it, in the order of its evidence.
+        incidents: The findings by rule, subject and cause, with what has become of each.
         observations: What else was seen, in the order of its evidence.
         cuts: The cut table.
         checks: The table of checks: the outcome of each rule on each instance and channel at each
@@ -96,6 +102,7 @@ class RunResult:
         servers: Of real servers, by name.
         scenario: What a scenario was to show, and what it did; None when there was none.
         paths: What the run wrote, by what it is.
+        fail_on: Which verdict the exit status is of: of the whole period (``ever``) or ``now``.
     """
 
     command: str
@@ -106,28 +113,62 @@ class RunResult:
     found: Sequence[Finding]
     observations: Sequence[Observation]
     cuts: Sequence[Cut]
+    incidents: Sequence[Incident] = ()
     checks: Sequence[SubjectCheck] = ()
     validations: Sequence[Mapping[str, Any]] = ()
     validation: CollectionValidation | None = None
     servers: Mapping[str, ServerSummary] = field(default_factory=dict)
     scenario: ScenarioResult | None = None
     paths: Mapping[str, Path] = field(default_factory=dict)
+    fail_on: FailOn = "ever"
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Of findings, observations, rows and validations taken together."""
+        """Of the whole period: findings, observations, rows and validations taken together."""
         validations = [Verdict(row["verdict"]) for row in self.validations]
         if self.validation is not None:
             validations.append(self.validation.verdict)
         rows = (Verdict(cut.verdict) for cut in self.cuts)
         return verdict_of_run(self.found, self.observations, rows, validations)
 
+    @cached_property
+    def verdict_now(self) -> Verdict:
+        """Of what is open and not acknowledged, and of the newest collection's evidence."""
+        newest = self.newest_cuts
+        if not newest or (self.found and not self.incidents):
+            return self.verdict  # tables of an earlier version have no incidents
+        name = newest[0].collection_id
+        earlier = (cut.ts for rows in self.collections[:-1] for cut in rows)
+        since = max(earlier, default=0)
+        validations = [
+            Verdict(row["verdict"]) for row in self.validations if row["collection_id"] == name
+        ]
+        return verdict_now(
+            self.incidents,
+            (o for o in self.observations if o.collection_id == name or o.ts > since),
+            (Verdict(cut.verdict) for cut in newest),
+            validations,
+        )
+
+    def incident_of(self, finding: Finding) -> Incident | None:
+        """The incident that a finding belongs to; None where none is known."""
+        alike = self._incidents_by_key.get(key_of(finding), ())
+        earlier = [one for one in alike if one.opened_ts <= finding.ts]
+        return earlier[-1] if earlier else next(iter(alike), None)
+
+    @cached_property
+    def _incidents_by_key(self) -> dict[IncidentKey, list[Incident]]:
+        by_key: dict[IncidentKey, list[Incident]] = {}
+        for one in sorted(self.incidents, key=lambda one: one.opened_ts):
+            by_key.setdefault(key_of(one.finding), []).append(one)
+        return by_key
+
     @property
     def exit_code(self) -> ExitCode:
         """Of the verdict; of a scenario, whether it showed what it was to show."""
         if self.scenario is not None:
             return ExitCode.CONSISTENT if self.scenario.is_shown else ExitCode.INCONSISTENT
-        return ExitCode.of(self.verdict)
+        return ExitCode.of(self.verdict if self.fail_on == "ever" else self.verdict_now)
 
     @property
     def ended_at(self) -> datetime:

@@ -24,6 +24,7 @@ from tallystick.streaming.tables import (
     read_checks,
     read_cuts,
     read_findings,
+    read_incidents,
     read_observations,
     read_validations,
 )
@@ -81,6 +82,7 @@ def read_run(
         elapsed_s=time.time() - begun_at.timestamp(),
         events=events,
         found=found,
+        incidents=read_incidents(tables),
         observations=[*read_observations(tables), *doubts, *observations],
         cuts=cuts,
         checks=checks,

@@ -62,13 +62,16 @@ class Recorder:
     """A Kafka sink and a validator that remember; either can be made to fail."""
 
     def __init__(self) -> None:
-        self.findings, self.dead_letters, self.rounds = [], [], []
+        self.findings, self.dead_letters, self.rounds, self.changes = [], [], [], []
         self.fails_at = ""
 
     def publish_findings(self, findings) -> None:
         if self.fails_at == "findings":
             raise OSError("no broker")
         self.findings += findings
+
+    def publish_incidents(self, changes) -> None:
+        self.changes += changes
 
     def publish_dead_letters(self, letters) -> None:
         if self.fails_at == "dead_letters":

@@ -97,5 +97,6 @@ def content(result: AuditResult) -> dict[str, Any]:
         "observations": [observation.to_dict() for observation in result.observations],
         "cuts": result.cuts,
         "checks": result.checks,
+        "incidents": [incident.to_dict() for incident in result.incidents],
         "topology": result.topology,
     }

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.results import IncidentState, Verdict
 from tallystick.coordinates.rules.describe import written_in
 from tallystick.coordinates.rules.explanation import moment, observation_text
 from tallystick.expectations.neutral import reveal
@@ -68,6 +68,7 @@ def render(result: RunResult, data_docs: str | None = None) -> str:
         style_hash=digest,
         Verdict=Verdict,
         verdict=result.verdict,
+        open_incidents=sum(one.state is IncidentState.OPEN for one in result.incidents),
         since=None if result.since is None else moment(result.since),
         generated_at=result.ended_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
         data_docs=data_docs,

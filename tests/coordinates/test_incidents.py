@@ -1,0 +1,341 @@
+"""What opens an incident, lets it grow, and ends it; and which breaches can heal at all."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
+from tallystick.coordinates.audit.incidents import CLOSED_KEPT_US, Incidents
+from tallystick.coordinates.events.incident_control import (
+    ControlAction,
+    IncidentControl,
+    IncidentControlError,
+    encode_control,
+    parse_control,
+)
+from tallystick.coordinates.results import (
+    Check,
+    Finding,
+    Incident,
+    IncidentChange,
+    Outcome,
+    SubjectCheck,
+)
+from tallystick.coordinates.rules.catalogue import RULES
+from tests.support.results import finding
+
+A = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+
+HEALS = {
+    "held": """
+        gtid_text_wellformed gtid_text_canonical log_status_row_complete channel_rows_unique
+        snapshot_never_silently_empty snapshot_position_within_file
+        snapshot_position_on_group_boundary executed_within_logged commit_lag_bounded
+        purged_within_executed purged_matches_oldest_file owned_disjoint_from_executed
+        relay_position_on_written_boundary applied_within_flushed
+        exec_source_pos_within_read retrieved_matches_relay master_info_not_ahead_of_relay
+        relay_info_coordinates_paired relay_info_updated_with_commit
+        master_info_flush_points lsn_order lsn_block_offset checkpoint_age_within_capacity
+        binlog_files_form_range gtid_table_within_executed server_uuid_unique
+        received_within_source_logged no_errant_gtids source_coordinate_valid
+        purged_not_needed gtid_table_has_closed_files relay_position_matches_master_info
+        server_id_unique_in_topology applier_not_failed receiver_not_failed
+        row_lsn_at_its_instant
+    """,
+    "executed": """
+        commit_lag_is_suffix applied_relay_gtids_executed executed_monotone
+        logged_eventually_executed
+    """,
+    "log": """
+        binlog_file_framing log_events_contiguous binlog_log_pos_field_agrees
+        log_redelivery_identical binlog_rotate_successor binlog_group_wellformed
+        transaction_length_agrees sequence_numbers_valid gtid_logged_once
+        previous_gtids_continuity gtid_mode_respected relay_source_pos_monotone
+        snapshot_position_monotone purged_monotone channel_positions_monotone
+    """,
+}
+"""What ends a breach of a rule; of every other rule nothing does."""
+CASES = {
+    "relay_mirrors_source.omitted": "executed",
+    "purged_matches_oldest_file.lost_from_log": "log",
+    "retrieved_matches_relay.cut": "executed",
+    "binlog_files_form_range.file_number_skipped": "log",
+    "binlog_files_form_range.old_file_continued": "log",
+    "binlog_files_form_range.active_file_purged": "log",
+    "received_within_source_logged.other_transaction": "never",
+}
+
+
+def test_each_rule_says_whether_a_breach_can_heal() -> None:
+    """State that each row shows anew heals; what happened once does not."""
+    expected = {name: how for how, names in HEALS.items() for name in names.split()}
+    assert {name: expected.get(name, "never") for name in RULES} == {
+        name: rule.heals for name, rule in RULES.items()
+    }
+    differing = {
+        f"{name}.{code}": case.heals
+        for name, rule in RULES.items()
+        for code, case in rule.cases.items()
+        if case.heals is not None
+    }
+    assert differing == CASES
+
+
+def errant(gno: int, ts: int, **values: Any) -> Finding:
+    """A write of the replica's own."""
+    given = {
+        "rule": "no_errant_gtids",
+        "case": "not_of_source",
+        "instance_id": "b",
+        "at": f"{A}:{gno}",
+        "witness": f"{A}:{gno}",
+        "data": {"sources": ["a"]},
+        "ts": ts,
+    }
+    return finding(**{**given, **values})
+
+
+def broken(rule: str, ts: int, **values: Any) -> Finding:
+    """A finding of a rule, of its first case."""
+    return finding(
+        **{"rule": rule, "case": next(iter(RULES[rule].cases)), "at": f"at {ts}", "ts": ts} | values
+    )
+
+
+def check(outcome: Outcome, ts: int, rule: str = "no_errant_gtids") -> SubjectCheck:
+    """What the fleet's audit says of the replica."""
+    return SubjectCheck("b", None, f"c-{ts}", ts, Check(rule, outcome))
+
+
+def event(kind: FleetEventKind, ts: int, instance_id: str = "a", **body: Any) -> FleetEvent:
+    """A fleet event."""
+    return FleetEvent(kind, instance_id, 1, ts, ts, body)
+
+
+def row(ts: int, *checks: Check, **values: Any) -> Cut:
+    """A row of instance a."""
+    given = {"collection_id": f"c-{ts}", "instance_id": "a", "scope": "instance", "ts": ts}
+    return Cut(**{**given, "verdict": "CONSISTENT", "checks": checks, **values})
+
+
+def kinds(changes: list[IncidentChange]) -> list[str]:
+    """What happened."""
+    return [change.kind.value for change in changes]
+
+
+def only(incidents: Incidents) -> Incident:
+    """The one incident."""
+    [one] = incidents.newest()
+    return one
+
+
+def control(action: str, target: str, ts: int, until_ts: int | None = None) -> IncidentControl:
+    """What an operator asks for."""
+    return IncidentControl(ControlAction(action), target, "dba", "known", ts, until_ts)
+
+
+def test_twenty_errant_writes_are_one_incident() -> None:
+    """It grows in count, set and time; of one step at once."""
+    incidents = Incidents()
+    assert kinds(incidents.absorb([errant(1, 10)])) == ["opened"]
+    more = [errant(gno, 10 + gno) for gno in range(2, 21)]
+    assert kinds(incidents.absorb(more)) == ["grown"]
+    assert kinds(incidents.absorb(more)) == []  # the same findings again
+    one = only(incidents)
+    assert (one.count, one.witness) == (20, f"{A}:1-20")
+    assert (one.opened_ts, one.last_seen_ts) == (10, 30)
+    assert one.finding == errant(1, 10)
+
+
+def test_another_case_cause_or_subject_is_another_incident() -> None:
+    """Each has a life of its own."""
+    incidents = Incidents()
+    found = [
+        errant(1, 10),
+        errant(2, 10, data={"sources": ["c"]}),
+        errant(3, 10, instance_id="c"),
+        errant(4, 10, case="not_of_sources"),
+    ]
+    assert kinds(incidents.absorb(found)) == ["opened"] * 4
+
+
+def test_a_comparison_that_holds_again_resolves() -> None:
+    """Not one of the same time, nor one that is undecided; still broken is seen again."""
+    incidents = Incidents()
+    incidents.absorb([errant(1, 10)])
+    assert incidents.absorb(checks=[check(Outcome.HOLDS, 10)]) == []
+    assert incidents.absorb(checks=[check(Outcome.UNDECIDED, 11)]) == []
+    assert only(incidents).last_seen_ts == 10
+    assert incidents.absorb(checks=[check(Outcome.BROKEN, 12)]) == []
+    assert only(incidents).last_seen_ts == 12
+    assert list(incidents.touched) == [only(incidents).incident_id]
+    assert kinds(incidents.absorb(checks=[check(Outcome.HOLDS, 13)])) == ["resolved"]
+    assert (only(incidents).closed_ts, only(incidents).is_open) == (13, False)
+
+
+def test_what_is_broken_again_without_a_finding_opens_again() -> None:
+    """A comparison that has reported GTIDs only says that it is still broken."""
+    incidents = Incidents()
+    incidents.absorb([errant(1, 10)], checks=[check(Outcome.HOLDS, 13)])
+    assert kinds(incidents.absorb(checks=[check(Outcome.BROKEN, 13)])) == []
+    assert kinds(incidents.absorb(checks=[check(Outcome.BROKEN, 14)])) == ["reopened"]
+    assert only(incidents).is_open
+
+
+def test_a_row_rule_holds_again_at_a_later_row() -> None:
+    """Each row that breaks it is a finding; a row that cannot be judged ends nothing."""
+    name = "executed_within_logged"
+    incidents = Incidents()
+    incidents.absorb([broken(name, 10)], [row(10, Check(name, Outcome.BROKEN))])
+    incidents.absorb([broken(name, 20)], [row(20, Check(name, Outcome.BROKEN))])
+    assert only(incidents).count == 2
+    assert incidents.absorb(cuts=[row(30, Check(name, Outcome.UNDECIDED, "x"))]) == []
+    other = row(40, Check(name, Outcome.HOLDS), instance_id="b")
+    assert incidents.absorb(cuts=[other]) == []
+    assert kinds(incidents.absorb(cuts=[row(50, Check(name, Outcome.HOLDS))])) == ["resolved"]
+
+
+@pytest.mark.parametrize("name", ["snapshot_position_monotone", "applied_exactly_once"])
+def test_what_happened_once_stays_open(name: str) -> None:
+    """The next row holds only because its baseline is another."""
+    incidents = Incidents()
+    incidents.absorb([broken(name, 10)], [row(20, Check(name, Outcome.HOLDS))])
+    assert only(incidents).is_open
+
+
+def test_what_was_not_executed_is_over_when_it_is_executed() -> None:
+    """Whatever the rule says of it; not by a row that is itself contradicted."""
+    incidents = Incidents()
+    lost = broken("executed_monotone", 10, witness=f"{A}:5-6")
+    incidents.absorb([lost], [row(20, gtid_executed=f"{A}:1-5")])
+    wrong = row(30, gtid_executed=f"{A}:1-9", verdict="INCONSISTENT")
+    assert incidents.absorb(cuts=[wrong]) == []
+    assert kinds(incidents.absorb(cuts=[row(40, gtid_executed=f"{A}:1-9")])) == ["resolved"]
+
+
+LOGGED = "gtid_logged_once"
+REDO = "redo_writes_contiguous"
+RELAY = "relay_source_pos_monotone"
+STATE = "retrieved_matches_relay"
+ONCE = "applied_exactly_once"
+
+
+@pytest.mark.parametrize(
+    ("ends", "over"),
+    [
+        (event(FleetEventKind.LINEAGE, 20, reason="reset"), {LOGGED}),
+        (event(FleetEventKind.LINEAGE, 20, reason="unseen"), set()),
+        (
+            event(FleetEventKind.LINEAGE, 20, reason="restored"),
+            {LOGGED, REDO, RELAY, STATE, ONCE},
+        ),
+        (event(FleetEventKind.LINEAGE, 20, "b", reason="cloned"), set()),
+        (event(FleetEventKind.CHANNEL, 20, channel="X", action="reset"), {RELAY}),
+        (event(FleetEventKind.CHANNEL, 20, channel="X", action="reset_all"), {RELAY, STATE}),
+        (event(FleetEventKind.CHANNEL, 20, channel="y", action="reset_all"), set()),
+    ],
+)
+def test_what_it_was_found_in_is_no_more(ends: FleetEvent, over: set[str]) -> None:
+    """Superseded, also where the finding comes late; damage to the data only with the data."""
+    found = [broken(name, 10) for name in (LOGGED, REDO)]
+    found += [broken(name, 10, channel="x") for name in (RELAY, STATE, ONCE)]
+    for steps in permutations((found, ends)):
+        incidents = Incidents()
+        for step in steps:
+            if isinstance(step, FleetEvent):
+                incidents.absorb(fleet_events=[step])
+            else:
+                incidents.absorb(step)
+        ended = [one for one in incidents.newest() if not one.is_open]
+        assert {one.rule for one in ended} == over
+        assert {(one.state.value, one.closed_ts) for one in ended} <= {("superseded", 20)}
+
+
+def test_what_a_clone_itself_breaks_is_of_the_new_data() -> None:
+    """Only what was there before the clone began is over."""
+    incidents = Incidents()
+    begin = event(FleetEventKind.CLONE, 20, role="recipient", step="begin")
+    incidents.absorb(
+        [broken(REDO, 10), broken("clone_protocol", 25)],
+        fleet_events=[begin, event(FleetEventKind.LINEAGE, 30, reason="cloned")],
+    )
+    assert [one.rule for one in incidents.newest() if one.is_open] == ["clone_protocol"]
+
+
+def test_who_replicates_from_nobody_has_no_errant_gtids() -> None:
+    """An instance that is gone shows nothing, and its incidents stay open."""
+    incidents = Incidents()
+    incidents.absorb([errant(1, 10)])
+    incidents.absorb(fleet_events=[event(FleetEventKind.STATUS, 20, "b", channels=[{}])])
+    assert only(incidents).is_open
+    changes = incidents.absorb(fleet_events=[event(FleetEventKind.STATUS, 30, "b", channels=[])])
+    assert kinds(changes) == ["superseded"]
+
+
+def test_an_acknowledgement_holds_until_it_runs_out_or_is_taken_back() -> None:
+    """Growth does not end it; its end is a time of the journal."""
+    incidents = Incidents()
+    incidents.absorb([errant(1, 10)])
+    name = only(incidents).incident_id
+    assert kinds(incidents.absorb(controls=[control("ack", name, 20, 50)])) == ["acknowledged"]
+    assert kinds(incidents.absorb([errant(2, 30)])) == ["grown"]
+    assert only(incidents).state.value == "acknowledged"
+    [change] = incidents.absorb(fleet_events=[event(FleetEventKind.TIME, 60)])
+    assert (change.kind.value, change.ts, change.incident.acknowledgement) == ("reopened", 50, None)
+    incidents.absorb(controls=[control("ack", name, 70)])
+    assert kinds(incidents.absorb(controls=[control("unack", name, 80)])) == ["reopened"]
+    assert kinds(incidents.absorb(controls=[control("unack", name, 80)])) == []
+    assert kinds(incidents.absorb(controls=[control("retire", "b", 90)])) == ["superseded"]
+
+
+def test_an_acknowledgement_may_come_before_its_incident() -> None:
+    """A job that begins anew reads the control topic first."""
+    incidents = Incidents()
+    assert incidents.absorb(controls=[control("ack", errant(1, 10).finding_id, 20)]) == []
+    assert kinds(incidents.absorb([errant(1, 10)])) == ["opened", "acknowledged"]
+
+
+def test_what_is_over_is_forgotten_after_a_week() -> None:
+    """What is open is not."""
+    incidents = Incidents()
+    incidents.absorb([errant(1, 10), broken(REDO, 10)], checks=[check(Outcome.HOLDS, 13)])
+    assert len(incidents.newest()) == 2
+    incidents.absorb(fleet_events=[event(FleetEventKind.TIME, 14 + CLOSED_KEPT_US)])
+    assert [one.rule for one in incidents.newest()] == [REDO]
+
+
+def test_the_state_survives_each_step() -> None:
+    """Saved and read after every step: the same changes and the same incidents."""
+    steps: list[dict[str, Any]] = [
+        {"findings": [errant(1, 10), broken(REDO, 10)]},
+        {"findings": [errant(1, 10), errant(2, 11)]},
+        {"controls": [control("ack", errant(1, 10).finding_id, 12, 15)]},
+        {"checks": [check(Outcome.BROKEN, 16)]},
+        {"checks": [check(Outcome.HOLDS, 17)]},
+        {"fleet_events": [event(FleetEventKind.LINEAGE, 20, reason="restored")]},
+        {"findings": [broken(REDO, 9)]},
+    ]
+    whole, saved = Incidents(), Incidents()
+    for step in steps:
+        read = Incidents()
+        read.restore(saved.to_bytes())
+        assert whole.absorb(**step) == read.absorb(**step)
+        assert whole.newest() == read.newest()
+        saved = read
+
+
+def test_a_control_survives_its_message() -> None:
+    """What is none is refused with what was expected."""
+    asked = control("ack", "x", 5, 9)
+    assert parse_control(encode_control(asked)) == asked
+    good = encode_control(asked)
+    for value in (
+        None, b"", b"[]", b"{", good.replace(b'"ack"', b'"no"'), good.replace(b'"dba"', b"1"),
+        good.replace(b'"dba"', b'" "'), good.replace(b":5", b":-5"), good.replace(b":9", b":true"),
+    ):  # fmt: skip
+        with pytest.raises(IncidentControlError, match="expected"):
+            parse_control(value)
