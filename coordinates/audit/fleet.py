@@ -314,8 +314,21 @@ class FleetAudit:
             for row in rows:
                 if row.at.ts <= known_ts:
                     self.collector.check(row, Check(gtid_origin_agreement.name, Outcome.HOLDS))
+                    self._check_shared_uuids(row)
             rows[:] = [row for row in rows if row.at.ts > known_ts]
         del rows[:-ROWS_MAX]
+
+    def _check_shared_uuids(self, row: Subject) -> None:
+        """Whether an instance that shared a `server_uuid` with others still does."""
+        fleet, ts = self.reader.fleet, row.at.ts
+        of_row = [clash for clash in self.reported_clashes if clash[2] == row.instance_id]
+        if of_row:
+            shared = any(
+                fleet.uuid_of(first, ts) == server_uuid == fleet.uuid_of(second, ts)
+                for server_uuid, first, second in of_row
+            )
+            outcome = Outcome.BROKEN if shared else Outcome.HOLDS
+            self.collector.check(row, Check(server_uuid_unique.name, outcome))
 
     # State
 

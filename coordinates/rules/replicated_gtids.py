@@ -244,7 +244,8 @@ def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
     if isinstance(fresh, Waiting):
         return fresh
     if not fresh:
-        return against.nothing_new(rest)
+        reported = _without_upstreams(rest & against.memory.reported, row, against)
+        return STILL_BROKEN if isinstance(reported, Waiting) or reported else HOLDS
     if may_assign:
         return Undecided(MAY_ASSIGN_GTIDS)
     names = sorted(source.instance_id for source in against.sources)
