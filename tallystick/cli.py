@@ -16,6 +16,7 @@ from tallystick.commands import (
     check,
     demo,
     fleet,
+    incidents,
     journal,
     lab,
     offline,
@@ -79,6 +80,7 @@ for command in (
 ):
     app.command(help=_help_of(command))(command)
 app.add_typer(broker.app, name="broker")
+app.add_typer(incidents.app, name="incidents")
 app.add_typer(lab.app, name="lab")
 
 

@@ -11,6 +11,11 @@ from streaming_journals import history
 
 from tallystick.coordinates.audit.instance import AuditOutput
 from tallystick.coordinates.events.block_codec import encode_block
+from tallystick.coordinates.events.incident_control import (
+    ControlAction,
+    IncidentControl,
+    encode_control,
+)
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.state_codec import encode
@@ -20,7 +25,7 @@ from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.schema import AUDIT_ROWS
+from tallystick.streaming.schema import AUDIT_ROWS, CONTROL
 from tests.support.results import finding
 
 INSTANCES = ("a", "b")
@@ -105,12 +110,17 @@ def outputs(directory) -> dict[str, bytes]:
     }
 
 
+UNDISTURBED_CHANGES: set[str] = set()
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     directory = tmp_path_factory.mktemp("undisturbed")
-    fleet = step(directory, Recorder())
+    recorder = Recorder()
+    fleet = step(directory, recorder)
     for number, table in enumerate(BATCHES):
         fleet.absorb(table, number)
+    UNDISTURBED_CHANGES.update(change.change_id for change in recorder.changes)
     return directory
 
 
@@ -156,6 +166,42 @@ def test_a_micro_batch_that_comes_again_writes_the_same(
     assert {f.finding_id for f in tables.read_findings(undisturbed / "out")} == {
         f.finding_id for f in recorder.findings
     }
+    # At least once, and never another change than without the crash.
+    assert {change.change_id for change in recorder.changes} == UNDISTURBED_CHANGES
+
+
+def asked(value: bytes) -> pa.Table:
+    """A micro-batch of one message of the control topic."""
+    row = dict.fromkeys(AUDIT_ROWS.names) | {
+        "kind": CONTROL, "instance_id": "", "value": value, "partition": 0, "offset": 1,
+    }  # fmt: skip
+    return pa.Table.from_pylist([row], schema=ARROW_AUDIT_ROWS)
+
+
+def test_incidents_are_acknowledged_by_the_control_topic(tmp_path):
+    """Whoever sends it, and across restarts; what is no message of it is a dead letter."""
+    recorder = Recorder()
+    for number, table in enumerate(BATCHES):
+        step(tmp_path, recorder).absorb(table, number)
+    found = tables.read_incidents(tmp_path / "out")
+    assert {(one.rule, one.instance_id) for one in found} >= {
+        ("executed_within_logged", "a"),
+        ("executed_within_logged", "b"),
+    }
+    assert {one.incident_id for one in found} <= {
+        one.finding_id for one in tables.read_findings(tmp_path / "out")
+    }
+    one = next(one for one in found if one.is_open)
+    known = IncidentControl(ControlAction.ACK, one.incident_id, "dba", "known", 10**18)
+    recorder.changes.clear()
+    step(tmp_path, recorder).absorb(asked(encode_control(known)), len(BATCHES))
+    assert ["acknowledged"] == [change.kind.value for change in recorder.changes]
+    [again] = [o for o in tables.read_incidents(tmp_path / "out") if o.finding == one.finding]
+    assert ("acknowledged", "dba") == (again.state.value, again.acknowledgement.by)
+    step(tmp_path, recorder).absorb(asked(b"nothing"), len(BATCHES) + 1)
+    assert ["control topic: expected a JSON object"] == [
+        letter.reason.partition(" (")[0] for letter in recorder.dead_letters
+    ]
 
 
 def broken_rules(cuts) -> set[str]:

@@ -1,0 +1,222 @@
+"""``tallystick incidents list|show|ack|unack``: what is broken now, and who knows of it."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tallystick import terminal
+from tallystick.commands.options import BootstrapServers, Client, Directory, Json, TopicPrefix
+from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
+from tallystick.errors import MisuseError
+from tallystick.require_broker import require_broker
+from tallystick.settings import Settings, load
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.results import Incident
+
+app = typer.Typer(help="List the incidents of an audit, and acknowledge them.")
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_ID_LENGTH = 24
+_SHOWN = 12
+
+IncidentId = Annotated[str, typer.Argument(help="Its id, or its beginning.", metavar="ID")]
+By = Annotated[str | None, typer.Option(help="Who asks for it (the user's name).", metavar="NAME")]
+
+
+@app.command("list")
+def list_(
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """List the incidents that are open or acknowledged, the oldest first."""
+    from tallystick.coordinates.rules.explanation import moment, shorten_gtids
+
+    found = _incidents(load({"directory": directory}).settings)
+    shown = [one for one in found if every or one.is_open]
+    if json:
+        terminal.show_json([one.to_dict() for one in shown])
+        return
+    over = len(found) - len(shown)
+    if not shown:
+        terminal.show("no incident is open" + (f", {over:,} are over" if over else ""))
+        return
+    terminal.show_table(
+        ("id", "state", "severity", "rule", "subject", "opened", "last seen", "count", "witness"),
+        [
+            (
+                one.incident_id[:_SHOWN],
+                one.state.value,
+                one.severity.value,
+                one.rule,
+                _subject(one),
+                moment(one.opened_ts),
+                moment(one.last_seen_ts),
+                one.count,
+                shorten_gtids(one.witness),
+            )
+            for one in shown
+        ],
+    )
+
+
+@app.command()
+def show(incident: IncidentId, *, directory: Directory = None, json: Json = False) -> None:
+    """Show an incident whole, with what to do about it."""
+    from tallystick.coordinates.rules.explanation import explain, moment
+
+    one = _one(load({"directory": directory}).settings, incident)
+    if json:
+        terminal.show_json(one.to_dict())
+        return
+    texts, known = explain(one.finding), one.acknowledgement
+    terminal.show(
+        (f"{one.rule} ({one.severity.value}), {one.state.value}", "bold"),
+        f"  {_subject(one)}, since {moment(one.opened_ts)}, last seen {moment(one.last_seen_ts)}",
+        *([] if one.closed_ts is None else [f"  over since {moment(one.closed_ts)}"]),
+        f"  id {one.incident_id}, found {one.count:,} {'time' if one.count == 1 else 'times'}",
+        f"  {texts.sentence}",
+        f"  witness: {one.witness}",
+        f"  to do: {texts.remedy}",
+    )
+    for on, statement in texts.verify:
+        terminal.show(f"  to see it, on {on}:", terminal.Command(f"    {statement}"))
+    if known is not None:
+        until = "" if known.until_ts is None else f" until {moment(known.until_ts)}"
+        terminal.show(f"  acknowledged by {known.by} at {moment(known.ts)}{until}: {known.why}")
+
+
+@app.command()
+def ack(
+    incident: IncidentId,
+    *,
+    why: Annotated[str, typer.Option(help="The reason.", metavar="TEXT")],
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="When it runs out: a time (2026-01-31T18:00, UTC) or a duration (90m, 12h, 7d).",
+            metavar="TIME",
+        ),
+    ] = None,
+    by: By = None,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    client: Client = None,
+    directory: Directory = None,
+) -> None:
+    """Acknowledge an incident: it does not count in the verdict now."""
+    settings = _settings(bootstrap_servers, topic_prefix, client, directory)
+    now = time.time_ns() // 1_000
+    until_ts = None if until is None else _time_of(until, now)
+    if until_ts is not None and until_ts <= now:
+        raise MisuseError(f"--until {until!r}: expected a time that is still to come")
+    by = by or getpass.getuser()
+    _send(settings, IncidentControl(ControlAction.ACK, incident, by, why, now, until_ts))
+
+
+@app.command()
+def unack(
+    incident: IncidentId,
+    *,
+    why: Annotated[str, typer.Option(help="The reason.", metavar="TEXT")],
+    by: By = None,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    client: Client = None,
+    directory: Directory = None,
+) -> None:
+    """Take back the acknowledgement of an incident."""
+    settings = _settings(bootstrap_servers, topic_prefix, client, directory)
+    by, now = by or getpass.getuser(), time.time_ns() // 1_000
+    _send(settings, IncidentControl(ControlAction.UNACK, incident, by, why, now))
+
+
+def _settings(
+    bootstrap_servers: str | None, topic_prefix: str | None, client: str | None, directory: object
+) -> Settings:
+    return load(
+        {
+            "bootstrap_servers": bootstrap_servers,
+            "topic_prefix": topic_prefix,
+            "client": client,
+            "directory": directory,
+        }
+    ).settings
+
+
+def _send(settings: Settings, control: IncidentControl) -> None:
+    from tallystick.coordinates.events.incident_control import (
+        IncidentControlError,
+        encode_control,
+        parse_control,
+    )
+    from tallystick.producers.kafka_clients.choice import kafka_client
+
+    # A whole id needs no tables: an acknowledgement may come from any host.
+    if not _is_whole(control.target):
+        control = replace(control, target=_one(settings, control.target).incident_id)
+    value = encode_control(control)
+    try:
+        parse_control(value)
+    except IncidentControlError as error:
+        raise MisuseError(str(error)) from None
+    require_broker(settings.bootstrap_servers)
+    topic = f"{settings.topic_prefix}.control"
+    send = kafka_client(settings.client).send
+    send(settings.bootstrap_servers, topic, control.target.encode(), value)
+    terminal.show(f"{control.action.value} of {control.target} sent to {topic}")
+
+
+def _incidents(settings: Settings) -> list[Incident]:
+    from tallystick.runs.result import TABLES
+    from tallystick.runs.tables import require_tables
+    from tallystick.streaming.tables import read_incidents
+
+    directory = settings.directory.absolute() / "audit"
+    require_tables(directory)
+    return read_incidents(directory / TABLES)
+
+
+def _one(settings: Settings, name: str) -> Incident:
+    found = [one for one in _incidents(settings) if one.incident_id.startswith(name)]
+    if len(found) != 1:
+        how_many = "none begins so" if not found else f"{len(found)} begin so"
+        raise MisuseError(f"{name!r}: expected the id of one incident, {how_many}")
+    return found[0]
+
+
+def _is_whole(name: str) -> bool:
+    return len(name) == _ID_LENGTH and set(name) <= set("0123456789abcdef")
+
+
+def _subject(one: Incident) -> str:
+    if one.channel is None:
+        return one.instance_id
+    return f"{one.instance_id}, channel {one.channel or '(default)'}"
+
+
+def _time_of(text: str, now: int) -> int:
+    """A time, or so long from now, in microseconds.
+
+    Raises:
+        MisuseError: The text is neither.
+    """
+    number, unit = text[:-1], text[-1:]
+    try:
+        if unit in _UNITS and number.isdecimal():
+            return now + timedelta(**{_UNITS[unit]: int(number)}) // timedelta(microseconds=1)
+        at = datetime.fromisoformat(text)
+        at = at if at.tzinfo is not None else at.replace(tzinfo=timezone.utc)
+        return int(at.timestamp() * 1_000_000)
+    except (ValueError, OverflowError):
+        raise MisuseError(
+            f"--until {text!r}: expected a time as 2026-01-31T18:00, or a duration as 90m, 12h, 7d"
+        ) from None

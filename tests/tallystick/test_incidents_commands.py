@@ -1,0 +1,111 @@
+"""``tallystick incidents``: what the audit's tables say, and what goes to the control topic."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tallystick.commands.incidents import _time_of
+from tallystick.coordinates.audit.incidents import Incidents
+from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
+from tallystick.coordinates.results import IncidentState
+from tallystick.errors import MisuseError
+from tallystick.streaming.tables import ParquetSink
+from tests.support.results import finding
+
+A = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+HOSTILE = "\x1b[31mred\u202e[bold]"
+
+
+@pytest.fixture
+def audited(tallystick, tmp_path):
+    """The tables of an audit with an open, an acknowledged and a resolved incident."""
+    incidents = Incidents()
+    errant = {
+        "rule": "no_errant_gtids",
+        "case": "not_of_source",
+        "witness": f"{A}:1",
+        "data": {"sources": ["a"]},
+    }
+    incidents.absorb([finding(instance_id="b", channel=None, at="1", **errant)])
+    incidents.absorb([finding(instance_id=HOSTILE, channel="", at="2", **errant)])
+    incidents.absorb([finding(rule="lsn_order", case="out_of_order", instance_id="c")])
+    opened, known, over = incidents.newest()
+    incidents.absorb(
+        controls=[IncidentControl(ControlAction.ACK, known.incident_id, "dba", HOSTILE, 5, 9)]
+    )
+    sink = ParquetSink(tmp_path / ".tallystick" / "audit" / "tables", "run")
+    sink.write("000", incidents=[opened, known, over])
+    over = replace(over, state=IncidentState.RESOLVED, closed_ts=7)
+    sink.write("001", incidents=[incidents.touched[known.incident_id], over])
+    return opened, known, over
+
+
+def test_the_newest_state_is_listed_and_escaped(tallystick, audited):
+    """Those that are over only with --all."""
+    opened, known, over = audited
+    ran = tallystick("incidents", "list")
+    assert (0, "") == (ran.code, ran.err)
+    assert all(one.incident_id[:12] in ran.out for one in (opened, known))
+    assert over.incident_id[:12] not in ran.out
+    assert "acknowledged" in ran.out
+    assert "\x1b" not in ran.out
+    assert "\u202e" not in ran.out
+    assert "resolved" in tallystick("incidents", "list", "--all").out
+    document = json.loads(tallystick("incidents", "list", "--json").out)
+    assert [one["state"] for one in document] == ["open", "acknowledged"]
+
+
+def test_one_is_shown_whole(tallystick, audited):
+    """By the beginning of its id; which must be one's."""
+    opened, known, _ = audited
+    ran = tallystick("incidents", "show", known.incident_id[:8])
+    assert (0, "") == (ran.code, ran.err)
+    assert f"witness: {A}:1" in ran.out
+    assert "acknowledged by dba" in ran.out
+    assert "to do: " in ran.out
+    assert "\x1b" not in ran.out
+    shown = json.loads(tallystick("incidents", "show", opened.incident_id, "--json").out)
+    assert shown["finding"]["finding_id"] == opened.incident_id
+    for wrong in ("x", ""):
+        ran = tallystick("incidents", "show", wrong)
+        assert (2, "") == (ran.code, ran.out)
+        assert "expected the id of one incident" in ran.err
+
+
+def test_without_tables_or_incidents(tallystick, tmp_path):
+    """An error that names the directory; and no incident is no error."""
+    ran = tallystick("incidents", "list")
+    assert (2, "") == (ran.code, ran.out)
+    assert "tables" in ran.err
+    (Path(tmp_path) / ".tallystick" / "audit" / "tables").mkdir(parents=True)
+    ran = tallystick("incidents", "list")
+    assert (0, "no incident is open\n") == (ran.code, ran.out)
+
+
+def test_until_when():
+    """A duration, a time in UTC, and one with a zone."""
+    assert _time_of("90m", 10) == 10 + 5_400_000_000
+    assert _time_of("7d", 0) == 604_800_000_000
+    assert _time_of("1970-01-02", 0) == 86_400_000_000
+    assert _time_of("1970-01-02T01:00+01:00", 0) == 86_400_000_000
+    for wrong in ("", "h", "-1h", "soon", "9" * 30 + "d"):
+        with pytest.raises(MisuseError, match="expected a time"):
+            _time_of(wrong, 0)
+
+
+def test_what_cannot_be_sent(tallystick, audited):
+    """A time that is over, no reason, no broker: status 2, and nothing is said to be sent."""
+    opened, *_ = audited
+    name, nobody = opened.incident_id, ("--bootstrap-servers", "127.0.0.1:1")
+    for arguments in (
+        ("--why", "x", "--until", "2001-01-01"),
+        ("--why", " "),
+        ("--why", "x", *nobody),
+    ):
+        ran = tallystick("incidents", "ack", name, *arguments)
+        assert (2, "") == (ran.code, ran.out), arguments
+    assert tallystick("incidents", "unack", name, "--why", "x", *nobody).code == 2
