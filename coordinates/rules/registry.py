@@ -43,12 +43,12 @@ class Case(NamedTuple):
     expected_in: str
     remedy: str = ""
     """What an operator does about it, where that is not the remedy of the rule."""
-    heals: Heals | None = None
+    heals: Heals | Literal[""] = ""
     """What ends the breach, where that is not what ends others of the rule."""
 
     def names(self) -> set[str]:
         """The values that its texts name."""
-        return _names(text for text in self if text is not None)
+        return _names(self)
 
 
 class Statement(NamedTuple):
@@ -138,7 +138,7 @@ class Rule:
 
     def healed_by(self, case: str) -> Heals:
         """What ends a breach of one of its cases."""
-        return (self.cases[case].heals if case in self.cases else None) or self.heals
+        return (self.cases[case].heals if case in self.cases else "") or self.heals
 
 
 @final

@@ -215,6 +215,12 @@ def _is_young(state: Snapshot, ts: int) -> bool:
             "gtid_executed of the replica, without GTIDs of its sources",
             "at least these GTIDs",
             "what {sources:list} have executed, logged or purged at that time or later",
+            remedy=(
+                "Look up the group in the replica's binary log. A source that fetched it from here"
+                " would fetch all that the other sources have sent as well: rebuild the replica"
+                " from a backup or another replica of the same sources. Set super_read_only on"
+                " replicas."
+            ),
         ),
     },
 )

@@ -21,6 +21,7 @@ from tallystick.producers.simulator.backup import (
 )
 from tallystick.producers.simulator.backup.lock_state import BackupLocks
 from tallystick.producers.simulator.clone import donor, recipient
+from tallystick.producers.simulator.faults import cures
 from tallystick.producers.simulator.innodb import header, redo_log
 from tallystick.producers.simulator.innodb.gtid_persistence import GtidPersistence
 from tallystick.producers.simulator.innodb.header import InnodbHeader
@@ -302,14 +303,21 @@ class Fleet:
         return variables
 
 
-def simulate(scenario: Scenario, hooks: FaultHooks | None = None) -> History:
+def simulate(
+    scenario: Scenario, hooks: FaultHooks | None = None, *, is_cured: bool = False
+) -> History:
     """Run a scenario from its first start to its last heartbeats.
 
     Args:
         scenario: What to simulate.
         hooks: The fault; None: the one that the scenario names.
+        is_cured: Whether what the scenario's fault breaks is healed once a collection has shown it.
     """
+    if is_cured and scenario.fault is not None:
+        hooks = fault = faults.make_fault(scenario.fault)
     fleet = Fleet(scenario, hooks)
+    if is_cured:
+        fleet.schedule(fleet.fault_at, None, cures.schedule, fault)
     interval = scenario.collection_interval_ms * 1_000
     moments = list(range(fleet.start_ts + interval, fleet.load_ends_at, interval))
     settled = fleet.load_ends_at + SETTLE_MS * 1_000

@@ -80,7 +80,7 @@ def test_each_rule_says_whether_a_breach_can_heal() -> None:
         f"{name}.{code}": case.heals
         for name, rule in RULES.items()
         for code, case in rule.cases.items()
-        if case.heals is not None
+        if case.heals
     }
     assert differing == CASES
 

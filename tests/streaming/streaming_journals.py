@@ -96,7 +96,7 @@ def make_topics(bootstrap_servers: str, *, partitions: int = 2) -> dict[str, str
     prefix = f"t{uuid.uuid4().hex[:8]}"
     names = {
         f"{name}_topic": f"{prefix}.{name}"
-        for name in ("journal", "collect", "findings", "dead_letter")
+        for name in ("journal", "collect", "control", "findings", "incidents", "dead_letter")
     }
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     topics = [

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import final
 
 import pytest
 from streaming_journals import history, make_topics, produce, read_topic
 
+from tallystick.coordinates.audit.incidents import incidents_of_history
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.streaming import tables
@@ -92,9 +94,13 @@ def test_killed_and_restarted_nothing_is_lost_and_nothing_is_said_twice(broker, 
     servers = broker.bootstrap_servers
     topics = make_topics(servers)
     blocks = [history(name, 40, broken=frozenset(range(0, 40, 3))) for name in INSTANCES]
+    outputs = [InstanceAudit(block.instance_id).absorb(block) for block in blocks]
     expected = sorted(
-        (f for block in blocks for f in InstanceAudit(block.instance_id).absorb(block).findings),
+        (finding for output in outputs for finding in output.findings),
         key=lambda finding: finding.order,
+    )
+    incidents = incidents_of_history(
+        expected, [cut for output in outputs for cut in output.cuts], (), ()
     )
     produce(servers, topics["journal_topic"], blocks, 40)
     settings = {
@@ -115,6 +121,15 @@ def test_killed_and_restarted_nothing_is_lost_and_nothing_is_said_twice(broker, 
         _, errors = job.process.communicate(timeout=DEADLINE_S)
         assert (0, "") == (job.process.returncode, errors)
     assert expected == tables.read_findings(tmp_path / "out")
+    assert incidents == tables.read_incidents(tmp_path / "out")
+    sent = [json.loads(m.value()) for m in read_topic(servers, topics["incidents_topic"])]
+    kinds = Counter(
+        (change["kind"], change["incident"]["incident_id"])
+        for change in {change["change_id"]: change for change in sent}.values()
+    )
+    for one in incidents:
+        assert kinds["opened", one.incident_id] == 1
+        assert kinds["resolved", one.incident_id] == (not one.is_open)
     rows = list(tables._rows(tmp_path / "out", "findings"))
     assert len(expected) == len(rows), "a finding is in two micro-batches"
     sent = read_topic(servers, topics["findings_topic"])

@@ -16,6 +16,11 @@ from streaming_journals import history, make_topics, produce, read_topic, send_r
 
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import encode_block
+from tallystick.coordinates.events.incident_control import (
+    ControlAction,
+    IncidentControl,
+    encode_control,
+)
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import finding_document
@@ -261,6 +266,26 @@ def test_what_cannot_be_read_goes_to_the_dead_letter_topic(spark, broker, tmp_pa
     assert (4, len(BLOCKS[2])) == (metrics["dead_letters"], metrics["records"])
     expected = [finding for finding in EXPECTED if finding.instance_id == "c"]
     assert expected == [f for f in tables.read_findings(tmp_path / "out") if f.instance_id == "c"]
+
+
+def test_an_acknowledgement_comes_by_its_topic(spark, broker, tmp_path):
+    """Sent while the job is down, it counts when the job goes on; by the command's own message."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    produce(servers, topics["journal_topic"], BLOCKS, 200)
+    settings = JobSettings(servers, tmp_path / "cp", tmp_path / "out", available_now=True, **topics)
+    run(spark, settings)
+    before = tables.read_incidents(tmp_path / "out")
+    [one, *_] = (one for one in before if one.is_open)
+    known = IncidentControl(ControlAction.ACK, one.incident_id, "dba", "known", 10**18)
+    send_raw(servers, topics["control_topic"], None, encode_control(known))
+    run(spark, settings)
+    after = {other.incident_id: other for other in tables.read_incidents(tmp_path / "out")}
+    assert len(before) == len(after)
+    assert after[one.incident_id].acknowledgement.by == "dba"
+    changes = [json.loads(m.value()) for m in read_topic(servers, topics["incidents_topic"])]
+    assert "acknowledged" == changes[-1]["kind"]
+    assert changes[-1]["incident"]["finding"]["sentence"]
 
 
 def test_the_collector_asks_every_interval_and_goes_on_after_a_restart(spark, broker, tmp_path):

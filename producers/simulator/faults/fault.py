@@ -84,6 +84,15 @@ class Fault(FaultHooks):
         """Whether the fault is still to be injected and its time has come."""
         return not self.injected and fleet.now >= fleet.fault_at
 
+    def cure(self, fleet: World) -> None:
+        """Do what the remedies of its rules ask for; a fault that nothing heals has none."""
+        raise NotImplementedError(f"nothing heals {self.name}")
+
+    @classmethod
+    def is_curable(cls) -> bool:
+        """Whether what it breaks can be healed."""
+        return cls.cure is not Fault.cure
+
     def mark(self, fleet: World, instance: Instance) -> None:
         """Note that the history shows the fault from now on."""
         self.injected = True

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.events.journal import QueryVerb, Stream
 from tallystick.coordinates.values.binlog import EventType, log_pos_field
+from tallystick.producers.simulator.faults import cures
 from tallystick.producers.simulator.faults.channels import leaf_channels
 from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.logs import groups_between, gtid_of, is_pure_source
@@ -183,6 +184,10 @@ class PhantomGroupReceived(FleetFault, ActFault):
                 return True
         return False
 
+    def cure(self, fleet: World) -> None:
+        """Rebuild the replica, which has executed what nobody wrote."""
+        cures.rebuild(fleet, self.injected_in)
+
 
 class ErrantWrite(FleetFault, ActFault):
     """One transaction on a replica that nobody reads from."""
@@ -201,6 +206,11 @@ class ErrantWrite(FleetFault, ActFault):
         clients.write(fleet, replica)
         self.mark(fleet, replica)
         return True
+
+    def cure(self, fleet: World) -> None:
+        """Let its source fetch the very group."""
+        channel = next(c for c in leaf_channels(fleet) if c.replica.instance_id == self.injected_in)
+        cures.fetch_from(fleet, channel.source, channel.replica)
 
 
 class SourcePurgedTooEarly(FleetFault, ActFault):
@@ -243,6 +253,11 @@ class SourcePurgedTooEarly(FleetFault, ActFault):
             return
         binary_log.purge(fleet, source, source[BinaryLog].active.number)
         self.mark(fleet, source)
+        self._lacking = channel.replica.instance_id
+
+    def cure(self, fleet: World) -> None:
+        """Rebuild the replica from its source."""
+        cures.rebuild(fleet, self._lacking)
 
 
 class ServerUuidCopied(FleetFault):
@@ -263,6 +278,11 @@ class ServerUuidCopied(FleetFault):
         number = len(fleet.instances) + 1
         twin = fleet.add_instance(plan, number, model.server_uuid, model[BinaryLog].base_name)
         self.mark(fleet, twin)
+
+    def cure(self, fleet: World) -> None:
+        """Start the twin without its auto.cnf."""
+        twin = fleet.instances[self.TWIN]
+        cures.restart_as(fleet, twin, server_uuid=f"{twin.server_uuid[:-12]}{0:012x}")
 
 
 class RecoveryDropsGtid(FleetFault, ActFault):
@@ -333,9 +353,14 @@ class ServerIdTakenAtRestart(FleetFault, ActFault):
         if channel is None:
             return False
         lifecycle.shut_down(fleet, channel.replica)
+        self._own = channel.replica.server_id
         channel.replica.server_id = channel.source.server_id
         self.mark(fleet, channel.replica)
         return True
+
+    def cure(self, fleet: World) -> None:
+        """Restart it with a server_id of its own."""
+        cures.restart_as(fleet, fleet.instances[self.injected_in], server_id=self._own)
 
 
 def queue_phantom(fleet: World, channel: Channel, sid: str, gno: int) -> bool:

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.values.gtid import GtidSet
+from tallystick.producers.simulator.faults import cures
 from tallystick.producers.simulator.faults.channels import (
     ChannelFault,
     ChannelRowFault,
@@ -64,6 +65,7 @@ class ReceiverSkipsGroup(ChannelFault):
     def __init__(self) -> None:
         super().__init__()
         self._skipped = GtidSet.EMPTY
+        self._channel: Channel | None = None
 
     def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
         """Skip the first group that comes after another in one relay file."""
@@ -73,8 +75,14 @@ class ReceiverSkipsGroup(ChannelFault):
         if not self.is_due(fleet) or not _is_followable(channel, logged):
             return True
         self.mark(fleet, channel.replica)
-        self._skipped = gtid_of(logged)
+        self._skipped, self._channel = gtid_of(logged), channel
         return False
+
+    def cure(self, fleet: World) -> None:
+        """Let the channel ask again for what is not executed; the receiver is another now."""
+        self._skipped = GtidSet.EMPTY
+        assert self._channel is not None
+        cures.fetch_again(fleet, self._channel)
 
 
 class FirstGroupSkipped(ActFault):
@@ -447,6 +455,10 @@ class ExecutedWithoutReceipt(ChannelFault):
         self.mark(fleet, channel.replica)
         commit.commit(fleet, channel.replica, group)
         return False
+
+    def cure(self, fleet: World) -> None:
+        """Rebuild the replica: nobody knows what it executed."""
+        cures.rebuild(fleet, self.injected_in)
 
 
 def _is_followable(channel: Channel, logged: LoggedGroup) -> bool:

@@ -1,0 +1,63 @@
+"""How an operator heals what a fault broke: what the remedies of its rules ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tallystick.producers.simulator.clone import cloning
+from tallystick.producers.simulator.faults.channels import leaf_channels
+from tallystick.producers.simulator.server import administration, lifecycle
+from tallystick.producers.simulator.server.gtid_state import GtidState
+
+if TYPE_CHECKING:
+    from tallystick.producers.simulator.faults.fault import Fault
+    from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.channels import Channel
+
+_COLLECTIONS: Final = 2.5
+"""So many intervals after a fault the rows of a collection have shown it."""
+_LOOK_US: Final = 50_000
+
+
+def schedule(fleet: World, fault: Fault) -> None:
+    """Cure the fault when the history shows it, and a collection has."""
+    shown_us = int(_COLLECTIONS * fleet.scenario.collection_interval_ms * 1_000)
+    if not fault.injected or fleet.now < fault.injected_at + shown_us:
+        fleet.schedule(fleet.now + _LOOK_US, None, schedule, fault)
+        return
+    fault.cure(fleet)
+
+
+def rebuild(fleet: World, replica: str) -> None:
+    """CLONE INSTANCE FROM the source, and replicate from there."""
+    cloning.clone(fleet, next(c for c in leaf_channels(fleet) if c.replica.instance_id == replica))
+
+
+def fetch_again(fleet: World, channel: Channel) -> None:
+    """RESET REPLICA: with auto-positioning all that is not executed is asked for again."""
+    administration.reset_replica(fleet, channel)
+    administration.start_replication(fleet, channel)
+
+
+def fetch_from(fleet: World, source: Instance, replica: Instance) -> None:
+    """Let the source fetch what only its replica has, by a channel that is removed afterwards."""
+    channel = administration.add_channel(fleet, source, "fetch", replica)
+
+    def remove(_fleet: World) -> None:
+        if replica[GtidState].executed.minus(source[GtidState].executed):
+            fleet.schedule(fleet.now + _LOOK_US, None, remove)
+        else:
+            administration.reset_replica(fleet, channel, everything=True)
+
+    remove(fleet)
+
+
+def restart_as(
+    fleet: World, instance: Instance, *, server_uuid: str = "", server_id: int = 0
+) -> None:
+    """Restart a server without its auto.cnf, or with another server_id."""
+    lifecycle.shut_down(fleet, instance)
+    instance.server_id = server_id or instance.server_id
+    if server_uuid:
+        instance.server_uuid = instance[GtidState].automatic_sid = server_uuid

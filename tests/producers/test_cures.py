@@ -1,0 +1,66 @@
+"""What a fault broke and its cure heals: the incidents end by it, and not without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tallystick.campaign import scenario_of
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import Incident, Verdict
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.faults import FAULTS, make_fault
+from tallystick.producers.simulator.kernel.scenario import Scenario
+
+CURABLE = [name for name, fault in FAULTS.items() if fault.is_curable()]
+ENDS = {
+    "receiver_skips_group": {"resolved"},
+    "executed_without_receipt": {"superseded"},
+    "phantom_group_received": {"superseded"},
+    "errant_write": {"resolved"},
+    "source_purged_too_early": {"resolved"},
+    "server_uuid_copied": {"resolved"},
+    "server_id_taken_at_restart": {"resolved"},
+}
+"""By what the incidents of each fault end."""
+
+
+def _scenario(fault: str, run: int) -> Scenario:
+    scenario = scenario_of(2 * (FAULTS[fault].number + 1_000 * run) + 1, [fault])
+    # What a replica of several sources has of the others none of them can fetch.
+    is_of_one = fault == "errant_write"
+    return replace(scenario, topology=("pair", "star")[run]) if is_of_one else scenario
+
+
+def _incidents(scenario: Scenario, *, is_cured: bool) -> list[Incident]:
+    result = audit_history(simulate(scenario, is_cured=is_cured).blocks(512))
+    last = {cut.collection_id for cut in result.cuts[-1:]}
+    rows = {cut.verdict for cut in result.cuts if cut.collection_id in last}
+    assert not is_cured or rows == {Verdict.CONSISTENT.value}
+    return result.incidents
+
+
+def test_the_most_important_faults_have_a_cure() -> None:
+    """Another one is listed here with what ends its incidents."""
+    assert set(CURABLE) == set(ENDS)
+
+
+@pytest.mark.parametrize("run", [0, 1])
+@pytest.mark.parametrize("fault", CURABLE)
+def test_its_incidents_end_by_the_cure_alone(fault: str, run: int) -> None:
+    """The same incidents, all open without it and all over with it; and no other is found."""
+    scenario = _scenario(fault, run)
+    left, healed = (_incidents(scenario, is_cured=cured) for cured in (False, True))
+    assert {one.rule for one in left} == FAULTS[fault].must_fire
+    assert {one.state.value for one in left} == {"open"}
+    assert {one.rule for one in healed} == FAULTS[fault].must_fire
+    assert {one.state.value for one in healed} == ENDS[fault]
+
+
+def test_a_fault_without_a_cure_says_so() -> None:
+    """What happened once, nothing heals."""
+    fault = make_fault("gtid_logged_twice")
+    assert not fault.is_curable()
+    with pytest.raises(NotImplementedError, match="nothing heals gtid_logged_twice"):
+        fault.cure(None)
