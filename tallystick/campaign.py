@@ -276,9 +276,11 @@ def _seldom_collected_garbage() -> Iterator[Callable[[], None]]:
             gc.collect()
 
     gc.disable()
+    gc.freeze()  # modules stay: they are not looked through each time
     try:
         yield count_seed
     finally:
+        gc.unfreeze()
         if was_enabled:
             gc.enable()
 

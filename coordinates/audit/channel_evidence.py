@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.log_status import ChannelState
     from tallystick.coordinates.logs.relay_reader import RelayReader
 
-_OF_SOURCE = (Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN)
-"""Marks of events that are copied from the source's groups."""
+_OF_SOURCE = np.zeros(len(Mark), dtype=bool)
+"""By mark: whether the event is copied from the source's groups."""
+_OF_SOURCE[[Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN]] = True
 
 
 def channel_evidence(
@@ -145,8 +146,8 @@ def _beside_master_info(
     ]
     if not history.auto_position:
         unstored = unstored[: np.flatnonzero(unstored[:, MARK] == Mark.GROUP).max(initial=-1) + 1]
-    values["events_unstored"] = int(np.isin(unstored[:, MARK], _OF_SOURCE).sum())
-    following = after[np.isin(after[:, MARK], _OF_SOURCE)][:1]
+    values["events_unstored"] = int(_OF_SOURCE[unstored[:, MARK]].sum())
+    following = after[_OF_SOURCE[after[:, MARK]]][:1]
     is_new = len(following) > 0 and write.steps_back == relay.steps_back
     if is_new and _in_source(relay, before[-1]) < _in_source(relay, following[0]) <= stored:
         values["lost"] = _in_source(relay, following[0])
@@ -193,7 +194,7 @@ def _events_between(
         (rows[:, FILE] < applied.file_number)
         | ((rows[:, FILE] == applied.file_number) & (rows[:, END] <= applied.position))
     ]
-    return int(np.isin(between[:, MARK], _OF_SOURCE).sum())
+    return int(_OF_SOURCE[between[:, MARK]].sum())
 
 
 def _passed(
@@ -327,7 +328,7 @@ def _has_moved_on(
     if is_same_file and end.position < queue[0, Q_SOURCE_END] <= source.position:
         return False
     rows = relay.window.after(*applied_to)
-    rows = rows[np.isin(rows[:, MARK], _OF_SOURCE)]
+    rows = rows[_OF_SOURCE[rows[:, MARK]]]
     if len(rows) and rows[0, SOURCE_FILE] == end.file_number and rows[0, SOURCE_END] > end.position:
         return source.position <= int(rows[0, SOURCE_END] - (rows[0, END] - rows[0, START]))
     # Nothing of that file comes after it, or a new connection began at an earlier position.

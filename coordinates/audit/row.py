@@ -55,6 +55,7 @@ FAILED_CODE = 3722
 """ER_UNABLE_TO_COLLECT_LOG_STATUS."""
 READABLE = rules_on(AnswerEvidence)
 _HEADER, _GTID_TABLE = rules_on(HeaderUnderLock), rules_on(GtidTable)
+_REDO = rules_on(RedoEvidence)
 REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_boundary)
 """Without these two a row cannot be called consistent; others undecided are listed with it."""
 
@@ -140,7 +141,7 @@ def _compare_with_redo(waiting: WaitingRow, audit: InstanceState, checks: RowChe
     state, redo = waiting.state, waiting.redo
     assert state is not None
     answer: RowAnswer = Undecided(LSN_NOT_ACCEPTED)
-    if not checks.is_broken(*rules_on(RedoEvidence)):
+    if not checks.is_broken(*_REDO):
         # Another LSN than that of the collection's own step has been found already.
         lsn = audit.collection_steps.lsn_of(checks.collection_id) or state.lsn
         written = redo.written if redo.is_of_row else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import chain
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -214,7 +214,19 @@ class _Dictionary:
         return self.index.setdefault(value, len(self.index))
 
 
-_encode_body = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+# JSONEncoder.encode() makes this anew for each text, which costs more than most bodies.
+_body_chunks = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
+    markers=None,
+    default=json.JSONEncoder().default,
+    encoder=json.encoder.encode_basestring_ascii,
+    indent=None,
+    key_separator=":",
+    item_separator=",",
+    sort_keys=True,
+    skipkeys=False,
+    allow_nan=True,
+)
+_ROW = Struct(f"{len(COLUMNS)}q")
 _DEFAULTS = (0, 0, 0, 0, 0, *[ABSENT] * (len(COLUMNS) - 5))
 _STREAM, _TS, _CHANNEL, _FILE, _SID = (
     list(COLUMNS).index(name) for name in ("stream", "ts", "channel", "file", "sid")
@@ -240,14 +252,15 @@ class BlockBuilder:
         self._tables: list[npt.NDArray[np.int64]] = []
         """What was added before the rows, of shape (columns, records)."""
         self._tabled = 0
-        self._rows: list[tuple[int, ...]] = []
+        self._rows = bytearray()
+        """What was added one by one since, `_ROW` each."""
         self._texts: dict[int, str] = {}
         self._channels = _Dictionary()
         self._files = _Dictionary()
         self._sids = _Dictionary()
 
     def __len__(self) -> int:
-        return self._tabled + len(self._rows)
+        return self._tabled + len(self._rows) // _ROW.size
 
     def log_event(
         self,
@@ -274,31 +287,29 @@ class BlockBuilder:
         text: str | None = None,
     ) -> None:
         """Add one event of a binary log or relay log (fields as in ``COLUMNS``)."""
-        rows, files, sids = self._rows, self._files.index, self._sids.index
+        files, sids = self._files.index, self._sids.index
         if text is not None:
-            self._texts[self._tabled + len(rows)] = text
-        rows.append(
-            (
-                stream,
-                event_type,
-                flags,
-                query,
-                ts,
-                ABSENT if channel is None else self._channels.add(channel),
-                ABSENT if file is None else files.setdefault(file, len(files)),
-                start,
-                length,
-                log_pos,
-                server_id,
-                checksum,
-                ABSENT if sid is None else sids.setdefault(sid, len(sids)),
-                gno,
-                last_committed,
-                sequence_number,
-                transaction_length,
-                original_commit_timestamp,
-                value,
-            )
+            self._texts[len(self)] = text
+        self._rows += _ROW.pack(
+            stream,
+            event_type,
+            flags,
+            query,
+            ts,
+            ABSENT if channel is None else self._channels.add(channel),
+            ABSENT if file is None else files.setdefault(file, len(files)),
+            start,
+            length,
+            log_pos,
+            server_id,
+            checksum,
+            ABSENT if sid is None else sids.setdefault(sid, len(sids)),
+            gno,
+            last_committed,
+            sequence_number,
+            transaction_length,
+            original_commit_timestamp,
+            value,
         )
 
     def redo_event(
@@ -357,14 +368,10 @@ class BlockBuilder:
 
     def _end_rows(self) -> None:
         if self._rows:
-            numbers = np.fromiter(
-                chain.from_iterable(self._rows),
-                dtype=np.int64,
-                count=len(self._rows) * len(COLUMNS),
-            )
-            self._tables.append(numbers.reshape(-1, len(COLUMNS)).T)
-            self._tabled += len(self._rows)
-            self._rows = []
+            table = np.frombuffer(self._rows, dtype=np.int64).reshape(-1, len(COLUMNS)).T
+            self._tables.append(table)
+            self._tabled += table.shape[1]
+            self._rows = bytearray()
 
     def server_record(
         self,
@@ -375,9 +382,9 @@ class BlockBuilder:
         channel: str | None = None,
     ) -> None:
         """Add one server record; ``body`` must be JSON."""
-        self._texts[len(self)] = _encode_body(body)
+        self._texts[len(self)] = "".join(_body_chunks(body, 0))
         row = (Stream.SERVER, record_type, 0, 0, ts, self._channels.add(channel))
-        self._rows.append(row + _DEFAULTS[len(row) :])
+        self._rows += _ROW.pack(*row, *_DEFAULTS[len(row) :])
 
     def build(self) -> Block:
         """The block of all records added since the last call; the builder starts anew after it."""

@@ -72,7 +72,7 @@ class Group:
     @property
     def body_length(self) -> int:
         """Bytes of all events after the GTID event."""
-        return sum(event[2] for event in self.body)
+        return sum([event[2] for event in self.body])
 
 
 @dataclass(slots=True, eq=False)
