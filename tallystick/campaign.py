@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BLOCK_RECORDS = 512
 """Records in a block: small, so that rules are met by histories in pieces."""
 _SECOND_NEGATIVE_CHANCE = 0.25
-_SEEDS_UNTIL_COLLECTED = 32
+_SEEDS_UNTIL_COLLECTED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +280,7 @@ def _seldom_collected_garbage() -> Iterator[Callable[[], None]]:
     try:
         yield count_seed
     finally:
+        gc.collect()
         gc.unfreeze()
         if was_enabled:
             gc.enable()

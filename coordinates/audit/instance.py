@@ -227,13 +227,12 @@ class InstanceAudit(ServerRecordReader):
         streams = block.columns["stream"]
         events = EventColumns(block)
         indices = np.flatnonzero(streams == _SERVER)
-        types = block.columns["type"][indices].tolist()
-        times = block.columns["ts"][indices].tolist()
+        columns = (indices, *(block.columns[name][indices] for name in ("type", "channel", "ts")))
         at = 0
-        for index, record_type, ts in zip(indices.tolist(), types, times, strict=True):
+        for index, record_type, channel, ts in zip(*(c.tolist() for c in columns), strict=True):
             if index > at:
                 self._read_events(block, at, index, events)
-            self._read_server_record(block, index, record_type, ts)
+            self._read_server_record(block, index, record_type, channel, ts)
             at = index + 1
         if at < len(block):
             self._read_events(block, at, len(block), events)
@@ -269,11 +268,12 @@ class InstanceAudit(ServerRecordReader):
                     is_first = False
                 if self.clones.blocks_xa:
                     self.clones.logged(block, index)
-                self.binlog.read_event(block, index, events)
+                self.binlog.read_event(block, index, event, events)
             elif stream == _RELAY:
-                self.relay(_channel_name(block, event.channel)).read_event(block, index, events)
+                relay = self.relay(_channel_name(block, event.channel))
+                relay.read_event(block, index, event, events)
             elif stream == _REDO:
-                self.redo.read_event(block, index, events)
+                self.redo.read_event(block, index, event)
 
     def _read_many(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         """Read the events between two server records log by log, regular ones in one step."""
@@ -318,7 +318,10 @@ class InstanceAudit(ServerRecordReader):
             elif stream == _RELAY:
                 self.backup_lock_freeze.received(block, index, _channel_name(block, channel))
 
-    def _read_server_record(self, block: Block, index: int, record_type: int, ts: int) -> None:
+    def _read_server_record(
+        self, block: Block, index: int, record_type: int, number: int, ts: int
+    ) -> None:
+        channel = block.channels[number] if 0 <= number < len(block.channels) else None
         if record_type == RecordType.GAP:
             # What was lost came before: rows that wait are not late by its time.
             self._settle_rows(force=True)
@@ -327,7 +330,7 @@ class InstanceAudit(ServerRecordReader):
             self._settle_rows()
         self.reporter.set_position(block.epoch, block.first_sequence + index, ts)
         try:
-            body = read_server_record(block, index)
+            body = read_server_record(record_type, block.texts.get(index, "{}"), channel)
             self.handlers[record_type](self, body, ts)
         except JournalError as error:
             self.reporter.note(

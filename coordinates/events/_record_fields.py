@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallystick.coordinates.events._field_checks import (
     UINT32_MAX,
@@ -34,10 +34,6 @@ from tallystick.coordinates.events._field_checks import (
 )
 from tallystick.coordinates.events.journal import RecordType, parse_body
 from tallystick.coordinates.values.errors import JournalError
-
-if TYPE_CHECKING:
-    from tallystick.coordinates.events.journal import Block
-
 
 _COUNT = Integer()
 _PORTION = Integer(1)
@@ -453,22 +449,22 @@ def _read_body(record_type: RecordType, text: str, channel: str | None) -> dict[
 _read_flat_body = lru_cache(maxsize=2048)(_read_body)
 
 
-def read_server_record(block: Block, index: int) -> dict[str, Any]:
-    """The body of the server record at ``index``, with its channel, as JSON Lines would have it.
+def read_server_record(code: int, text: str, channel: str | None) -> dict[str, Any]:
+    """The body of a server record, with its channel, as JSON Lines would have it.
+
+    Args:
+        code: Its type.
+        text: Its body.
+        channel: Its channel, None without one.
 
     Raises:
         JournalError: It is no JSON, or its fields do not fit its kind.
     """
-    code = int(block.columns["type"][index])
     record_type = _RECORD_TYPES.get(code)
     if record_type is None:
         raise JournalError(f"unknown type {code}")
-    channel = None
-    if record_type in KINDS_WITH_CHANNEL:
-        number = int(block.columns["channel"][index])
-        if 0 <= number < len(block.channels):
-            channel = block.channels[number]
-    text = block.texts.get(index, "{}")
+    if record_type not in KINDS_WITH_CHANNEL:
+        channel = None
     try:
         if len(text) <= _FLAT_TEXT and text.rfind("{") <= 0 and "[" not in text:
             return dict(_read_flat_body(record_type, text, channel))

@@ -398,8 +398,7 @@ class BlockBuilder:
             epoch=self.epoch,
             first_sequence=self.next_sequence,
             columns={
-                name: np.ascontiguousarray(table[i]).astype(dtype)
-                for i, (name, dtype) in enumerate(COLUMNS.items())
+                name: table[i].astype(dtype) for i, (name, dtype) in enumerate(COLUMNS.items())
             },
             channels=tuple(self._channels.index),
             files=tuple(self._files.index),

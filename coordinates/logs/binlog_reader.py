@@ -268,7 +268,7 @@ class BinlogReader(BinlogFileReader):
     ) -> None:
         """Hand a run of events to the fleet; ``groups`` has LOGGED's ``group_…`` as columns."""
         event, sid, gno, server_id, commit_ts = groups.T
-        used = np.flatnonzero(np.bincount(sid[sid >= 0]))
+        used = np.bincount(sid[sid >= 0]).nonzero()[0]
         local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
         local[used] = np.arange(len(used), dtype=np.int32)
         self.reporter.fleet_event(

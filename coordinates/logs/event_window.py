@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from tallystick.coordinates.state_codec import TRANSIENT
 
 COLUMN_COUNT = 10
+_ROW = Struct(f"{COLUMN_COUNT}q")
 FILE, START, END, MARK, TYPE, CHECKSUM, SID, GNO, SOURCE_FILE, SOURCE_END = range(COLUMN_COUNT)
 
 
@@ -41,7 +43,7 @@ class EventWindow:
     _rows: npt.NDArray[np.int64] = field(
         default_factory=lambda: np.empty((0, COLUMN_COUNT), dtype=np.int64)
     )
-    _fresh: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
+    _fresh: bytearray = field(default_factory=bytearray, metadata=TRANSIENT)
     has_forgotten: bool = False
 
     def compact(self) -> None:
@@ -50,8 +52,8 @@ class EventWindow:
 
     def append(self, row: tuple[int, ...]) -> None:
         """Remember one event."""
-        self._fresh.append(row)
-        if len(self._fresh) >= 4 * self.limit:
+        self._fresh += _ROW.pack(*row)
+        if len(self._fresh) >= 4 * self.limit * _ROW.size:
             self.rows()
 
     def extend(self, rows: npt.NDArray[np.int64]) -> None:
@@ -69,14 +71,14 @@ class EventWindow:
     def rows(self) -> npt.NDArray[np.int64]:
         """All that is remembered."""
         if self._fresh:
-            fresh = np.array(self._fresh, dtype=np.int64)
-            self._fresh = []
-            self.extend(fresh)
+            fresh = np.frombuffer(self._fresh, dtype=np.int64)
+            self._fresh = bytearray()
+            self.extend(fresh.reshape(-1, COLUMN_COUNT))
         return self._rows
 
     def clear(self) -> None:
         """Forget everything; what was before is not known any more."""
-        self._fresh = []
+        self._fresh = bytearray()
         self._rows = self._rows[:0]
         self.has_forgotten = True
 
@@ -93,7 +95,7 @@ class EventWindow:
     def find_end(self, file_number: int, position: int) -> int | None:
         """Index of the event that ends exactly there, None when none is remembered."""
         rows = self.rows()
-        hits = np.flatnonzero((rows[:, FILE] == file_number) & (rows[:, END] == position))
+        hits = ((rows[:, FILE] == file_number) & (rows[:, END] == position)).nonzero()[0]
         return int(hits[-1]) if len(hits) else None
 
     def covers(self, file_number: int, position: int) -> bool:
@@ -125,7 +127,7 @@ class EventWindow:
     def find_event(self, file_number: int, start: int) -> npt.NDArray[np.int64] | None:
         """The newest remembered event that starts there."""
         rows = self.rows()
-        hits = np.flatnonzero((rows[:, FILE] == file_number) & (rows[:, START] == start))
+        hits = ((rows[:, FILE] == file_number) & (rows[:, START] == start)).nonzero()[0]
         return rows[hits[-1]] if len(hits) else None
 
     def last_end_at_or_before(self, file_number: int, position: int) -> tuple[int, int] | None:
@@ -134,7 +136,7 @@ class EventWindow:
         earlier = (rows[:, FILE] < file_number) | (
             (rows[:, FILE] == file_number) & (rows[:, END] <= position)
         )
-        hits = np.flatnonzero(earlier)
+        hits = earlier.nonzero()[0]
         if not len(hits):
             return None
         row = rows[hits[-1]]

@@ -152,12 +152,12 @@ class LogReader:
             if stop - at >= FAST_MIN and self._read_run(block, indices[at:stop], mapping):
                 at = stop
             while at < min(stop + 1, len(indices)):
-                self.read_event(block, int(indices[at]), events)
+                index = int(indices[at])
+                self.read_event(block, index, events.event(index), events)
                 at += 1
 
-    def read_event(self, block: Block, index: int, events: EventColumns) -> None:
-        """Read one event on the event-by-event path."""
-        event = events.event(index)
+    def read_event(self, block: Block, index: int, event: Event, events: EventColumns) -> None:
+        """Read one event on the event-by-event path; it is at ``index`` of the block."""
         event_class = CLASS_ROWS[event.type][event.query]
         if event_class == _HEARTBEAT:
             return

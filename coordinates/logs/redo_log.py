@@ -112,7 +112,7 @@ class RedoLogReader:
             if len(run) < FAST_MIN or not self._read_run(block.columns, run):
                 run = run[:FAST_MIN]
                 for index in run.tolist():
-                    self.read_event(block, index, events)
+                    self.read_event(block, index, events.event(index))
             at += len(run)
         self.ts = int(block.columns["ts"][indices[-1]])
 
@@ -153,9 +153,8 @@ class RedoLogReader:
                 self.overwritten_at = UNKNOWN
         return is_regular
 
-    def read_event(self, block: Block, index: int, events: EventColumns) -> None:
-        """Read one event on the event-by-event path."""
-        event = events.event(index)
+    def read_event(self, block: Block, index: int, event: Event) -> None:
+        """Read one event on the event-by-event path; it is at ``index`` of the block."""
         self.ts = event.ts
         self.reporter.set_position(block.epoch, block.first_sequence + index, event.ts)
         redo_type, lsn = event.type, event.value

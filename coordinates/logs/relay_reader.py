@@ -284,7 +284,7 @@ class RelayReader(LogReader):
     ) -> None:
         """Hand groups to the fleet: columns of RECEIVED's ``group_…``."""
         source_end, sid, gno, server_id, commit_ts, types = groups.T
-        used = np.flatnonzero(np.bincount(sid[sid >= 0]))
+        used = np.bincount(sid[sid >= 0]).nonzero()[0]
         local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
         local[used] = np.arange(len(used), dtype=np.int32)
         self.reporter.fleet_event(

@@ -87,7 +87,7 @@ class GrowingGtidSet:
             for gno in gnos.tolist():
                 self.add_range(sid, gno, gno + 1)
             return
-        breaks = np.flatnonzero(np.diff(gnos) != 1) + 1
+        breaks = (gnos[1:] - gnos[:-1] != 1).nonzero()[0] + 1
         if not len(breaks):
             self.add_range(sid, int(gnos[0]), int(gnos[-1]) + 1)
             return

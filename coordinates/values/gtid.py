@@ -231,17 +231,21 @@ class GtidSet:
     def restrict(self, sid_or_uuid: str) -> GtidSet:
         """Keep one `uuid:tag`, or everything of one UUID, tagged or not."""
         wanted = gtid_text.read_sid(sid_or_uuid)
-        length = len(wanted)
-        if length > UUID_LENGTH:
-            return self._keep(lambda sid: sid == wanted)
-        return self._keep(lambda sid: sid[:length] == wanted)
+        is_uuid = len(wanted) == UUID_LENGTH
+        kept = {
+            sid: bounds
+            for sid, bounds in self._bounds.items()
+            if (sid[:UUID_LENGTH] if is_uuid else sid) == wanted
+        }
+        return GtidSet._of(kept)
 
     def without_uuid(self, uuid: str) -> GtidSet:
         """Drop everything of one UUID, tagged or not."""
         unwanted = gtid_text.read_sid(uuid)
         if len(unwanted) > UUID_LENGTH:
             raise CoordinateError(f"expected a UUID without a tag, found {uuid!r}")
-        return self._keep(lambda sid: sid[:UUID_LENGTH] != unwanted)
+        kept = {sid: b for sid, b in self._bounds.items() if sid[:UUID_LENGTH] != unwanted}
+        return GtidSet._of(kept)
 
     def first(self, how_many: int) -> GtidSet:
         """Keep the first GTIDs in canonical order: a witness that a person can check by hand."""
@@ -252,9 +256,6 @@ class GtidSet:
             kept[sid] = gno_bounds.first(bounds, how_many)
             how_many -= gno_bounds.count(kept[sid])
         return GtidSet._of(kept)
-
-    def _keep(self, is_wanted: Callable[[str], bool]) -> GtidSet:
-        return GtidSet._of({sid: b for sid, b in self._bounds.items() if is_wanted(sid)})
 
     # Membership and size
 

@@ -142,8 +142,8 @@ def test_long_runs_are_read_in_whole_columns(monkeypatch):
     """No regular event is looked at by itself."""
     block = written(2)
 
-    def read_event(reader, block, index, events):
-        pytest.fail(f"{events.event(index)} was read by itself")
+    def read_event(reader, block, index, event):
+        pytest.fail(f"{event} was read by itself")
 
     head, *rest = cut_into_blocks(block, 64)
     result = audit([json.loads(line) for line in lines_of(head)])
