@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.log_status import ChannelState
     from tallystick.coordinates.logs.relay_reader import RelayReader
 
+_XID = int(EventType.XID)
 _OF_SOURCE = np.zeros(len(Mark), dtype=bool)
 """By mark: whether the event is copied from the source's groups."""
 _OF_SOURCE[[Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN]] = True
@@ -209,7 +210,7 @@ def _passed(
         return None, GtidSet.EMPTY
     groups = relay.applied_groups(applied.file_number, applied.position)
     named = groups[groups[:, Q_SID] >= 0]
-    is_late = (named[:, Q_TYPE] != EventType.XID) & (not row.server.logs_everything)
+    is_late = (named[:, Q_TYPE] != _XID) & (not row.server.logs_everything)
     before = history.applied
     if before is not None and before.base_name == applied.base_name:
         passed_before = len(relay.applied_groups(before.file_number, before.position))
@@ -343,7 +344,7 @@ def _has_commit_between(
     if last is None:
         return False
     commits = [
-        int((groups[:, Q_TYPE] == EventType.XID).sum())
+        int((groups[:, Q_TYPE] == _XID).sum())
         for groups in (
             relay.applied_groups(first.file_number, first.position),
             relay.applied_groups(last.file_number, last.position),
@@ -376,7 +377,7 @@ def _committed_after(
         end = LogCoordinates(stored.base_name, int(group[Q_FILE]), int(group[Q_END]))
         if end <= stored:
             return None
-        if group[Q_SID] < 0 or group[Q_TYPE] != EventType.XID:
+        if group[Q_SID] < 0 or group[Q_TYPE] != _XID:
             continue
         gtid = GtidSet.from_gnos(relay.sids[int(group[Q_SID])], group[Q_GNO : Q_GNO + 1])
         if gtid <= first and gtid.isdisjoint(others):

@@ -72,8 +72,11 @@ class RowChecks:
         checks = self._checks.get(channel)
         if not checks:
             return False
-        known = (checks.get(rule.name) for rule in rules)
-        return any(check is not None and check.outcome is outcome for check in known)
+        for rule in rules:
+            check = checks.get(rule.name)
+            if check is not None and check.outcome is outcome:
+                return True
+        return False
 
 
 @cache

@@ -134,9 +134,12 @@ class AppliedGroups:
     def learn(self, fleet_events: Sequence[FleetEvent], own_server_id: int | None) -> None:
         """Take what was read of the logs since the last call."""
         for event in fleet_events:
-            if event.kind is FleetEventKind.RECEIVED and -1 in event.arrays["group_sid"]:
+            sids = event.arrays.get("group_sid")
+            if sids is None or not (sids == -1).any():
+                continue
+            if event.kind is FleetEventKind.RECEIVED:
                 self._receive(event)
-            elif event.kind is FleetEventKind.LOGGED and -1 in event.arrays["group_sid"]:
+            else:
                 self._log(event, own_server_id)
 
     def _receive(self, event: FleetEvent) -> None:

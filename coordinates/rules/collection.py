@@ -287,11 +287,12 @@ class CollectionProtocol:
         if step == "enter":
             self._rounds = [*self._rounds, _Round(*key, ts)][-OPEN_MAX:]
             return
-        found = [r for r in self._rounds if (r.collection_id, r.session) == key]
-        if not found:
+        for round_ in reversed(self._rounds):
+            if (round_.collection_id, round_.session) == key:
+                break
+        else:
             # Its beginning was not seen: without evidence nothing is judged.
             return
-        round_ = found[-1]
         if isinstance(body.get("lsn"), int):
             self._engine_log(round_, resource, body["lsn"])
         if step == "lock":

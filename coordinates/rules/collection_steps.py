@@ -149,10 +149,11 @@ class CollectionSteps:
         if step == "enter":
             self._runs = [*self._runs, _Run(*key, (step, ts))][-_RUNS_MAX:]
             return
-        found = [r for r in self._runs if (r.collection_id, r.session) == key and not r.has_left]
-        if not found:
+        for run in reversed(self._runs):
+            if (run.collection_id, run.session) == key and not run.has_left:
+                break
+        else:
             return
-        run = found[-1]
         run.last = (f"{step} {resource}".strip(), ts)
         if resource == _INNODB and step in ("lock", "collect"):
             run.lsn = body.get("lsn", run.lsn)

@@ -203,7 +203,7 @@ def _values(table: str, row: Any) -> Values | None:
     if not isinstance(row, dict) or table not in _COLUMNS:
         return None
     values = [row.get(name) for name in _COLUMNS[table]]
-    return None if any(value is None for value in values) else values
+    return None if None in values else values
 
 
 def _may_read(values: Values, writes: list[Values], *, crashed: bool) -> bool:

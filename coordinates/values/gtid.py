@@ -51,7 +51,13 @@ class Gtid:
         Raises:
             GtidSetParseError: The text is no GTID, or has a tag where `tags` is false.
         """
-        return cls(*gtid_text.read_gtid(gtid_text.require_text(text, "a GTID"), tags=tags))
+        return cls._parse(gtid_text.require_text(text, "a GTID"), tags)
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def _parse(text: str, tags: bool) -> Gtid:
+        # The same GTID is looked up in one set after the other.
+        return Gtid(*gtid_text.read_gtid(text, tags=tags))
 
     @property
     def sid(self) -> str:
@@ -314,7 +320,7 @@ class GtidSet:
             rest = bounds if theirs is None else gno_bounds.subtract(bounds, theirs)
             if len(rest):
                 kept[sid] = rest
-        return GtidSet._of(kept)
+        return GtidSet._of(kept) if kept else GtidSet.EMPTY
 
     def __and__(self, other: GtidSet) -> GtidSet:
         if not isinstance(other, GtidSet):
@@ -326,7 +332,7 @@ class GtidSet:
                 common = gno_bounds.intersect(bounds, theirs)
                 if len(common):
                     kept[sid] = common
-        return GtidSet._of(kept)
+        return GtidSet._of(kept) if kept else GtidSet.EMPTY
 
     def isdisjoint(self, other: GtidSet) -> bool:
         """Return whether no GTID is in both sets."""
