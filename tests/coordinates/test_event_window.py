@@ -116,5 +116,5 @@ def test_memory_stays_bounded_while_nobody_asks():
     window = EventWindow(LIMIT)
     for number in range(10 * LIMIT):
         window.append((1, number, number + 1, *[0] * (COLUMN_COUNT - 3)))
-        assert len(window._fresh) < 4 * LIMIT  # what has not been cut yet
+        assert len(window._fresh) < 4 * LIMIT * 8 * COLUMN_COUNT  # bytes that have not been cut yet
     assert LIMIT == len(window.rows())
