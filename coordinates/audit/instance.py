@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 WAITING_MAX = 32
 _SERVER, _BINLOG, _RELAY, _REDO = map(int, Stream)
+_GAP = int(RecordType.GAP)
 
 
 @dataclass(slots=True)
@@ -322,7 +323,7 @@ class InstanceAudit(ServerRecordReader):
         self, block: Block, index: int, record_type: int, number: int, ts: int
     ) -> None:
         channel = block.channels[number] if 0 <= number < len(block.channels) else None
-        if record_type == RecordType.GAP:
+        if record_type == _GAP:
             # What was lost came before: rows that wait are not late by its time.
             self._settle_rows(force=True)
         self.ts = max(self.ts, ts)

@@ -185,6 +185,9 @@ class Block:
         )
 
 
+_raw_decode = json.JSONDecoder().raw_decode
+
+
 def parse_body(text: str) -> dict[str, Any]:
     """Read the body of a SERVER record.
 
@@ -192,7 +195,10 @@ def parse_body(text: str) -> dict[str, Any]:
         JournalError: The text is no JSON object.
     """
     try:
-        body = json.loads(text)
+        # Most writers put no space around it: there is none to be looked for.
+        body, end = _raw_decode(text) if text[:1] == "{" else (None, -1)
+        if end != len(text):
+            body = json.loads(text)
     except ValueError as error:
         raise JournalError(f"its body is no JSON ({error}): {text[:80]!r}") from None
     if not isinstance(body, dict):
@@ -227,7 +233,9 @@ _body_chunks = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
     allow_nan=True,
 )
 _ROW = Struct(f"{len(COLUMNS)}q")
-_DEFAULTS = (0, 0, 0, 0, 0, *[ABSENT] * (len(COLUMNS) - 5))
+_SERVER = int(Stream.SERVER)
+_SERVER_DEFAULTS = [ABSENT] * (len(COLUMNS) - 6)
+"""Columns after `channel`: a server record has none of them."""
 _STREAM, _TS, _CHANNEL, _FILE, _SID = (
     list(COLUMNS).index(name) for name in ("stream", "ts", "channel", "file", "sid")
 )
@@ -383,8 +391,9 @@ class BlockBuilder:
     ) -> None:
         """Add one server record; ``body`` must be JSON."""
         self._texts[len(self)] = "".join(_body_chunks(body, 0))
-        row = (Stream.SERVER, record_type, 0, 0, ts, self._channels.add(channel))
-        self._rows += _ROW.pack(*row, *_DEFAULTS[len(row) :])
+        self._rows += _ROW.pack(
+            _SERVER, record_type, 0, 0, ts, self._channels.add(channel), *_SERVER_DEFAULTS
+        )
 
     def build(self) -> Block:
         """The block of all records added since the last call; the builder starts anew after it."""
