@@ -72,8 +72,8 @@ class MasterInfo:
 
     Attributes:
         handler: Where it is stored.
-        connection: What CHANGE REPLICATION SOURCE said, by column: the server's own defaults where
-            it said nothing, whatever defaults the table's columns have (REQ-1).
+        connection: What CHANGE REPLICATION SOURCE said, by column, with every column: the server's
+            own defaults where it said nothing, whatever defaults the table's columns have (REQ-1).
     """
 
     def __init__(self, handler: RplInfoHandler, connection: dict[str, Any]) -> None:
@@ -85,9 +85,8 @@ class MasterInfo:
         ignored = channel[Receiver].ignore_server_ids
         return RplInfoFields(
             COLUMNS,
-            {
-                **_ABSENT,
-                **self.connection,
+            self.connection
+            | {
                 NUMBER_OF_LINES: len(COLUMNS),
                 "Master_log_name": channel[Receiver].read[0],
                 "Master_log_pos": channel[Receiver].read[1],
@@ -150,6 +149,7 @@ def connection(seed: int, channel: Channel) -> dict[str, Any]:
     tls = rng.choice(_TLS)
     zstd = rng.random() < 0.25
     return {
+        **_ABSENT,
         "Host": channel.source.instance_id,
         "User_name": rng.choice(("replication", "repl", "replica_user")),
         PASSWORD: f"{rng.getrandbits(96):024x}",
