@@ -244,7 +244,7 @@ def stored_evidence(
     row: Row, state: ChannelState, relay: RelayReader | None, history: ChannelBaselines
 ) -> StoredEvidence:
     """Of what the repositories hold of one channel."""
-    requested_at = row.body.get("requested_at")
+    asked_at = row.body["asked_at"]
     return StoredEvidence(
         is_gtid_only=state.is_gtid_only,
         is_transactional=row.server.relay_log_info_is_transactional,
@@ -256,7 +256,7 @@ def stored_evidence(
         applied=state.applied,
         stopped_at=history.receiver_stopped_at,
         receiver_runs=None if state.receiver is None else not state.receiver.is_stopped,
-        requested_at=requested_at if isinstance(requested_at, int) else None,
+        requested_at=asked_at if isinstance(asked_at, int) else None,
         **({} if relay is None else _stored_in(row, state, relay, history)),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -224,6 +224,22 @@ Evidence = (
     | RestoreMade
     | RecoveryMade
 )
+
+
+def at_any_time(item: Evidence, later_us: int, earlier_us: int) -> Evidence:
+    """Evidence by a source's clock that is not known: read as late, and of what began as early.
+
+    Args:
+        item: The evidence, by the replica's clock.
+        later_us: By how much the source's clock may be ahead of the replica's.
+        earlier_us: By how much it may be behind it.
+    """
+    since = {
+        one.name: getattr(item, one.name) - earlier_us
+        for one in fields(item)
+        if one.name.endswith("_ts") and getattr(item, one.name) is not None
+    }
+    return replace(item, at=item.at._replace(ts=item.at.ts + later_us), **since)
 
 
 REPLAYED_MAX = 2**16

@@ -97,17 +97,28 @@ class FindingCollector:
         self, subject: Subject, rules: Iterable[Rule], reason: Reason, **data: object
     ) -> None:
         """Rules stay undecided."""
-        at = subject.at
+        self.note(subject, ObservationCode.COMPARISON_UNDECIDED, reason, rules, **data)
+
+    def note(
+        self,
+        subject: Subject,
+        code: ObservationCode,
+        reason: Reason,
+        rules: Iterable[Rule] = (),
+        **data: object,
+    ) -> None:
+        """Something is worth reporting; with rules, these stay undecided."""
+        at, names = subject.at, tuple(rule.name for rule in rules)
         self._output.observations.append(
             Observation(
-                code=ObservationCode.COMPARISON_UNDECIDED,
+                code=code,
                 instance_id=subject.instance_id,
                 channel=subject.channel,
                 at=at.collection_id or f"{at.epoch}:{at.sequence}",
                 reason=reason.code,
                 data=json_values(data),
-                rules=tuple(rule.name for rule in rules),
-                is_undecided=True,
+                rules=names,
+                is_undecided=bool(names),
                 collection_id=at.collection_id,
                 epoch=at.epoch,
                 sequence=at.sequence,

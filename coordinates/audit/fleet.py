@@ -11,24 +11,29 @@ finished history, given in one step, has one result however it was cut and inter
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tallystick.coordinates.audit.comparison import at_any_time
 from tallystick.coordinates.audit.comparison_queues import Queue, QueueKey
 from tallystick.coordinates.audit.finding_collector import FindingCollector, FleetOutput, Subject
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS, in_time_order
 from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.journal_position import JournalPosition
+from tallystick.coordinates.audit.observer_clock import TOLERANCE_US, ahead
 from tallystick.coordinates.audit.replica_comparisons import ReplicaComparisons
 from tallystick.coordinates.audit.topology import Edge, describe_source
 from tallystick.coordinates.results import Check, Outcome
 from tallystick.coordinates.rules.between import (
     AMBIGUOUS,
+    CLOCK_UNKNOWN,
     NOT_IN_FLEET,
     Against,
+    Compared,
     Remembered,
     StillBroken,
+    settled,
 )
 from tallystick.coordinates.rules.catalogue import COMPARISONS
 from tallystick.coordinates.rules.identity import (
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Edge", "FleetAudit", "FleetOutput"]
 
+END_OF_TIME = 2**62
 ROWS_MAX = 4096
 """Rows whose origins wait to be compared with an instance that lags; the oldest are dropped.
 
@@ -110,7 +116,8 @@ class FleetAudit:
             for channel in member.replica.channels.values():
                 self.reader.comparisons.queue_groups(member, channel, at_end, (), is_row=False)
             self.reader.origins.row(instance_id, member.timeline.lineage, at_end)
-            self.reader.end(member.timeline, end)
+            # Nothing follows: all is known, by whatever clock.
+            self.reader.end(member.timeline, END_OF_TIME)
         self._settle()
         for key, queue in self.queues.items():
             self._expire_queue(key, queue, end + 1)
@@ -185,8 +192,17 @@ class FleetAudit:
         if surplus:
             self._expire_oldest(key, queue, surplus)
 
-    def _answer(self, key: QueueKey, queue: Queue, item: Evidence) -> Settled | Waiting:
-        """A rule's answer; what it is to remember of it is in the queue's memory afterwards."""
+    def _answer(
+        self, key: QueueKey, queue: Queue, item: Evidence, *, is_overdue: bool = False
+    ) -> Settled | Waiting:
+        """A rule's answer; what it is to remember of it is in the queue's memory afterwards.
+
+        Args:
+            key: Of the queue.
+            queue: Whose memory is used.
+            item: What is judged.
+            is_overdue: Whether no further answer of the sources is waited for.
+        """
         sources = []
         for source in key.sources:
             found = self.reader.fleet.find(source, item.at.ts)
@@ -197,9 +213,43 @@ class FleetAudit:
             sources.append(found[0])
         against = Against(sources, queue.memory, self.reader.fleet)
         answer = COMPARISONS[key.comparison].judge(item, against)
+        if not isinstance(settled(answer), (Holds, StillBroken, Waiting)):
+            # What agrees stays so; a later state of the sources may yet have what is missing.
+            answer = self._judge_by_any_clock(key, item, against, answer, is_overdue=is_overdue)
         if isinstance(answer, Remembered):
             answer, queue.memory = answer
         return answer
+
+    def _judge_by_any_clock(
+        self,
+        key: QueueKey,
+        item: Evidence,
+        against: Against,
+        answer: Compared,
+        *,
+        is_overdue: bool,
+    ) -> Compared:
+        """The answer when the clocks are as far apart as they may be.
+
+        It counts where a contradiction was found, and where clocks are known to differ.
+        """
+        replica = self.reader.timelines[key.instance_id].clock
+        request = replica.request_at(item.at.ts)
+        if request is None:
+            return answer
+        is_undecided = isinstance(settled(answer), Undecided)
+        if not is_overdue and not is_undecided:
+            for source in against.sources:
+                if not source.clock.has_answered(request):
+                    return Waiting(CLOCK_UNKNOWN, source=source.instance_id)
+        upstreams = self.reader.fleet.upstreams(against.sources, item.at.ts)
+        clocks = [one.clock for one in (*against.sources, *upstreams)]
+        later_us = max((ahead(clock, replica, request) for clock in clocks), default=0)
+        earlier_us = max((ahead(replica, clock, request) for clock in clocks), default=0)
+        if is_undecided and max(later_us, earlier_us) <= TOLERANCE_US:
+            return answer
+        against = replace(against, uncertain_us=later_us + earlier_us)
+        return COMPARISONS[key.comparison].judge(at_any_time(item, later_us, earlier_us), against)
 
     def _report(self, key: QueueKey, queue: Queue, item: Evidence, answer: Settled) -> None:
         comparison, subject = COMPARISONS[key.comparison], _subject(key, item)
@@ -229,7 +279,7 @@ class FleetAudit:
         expired, queue.items = queue.items[:how_many], queue.items[how_many:]
         open_: list[tuple[Evidence, Waiting]] = []
         for item in expired:
-            answer = self._answer(key, queue, item)
+            answer = self._answer(key, queue, item, is_overdue=True)
             if not isinstance(answer, Waiting):
                 self._report(key, queue, item, answer)
             elif not self._holds_already(key, queue, item):

@@ -28,6 +28,8 @@ from tallystick.coordinates.audit.replica_comparisons import (
 )
 from tallystick.coordinates.audit.timeline_file import BinlogGroups
 from tallystick.coordinates.audit.topology import Fleet, source_key
+from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.observations import CLOCKS_DIFFER
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
+
+    from tallystick.coordinates.audit.observer_clock import ObserverClock
 
 BINLOG = "binlog"
 BESIDE_THE_LOGS = frozenset(
@@ -290,8 +294,7 @@ class FleetEventReader:
         if event.body.get("role") == "recipient":
             member.replica.cloned(event.body, event.ts)
         elif event.body.get("step") == "position_read" and event.body.get("lsn") is not None:
-            moment = event.ts, int(event.body["lsn"])
-            member.timeline.redo_copied[str(event.body.get("peer"))] = moment
+            member.timeline.copy_redo(event.body)
 
     def _backup_stepped(self, event: FleetEvent, member: Member) -> None:
         body, replica = event.body, member.replica
@@ -354,9 +357,18 @@ class FleetEventReader:
     def _status_read(self, event: FleetEvent, member: Member) -> None:
         self._identify(event, member)
         at = JournalPosition.of(event)
+        self._read_clock(event, member.timeline.clock, at)
         self.comparisons.row(member, event.body, at)
         self.origins.row(event.instance_id, member.timeline.lineage, at)
         self.rows_with_claims.append(Subject(event.instance_id, None, at))
+
+    def _read_clock(self, event: FleetEvent, clock: ObserverClock, at: JournalPosition) -> None:
+        clock.answered(event.body["requested_at"], event.ts)
+        if clock.is_found_wrong():
+            subject = Subject(event.instance_id, None, at)
+            lag_ms = clock.answers[-1][1] // 1_000
+            code = ObservationCode.CLOCKS_DIFFER
+            self.comparisons.collector.note(subject, code, CLOCKS_DIFFER, lag_ms=lag_ms)
 
     def _records_lost(self, event: FleetEvent, member: Member) -> None:
         if member.replica.recovery is not None:

@@ -363,6 +363,12 @@ class InstanceAudit(ServerRecordReader):
     # Rows
 
     def _answered(self, body: dict[str, Any], ts: int) -> None:
+        asked_at = body.get("requested_at")
+        if isinstance(asked_at, int) and asked_at > ts:
+            # This clock is behind the requester's: sure is that the last answer came before.
+            asked_at = self.answered_ts
+        self.answered_ts = ts
+        body = {**body, "asked_at": asked_at}
         self.waiting.append(
             WaitingRow(
                 body,
@@ -378,7 +384,7 @@ class InstanceAudit(ServerRecordReader):
         self.collection_steps.answered(body, row.state, ts)
         if row.state is not None:
             self.persistence.passed(ts)
-            self.info_write_steps.passed(body.get("requested_at"))
+            self.info_write_steps.passed(asked_at)
         row.redo.is_of_row &= self.is_known_up_to(row)
         if self.ts <= row.ts and not self.is_known_up_to(row):
             self.reporter.note(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tallystick.coordinates.audit.observer_clock import ObserverClock
 from tallystick.coordinates.audit.timeline_file import BinlogFile, BinlogGroups
 from tallystick.coordinates.audit.timeline_snapshot import Identity, Loss, Snapshot, States
 from tallystick.coordinates.state_codec import TRANSIENT
@@ -33,7 +34,7 @@ EVENTS_MAX = 2**17
 """Events remembered of one instance; beyond it whole oldest files are forgotten."""
 LOSSES_MAX = 16
 IMAGES_MAX = 32
-"""Backup images and positions with checksums remembered of one instance."""
+"""Backup images, clones and positions with checksums remembered of one instance."""
 ADMINISTERED_MAX = 16
 
 
@@ -42,6 +43,7 @@ class InstanceTimeline:
     """One instance's journal, as its fleet events have reported it so far."""
 
     instance_id: str
+    clock: ObserverClock = field(default_factory=ObserverClock)
     known_ts: int = -1
     open_ts: int | None = None
     identities: list[Identity] = field(default_factory=list)
@@ -71,8 +73,9 @@ class InstanceTimeline:
     losses: list[Loss] = field(default_factory=list)
     loss_count: int = 0
     states: States = field(default_factory=States)
-    redo_copied: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By recipient of a clone: when the copy of the redo log ended, and at which LSN."""
+    redo_copied: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """By recipient and coordinates of clones: at which LSN, at the least, the copy of the redo log
+    ended."""
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Summaries of backup images by their ids, each with its binlog ``lineage``."""
     checksums: list[tuple[int, str, int, list[dict[str, Any]]]] = field(default_factory=list)
@@ -349,6 +352,14 @@ class InstanceTimeline:
         since, sources = (-1, ()) if state is None else (state.ts, state.sources)
         done = (then for at, then in reversed(self._administered) if since <= at <= ts)
         return next(done, sources)
+
+    def copy_redo(self, body: Mapping[str, Any]) -> None:
+        """The redo log was copied to a recipient up to an LSN."""
+        key = str(body.get("peer")), str(body.get("binlog_file")), body.get("binlog_position") or 0
+        lsn = int(body["lsn"])
+        self.redo_copied[key] = min(lsn, self.redo_copied.get(key, lsn))
+        while len(self.redo_copied) > IMAGES_MAX:
+            del self.redo_copied[next(iter(self.redo_copied))]
 
     def image(self, body: Mapping[str, Any]) -> None:
         """A backup image was taken here."""

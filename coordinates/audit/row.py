@@ -109,10 +109,9 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     locks = audit.backup_lock_freeze
     if is_backup_safe and locks.freezes_tables:
         checks.ask(_HEADER, HeaderUnderLock(state.trx_sys, locks.tables_locked_at))
-    locks.row(state, waiting.body.get("requested_at"), collection_id)
-    table = audit.persistence.gtid_table(
-        state, waiting.body.get("requested_at"), audit.binlog.previous
-    )
+    locks.row(state, waiting.body["asked_at"], collection_id)
+    asked_at = waiting.body["asked_at"]
+    table = audit.persistence.gtid_table(state, asked_at, audit.binlog.previous)
     checks.ask(_GTID_TABLE, table)
     audit.persistence.row_read(state.position, waiting.ts)
     audit.baselines.has_row = True

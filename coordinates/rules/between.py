@@ -62,6 +62,8 @@ class Against:
     sources: Sequence[InstanceTimeline]
     memory: Memory
     fleet: Fleet
+    uncertain_us: int = 0
+    """By how much the evidence may be of an earlier time than it has."""
 
     @property
     def source(self) -> InstanceTimeline:
@@ -109,6 +111,11 @@ Settled = Holds | StillBroken | Broken | tuple[Broken, ...] | Undecided
 
 Compared = Settled | Waiting | Remembered
 """What a rule between instances answers."""
+
+
+def settled(answer: Compared) -> Settled | Waiting:
+    """An answer without what is remembered with it."""
+    return answer.answer if isinstance(answer, Remembered) else answer
 
 
 # Declaring a rule
@@ -173,6 +180,10 @@ AMBIGUOUS = reason(
     "source_ambiguous", "another instance reports the same server_uuid as the source"
 )
 NOT_REACHED = reason("source_not_reached", "the source's journal is not known up to the row")
+CLOCK_UNKNOWN = reason(
+    "clock_unknown",
+    "{source} has not answered a request since then, so that its clock is not known",
+)
 TAKEN_BACK = reason(
     "source_taken_back", "the source's journal has a gap or began anew right after the row"
 )

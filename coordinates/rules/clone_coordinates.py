@@ -38,6 +38,9 @@ DONOR_LOG_BEGAN_ANEW = reason(
     "donor_log_began_anew", "the donor has begun a new binary log since the clone"
 )
 DONOR_FILE_FORGOTTEN = reason("donor_file_forgotten", "{file} of the donor is not remembered")
+DONOR_EXECUTED_UNKNOWN = reason(
+    "donor_executed_unknown", "not everything that the donor has executed is known"
+)
 DONOR_FILE_IN_PART = reason(
     "donor_file_in_part", "{file} of the donor was not observed from its beginning"
 )
@@ -119,8 +122,8 @@ def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compare
         return found
     state, file = found
     recovered = clone.recovered_lsn
-    copied_ts, copied = donor.redo_copied.get(clone.recipient, (-1, -1))
-    if recovered is not None and recovered < copied and copied_ts >= clone.clone_ts:
+    copied = donor.redo_copied.get((clone.recipient, *clone.coordinates), -1)
+    if recovered is not None and recovered < copied:
         lsns = {"recovered": recovered, "copied": copied}
         at = f"LSN {recovered}"
         return Broken("redo_lacks", witness=recovered, at=at, source=donor.instance_id, **lsns)
@@ -149,6 +152,9 @@ def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compare
         extra = extra - (donor.beyond - _logged_from(donor, state.lineage, file.file_number))
     if not missing and not extra:
         return HOLDS
+    if not missing and donor.states.knowing(clone.at.ts) is None:
+        # It may have been executed before what is known of the donor.
+        return Waiting(DONOR_EXECUTED_UNKNOWN)
     return Broken(
         "set_lacks" if missing else "set_has_more",
         witness=missing or extra,

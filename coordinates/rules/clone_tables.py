@@ -182,7 +182,7 @@ class CloneTables:
         progress = body.get("clone_progress")
         if isinstance(progress, list):
             self._judge_progress(state, progress, at)
-        asked = body.get("requested_at")
+        asked = body["asked_at"]
         if self._outcome_ts < (asked if isinstance(asked, int) else ts):
             self._judge_against_steps(values, state, at)
 

@@ -110,6 +110,13 @@ ROW_TORN = reason(
     " or set of this row, not both as one point (server bugs 102175, 112331)",
 )
 
+CLOCKS_DIFFER = reason(
+    "clocks_differ",
+    "by its observer's clock the instance answers {lag_ms} ms after the request: that clock differs"
+    " from the others, or all answers are slow; what contradicts another instance is decided when"
+    " their clocks leave no doubt which came first",
+)
+
 # Runs
 
 JOURNAL_NOT_READ = reason("journal_not_read", "the audit did not read the whole journal in time")

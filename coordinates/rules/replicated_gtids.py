@@ -362,7 +362,7 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
         return Undecided(REPLICA_SET_UNKNOWN)
     if next(source.states.since(ts), None) is None:
         return Waiting(NOT_REACHED)
-    before = source.states.until(ts)
+    before = source.states.until(ts - against.uncertain_us)
     if before is None or before.row_ts is None:
         return _purged_by_next_row(source, ts, row.has)
     if before.purged is None:

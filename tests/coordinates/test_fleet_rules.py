@@ -1314,7 +1314,12 @@ class TestClones:
         donor, recipient = fleet_of_two(groups=5)
         kind, (copied, recovered) = _kind("clone"), redo
         recipient.fleet_event(kind=kind, step="begin", role="recipient", peer="s")
-        donor.fleet_event(kind=kind, step="position_read", role="donor", peer="r", lsn=copied)
+        copy = {"kind": kind, "step": "position_read", "role": "donor", "peer": "r"}
+        at = {"binlog_file": "s-bin.000001", "binlog_position": position}
+        donor.fleet_event(**copy, **at, lsn=copied)
+        for later in (at, at | {"binlog_position": position + 1}):
+            # Of another clone of the same server, which has another status.
+            donor.fleet_event(**copy, **later, lsn=copied + 500)
         recipient.fleet_event(
             kind=kind, step="recovered", role="recipient", peer="s", lsn=recovered
         )

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tallystick.coordinates.events.journal import BlockBuilder, RecordType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy.typing as npt
+
+    from tallystick.coordinates.events.journal import Block
     from tallystick.producers.simulator.kernel.clock import Clock
 
 
+@dataclass(frozen=True, slots=True)
+class WrongClock:
+    """An observer's clock that does not show the virtual time.
+
+    Attributes:
+        set_at: When it was set, µs of virtual time.
+        ahead_us: By how much too late it was set; negative: too early.
+        drift: By what share of the time since then it gains.
+    """
+
+    set_at: int
+    ahead_us: int
+    drift: float
+
+    def shown(self, ts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """What it shows at some times; it never goes back."""
+        return ts + self.ahead_us + ((ts - self.set_at) * self.drift).astype(np.int64)
+
+
 class JournalWriter(BlockBuilder):
-    """A block builder whose time stamps follow a clock and never fall."""
+    """A block builder whose time stamps follow a clock and never fall.
+
+    Attributes:
+        observer: The clock of who writes the journal, None: it shows the virtual time.
+    """
 
     def __init__(self, instance_id: str, clock: Clock) -> None:
         super().__init__(instance_id)
         self._clock = clock
         self.last_ts = clock.now
+        self.observer: WrongClock | None = None
 
     def moment(self) -> int:
         """The time stamp of what is written now."""
@@ -36,3 +66,11 @@ class JournalWriter(BlockBuilder):
     ) -> None:
         """Write a record about the server."""
         self.server_record(record_type, body, ts=self.moment(), channel=channel)
+
+    def build(self) -> Block:
+        """The block of all records since the last call, at the times that the observer sees."""
+        block = super().build()
+        if self.observer is not None:
+            columns = {**block.columns, "ts": self.observer.shown(block.columns["ts"])}
+            block = replace(block, columns=columns)
+        return block

@@ -23,6 +23,8 @@ from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
 
@@ -74,7 +76,8 @@ class GtidPurged(Negative):
     def arrange(self, fleet: World) -> None:
         added = GtidIntervals.of((foreign_uuid(fleet), 1, fleet.rng.randrange(1, 500)))
         for instance in reversed(fleet.instances.values()):
-            near(fleet, 0.5, instance, administration.set_gtid_purged, instance, added)
+            act = administration.set_gtid_purged
+            near(fleet, 0.5, instance, _when_running, instance, act, added)
 
 
 class InjectedEmptyGroup(Negative):
@@ -112,7 +115,7 @@ class ResetBinaryLogs(Negative):
 
     def arrange(self, fleet: World) -> None:
         for source in sources(fleet):
-            near(fleet, 0.5, source, administration.reset_binary_logs, source)
+            near(fleet, 0.5, source, _when_running, source, administration.reset_binary_logs)
 
 
 class RestartSource(Negative):
@@ -160,6 +163,17 @@ class CrashReplica(Negative):
     def arrange(self, fleet: World) -> None:
         for replica in replicas(fleet):
             near(fleet, 0.5, replica, lifecycle.crash, replica)
+
+
+def _when_running(
+    fleet: World, instance: Instance, act: Callable[..., None], *args: object
+) -> None:
+    """A statement waits until the server is up."""
+    if instance.is_running:
+        act(fleet, instance, *args)
+    elif fleet.now < fleet.load_ends_at:
+        moment = fleet.now + SECOND_US // 10
+        fleet.schedule(moment, instance, _when_running, instance, act, *args)
 
 
 def _recover_after_crash(fleet: World, instance: Instance, crashed: bool) -> bool:

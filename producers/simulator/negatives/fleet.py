@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
 from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.simulator.clone import cloning
+from tallystick.producers.simulator.kernel.journal_writer import WrongClock
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.log_status.log_status_query import LogStatus, OutOfMemory
 from tallystick.producers.simulator.negatives.acts import (
@@ -128,6 +130,23 @@ class Upgrade(Negative):
         for share, instances in ((0.2, replicas(fleet)), (0.5, sources(fleet))):
             for instance in instances:
                 near(fleet, share, instance, upgrade_now, instance)
+
+
+class SkewedClock(Negative):
+    """The observers of the instances have clocks that differ, and go at different rates."""
+
+    name = "skewed_clock"
+    text = "clocks of producers differ: a replica's journal has groups before its source logs them"
+
+    def arrange(self, fleet: World) -> None:
+        rng = Random(f"skewed clock {fleet.scenario.seed}")
+        instances = list(fleet.instances.values())
+        rng.shuffle(instances)
+        amount = rng.choice((SECOND_US // 5, SECOND_US, 3 * SECOND_US))
+        for number, instance in enumerate(instances):
+            ahead_us = (amount, -amount)[number] if number < 2 else 0
+            drift = rng.uniform(-0.001, 0.001)
+            instance.journal.observer = WrongClock(fleet.start_ts, ahead_us, drift)
 
 
 def _demote(old: Instance) -> None:
