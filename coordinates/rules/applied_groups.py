@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.channel import POSITION_WRAPPED
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import APPLIER_STORED, REPLICA_STATUS
-from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.binlog import WRAP, EventType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,8 @@ APPLIED_EXACTLY_ONCE = register(
             " server skips what it has executed."
         ),
         undecided_when=(
-            "the replica does not log what it executes, or no event of the relay log was seen; two"
+            "the replica does not log what it executes, no event of the relay log was seen, or the"
+            " executed position is beyond 2^32, modulo which a relay log names positions; two"
             " transactions of one server with one commit time, those that came on two channels,"
             " and filtered channels are left out"
         ),
@@ -165,7 +167,7 @@ class AppliedGroups:
             known = self.received.get(origin)
             if known is None:
                 self.received[origin] = _Received(channel, source_end, kind == EventType.XID)
-            elif (known.channel, known.end) != (channel, source_end):
+            elif known.channel != channel or not _is_same_end(known.end, source_end):
                 known.is_ambiguous = True
         while len(self.received) > REMEMBERED_MAX:
             del self.received[next(iter(self.received))]
@@ -247,15 +249,23 @@ class AppliedGroups:
             if not received.is_reported
             and len({boot for *_, boot in self.logged.get(origin, ())}) > 1
         ]
-        omitted = [] if is_filtered else self._omitted(channel, executed, mine)
+        is_wrapped = executed is not None and self._is_wrapped(channel, executed)
+        omitted = [] if is_filtered or is_wrapped else self._omitted(channel, executed, mine)
         case, what = ("applied_again", "again") if twice else ("applied_not_at_all", "left out")
         found = twice or omitted
         if not found:
-            return HOLDS
+            return Undecided(POSITION_WRAPPED) if is_wrapped and not is_filtered else HOLDS
         for _, received in found:
             received.is_reported = True
         first = _text(found[0][1].end)
         return Broken(case, witness=first, at=f"{what} {first}", first=first, count=len(found))
+
+    def _is_wrapped(self, channel: str, executed: LogCoordinates) -> bool:
+        """Whether what was received may be before or after a position that is beyond 2^32."""
+        at = executed.base_name, executed.file_number, executed.position
+        ends = {one.end for one in self.received.values() if one.channel == channel}
+        is_in_file = any(end[:2] == at[:2] for end in ends)
+        return executed.position >= WRAP and is_in_file and at not in ends
 
     def _omitted(
         self,
@@ -292,6 +302,11 @@ class AppliedGroups:
             self.has_gaps.add(channel)
             return []
         return inside
+
+
+def _is_same_end(one: SourceEnd, other: SourceEnd) -> bool:
+    """A relay log names positions modulo 2^32."""
+    return one[:2] == other[:2] and (one[2] - other[2]) % WRAP == 0
 
 
 def _text(end: SourceEnd) -> str:

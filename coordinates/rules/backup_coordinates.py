@@ -22,7 +22,7 @@ from tallystick.coordinates.rules.statements import (
     events_until,
     groups,
 )
-from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -67,6 +67,11 @@ LOCK_UNKNOWN = reason(
 CHANNEL_UNSEEN = reason(
     "backup_channel_unseen",
     _NOT_JUDGED + "the journal does not show what channel {channel!r} received",
+)
+CHANNEL_WRAPPED = reason(
+    "backup_channel_wrapped",
+    _NOT_JUDGED + "the relay log of channel {channel!r} names positions modulo 2^32, and {position}"
+    " is beyond that",
 )
 
 
@@ -441,6 +446,10 @@ class _Backup:
         rows = relay.window.rows()
         rows = rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0) & (rows[:, SOURCE_END] > 0)]
         number = rows[:, SOURCE_FILE]
+        in_file = rows[number == position.file_number, SOURCE_END]
+        if position.position >= WRAP and len(in_file) and position.position not in in_file:
+            self._undecided(CHANNEL_WRAPPED, name, position)
+            return
         is_before = (number < position.file_number) | (
             (number == position.file_number) & (rows[:, SOURCE_END] <= position.position)
         )

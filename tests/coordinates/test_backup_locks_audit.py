@@ -11,6 +11,7 @@ from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import observation_text
+from tallystick.coordinates.values.binlog import WRAP
 from tests.support import rule_cases_of_backup_locks as backups
 from tests.support.journals import UUID_C, Gtids, Journal, audit
 from tests.support.rule_cases import CASES, replica, source
@@ -58,9 +59,17 @@ def of_an_unseen_channel() -> Journal:
     return backups.image(journal, gtid_executed=gtids, channels=channels)
 
 
+def of_a_file_beyond_4_gib() -> Journal:
+    journal = backups.replica_image(data=3, position=3, **backups.SERIAL)
+    [channel] = journal.records[-2]["channels"]
+    channel["exec_source_log_pos"] += WRAP
+    return journal
+
+
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
+        (of_a_file_beyond_4_gib, "names positions modulo 2^32"),
         (without_gtids, "the GTIDs of the data up to"),
         (unreadable_gtids, "the GTIDs of the data cannot be read"),
         (of_an_old_place, "older than the events remembered"),

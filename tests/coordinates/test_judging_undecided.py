@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
+from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.explanation import explain, observation_text
+from tallystick.coordinates.values.binlog import WRAP
 from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, Record, audit
+from tests.support.rule_cases import CASES as RULE_CASES
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import master_info
 
@@ -144,6 +149,15 @@ def table_from_before_a_reset() -> Journal:
     return journal
 
 
+def executed_beyond_4_gib() -> Journal:
+    """What was left out may be after the executed position: the relay log names it modulo 2^32."""
+    journal = RULE_CASES["applied_exactly_once__left_out"].build(breaks=True)
+    [status] = journal.records[-1]["replica_status"]
+    status["Read_Source_Log_Pos"] += WRAP
+    status["Exec_Source_Log_Pos"] += WRAP
+    return journal
+
+
 def drop_purged(row: Record) -> None:
     """The row alone, with a GTID that only gtid_purged could explain."""
     del row["gtid_purged"]
@@ -192,6 +206,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ),
         ("relay_position_on_written_boundary", without_relay_log, "no event", "channel"),
         ("applied_exactly_once", without_relay_log, "no event", "channel"),
+        ("applied_exactly_once", executed_beyond_4_gib, "modulo 2^32", "channel"),
         ("applied_relay_gtids_executed", without_status, "was not read", "channel"),
         ("retrieved_matches_relay", without_status, "was not read", "channel"),
         (
@@ -347,3 +362,16 @@ def test_a_value_that_failed_bounds_nothing_later():
     result = audit(journal)
     assert ["executed_within_logged"] == [f.rule for f in result.findings]
     assert ["CONSISTENT", "INCONSISTENT", "CONSISTENT", "CONSISTENT"] == result.verdicts
+
+
+@pytest.mark.parametrize(("end", "is_ambiguous"), [(500, False), (501, True)])
+def test_one_transaction_received_by_two_names_of_its_position(end: int, is_ambiguous: bool):
+    """Positions modulo 2^32 may be one; other positions are two transactions of one moment."""
+    applied = AppliedGroups()
+    for position in (WRAP + 500, end):
+        body = {"channel": "", "source_base_name": "binlog", "source_file_number": 1}
+        one = {"sid": -1, "type": 16, "server_id": 3, "commit_ts": 7, "source_end": position}
+        arrays = {f"group_{name}": np.array([value]) for name, value in one.items()}
+        applied.learn([FleetEvent(FleetEventKind.RECEIVED, "r", 0, 0, 0, body, arrays)], 2)
+    [received] = applied.received.values()
+    assert received.is_ambiguous == is_ambiguous
