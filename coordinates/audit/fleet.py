@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tallystick.coordinates.audit.comparison import Evidence
+    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.rules.between import Settled
 
 __all__ = ["Edge", "FleetAudit", "FleetOutput"]
@@ -213,12 +214,23 @@ class FleetAudit:
             sources.append(found[0])
         against = Against(sources, queue.memory, self.reader.fleet)
         answer = COMPARISONS[key.comparison].judge(item, against)
+        if isinstance(settled(answer), (Broken, tuple)):
+            for name, timeline in zip(key.sources, sources, strict=True):
+                if self._is_twin(key, name, timeline):
+                    return Waiting(NOT_IN_FLEET, source=describe_source(name))
         if not isinstance(settled(answer), (Holds, StillBroken, Waiting)):
             # What agrees stays so; a later state of the sources may yet have what is missing.
             answer = self._judge_by_any_clock(key, item, against, answer, is_overdue=is_overdue)
         if isinstance(answer, Remembered):
             answer, queue.memory = answer
         return answer
+
+    def _is_twin(self, key: QueueKey, name: str, source: InstanceTimeline) -> bool:
+        """Whether what has the source's server_uuid has another server_id: a copied auto.cnf."""
+        channels = self.reader.members[key.instance_id].replica.channels.values()
+        server_ids = {channel.source_server_id for channel in channels if channel.key == name}
+        is_known = bool(server_ids) and None not in server_ids and source.server_id is not None
+        return name[:2] == "u:" and is_known and source.server_id not in server_ids
 
     def _judge_by_any_clock(
         self,

@@ -58,8 +58,8 @@ class FleetEventKind(str, Enum):
     ``server_id`` (None unknown), ``binlog_lineage``, ``binary_log_file``, ``binary_log_position``,
     ``gtid_executed``, ``gtid_purged`` (None unknown), ``purged_complete`` (bool), ``clone_status``
     (row or None), ``logs_everything`` (bool: log_bin and log_replica_updates) and ``channels``:
-    list of {``channel``, ``channel_lineage``, ``source_uuid`` and ``source_instance`` (None
-    unknown), ``auto_position``
+    list of {``channel``, ``channel_lineage``, ``source_uuid``, ``source_instance`` and
+    ``source_server_id`` (None unknown), ``auto_position``
     (bool), ``filtered`` (bool), ``retrieved_gtid_set``, ``read_source_log_file``,
     ``read_source_log_pos``, ``exec_source_log_file``, ``exec_source_log_pos``}; a value that is
     missing, or that failed a check of tier 0 to 3, is None."""

@@ -69,6 +69,7 @@ class ReplicaChannel:
     lineage: int = 0
     source_instance: str | None = None
     source_uuid: str | None = None
+    source_server_id: int | None = None
     is_filtered: bool = False
     is_listed: bool = False
     coordinates_ts: int | None = None
@@ -99,6 +100,7 @@ class ReplicaChannel:
         instance = body.get("source_instance")
         self.source_instance = str(instance) if instance else None
         self.source_uuid = str(uuid).lower() if uuid else None
+        self.source_server_id = None
         self.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
         self.auto_position = bool(body.get("auto_position", True))
 

@@ -110,6 +110,7 @@ class ReplicaComparisons:
         if values["source_uuid"]:
             channel.source_uuid = values["source_uuid"].lower()
         channel.source_instance = values["source_instance"] or channel.source_instance
+        channel.source_server_id = values.get("source_server_id")
         channel.is_filtered = channel.is_filtered or bool(values["filtered"])
         channel.auto_position = bool(values["auto_position"])
         return channel

@@ -389,6 +389,7 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
                 "channel_lineage": history.lineage,
                 "source_uuid": channel.source_uuid or history.source_uuid,
                 "source_instance": history.source_instance,
+                "source_server_id": channel.source_server_id,
                 "auto_position": bool(history.auto_position),
                 "filtered": history.is_filtered,
                 "retrieved_gtid_set": _retrieved(channel, audit.relays.get(name)),

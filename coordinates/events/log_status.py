@@ -101,6 +101,7 @@ class ChannelState:
     """Ex: source coordinates executed."""
     retrieved: GtidSet | None = None
     source_uuid: str | None = None
+    source_server_id: int | None = None
     auto_position: bool | None = None
     receiver: ThreadState | None = None
     applier: ThreadState | None = None
@@ -345,6 +346,9 @@ class _Reader:
             )
         uuid = row.get("source_uuid")
         channel.source_uuid = str(uuid).lower() if uuid else None
+        server_id = row.get("source_server_id")
+        # 0 before the first connection.
+        channel.source_server_id = server_id if isinstance(server_id, int) and server_id else None
         if row.get("auto_position") is not None:
             channel.auto_position = _is_true(row["auto_position"])
         channel.receiver = _thread(row, "io")

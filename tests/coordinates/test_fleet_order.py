@@ -331,3 +331,24 @@ def test_many_groups_in_many_facts_are_quick() -> None:
     for event in events:
         fleet.absorb([event])
     assert time.perf_counter() - begin < 20
+
+
+@pytest.mark.parametrize("order", ["zrs", "rzs", "szr", "zr"])
+def test_a_copied_server_uuid_is_not_taken_for_the_source(order):
+    """Alone known, an idle copy is no source: its server_id is not the one that the row has."""
+    clock = Clock()
+    s, r, z = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2), Journal(clock, "z", A, 4)
+    for journal in (s, r, z):
+        journal.boot()
+        journal.open_file()
+    s.log(*(f"{A}:{number}" for number in range(1, 4)))
+    for _ in range(2):
+        r.status(f"{A}:1-3", {**r.says(s, f"{A}:1-3"), "source_server_id": 1})
+        z.status("")
+        s.status(f"{A}:1-3")
+    fleet, found = FleetAudit(), []
+    for name in order:
+        [journal] = (one for one in (s, r, z) if one.name == name)
+        journal.time()
+        found += names(fleet.absorb(journal.fleet_events))
+    assert found + names(fleet.finish()) == ["server_uuid_unique"] * ("s" in order)
