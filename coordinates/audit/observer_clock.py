@@ -2,7 +2,7 @@
 
 An answer has two times: when it was asked for, by the clock of who asks all instances, and when it
 was written, by the observer's own. The difference is what the observer's clock is ahead, and what
-the answer took. docs/decisions/0013-clocks-that-differ.md.
+the answer took. docs/decisions/0014-clocks-that-differ.md.
 """
 
 from __future__ import annotations
