@@ -2,8 +2,9 @@
 
 A mutation run of tests, not a test. cosmic-ray finds the lines and makes the changes, in a copy
 of the repository; a sample of them is drawn, and each runs the tests that are near the changed
-file. A session is a database under ``.tallystick/mutations``; interrupted, the same command
-resumes it.
+file; what these do not notice runs the wide ones. A session is a database under
+``.tallystick/mutations``; interrupted, the same command resumes it, as long as the code that is
+mutated is the same.
 
     python -m tests.mutations --sample 200 --seed 7 --minutes 60
 """
@@ -14,6 +15,7 @@ import argparse
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +24,7 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 from uuid import uuid4
+from zlib import crc32
 
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import mutate_and_test
@@ -32,33 +35,42 @@ from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkItem
 
 ROOT = Path(__file__).parents[1]
 SESSIONS = ROOT / ".tallystick/mutations"
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 
+_RECORDED = "tests/test_recorded.py"
 _RULES = (
-    "tests/coordinates/test_judging_rules.py tests/coordinates/test_judging_undecided.py"
+    f"{_RECORDED} tests/coordinates/test_judging_rules.py"
+    " tests/coordinates/test_judging_undecided.py"
     " tests/coordinates/test_fleet_rules.py tests/coordinates/test_recovery_rules.py"
-    " tests/coordinates/test_rules_on_cuts.py"
+    " tests/coordinates/test_rules_on_cuts.py tests/coordinates/test_registry.py"
 )
 _SIMULATOR = (
-    "tests/producers/test_simulator_logs.py tests/producers/test_simulator_mechanisms.py"
-    " tests/producers/test_simulator_arithmetic.py tests/producers/test_simulator.py"
-    " tests/producers/test_simulator_collection.py"
+    f"{_RECORDED} tests/producers/test_simulator_logs.py"
+    " tests/producers/test_simulator_mechanisms.py tests/producers/test_simulator_arithmetic.py"
+    " tests/producers/test_simulator.py tests/producers/test_simulator_collection.py"
 )
 TESTS = {
-    "coordinates/values": "tests/coordinates -k 'gtid or growing or innodb or binlog'",
-    "coordinates/events": "tests/coordinates -k 'json or codec or log_status or binlog'",
+    "coordinates": "tests/coordinates/test_state_codec.py tests/coordinates/test_explanation.py"
+    f" {_RULES}",
+    "coordinates/values": f"{_RECORDED} tests/coordinates -k 'gtid or growing or innodb or binlog"
+    " or scenario'",
+    "coordinates/events": f"{_RECORDED} tests/coordinates -k 'json or codec or log_status or"
+    " binlog or scenario'",
     "coordinates/logs": f"{_RULES} tests/coordinates/test_audit_legal.py"
-    " tests/coordinates/test_audit_transport.py tests/coordinates/test_redo_log.py",
+    " tests/coordinates/test_audit_transport.py tests/coordinates/test_redo_log.py"
+    " tests/coordinates/test_log_readers.py tests/coordinates/test_event_window.py"
+    " tests/coordinates/test_free_gnos.py",
     "coordinates/rules": f"{_RULES} tests/coordinates/test_audit_legal.py",
     "coordinates/audit": f"{_RULES} tests/coordinates/test_audit_legal.py"
     " tests/coordinates/test_audit_transport.py tests/coordinates/test_fleet_order.py",
-    "producers/simulator/backup": "tests/producers -k 'backup or online or point_in_time'"
-    " --ignore tests/producers/test_faults.py",
-    "producers/simulator/clone": "tests/producers/test_clone.py",
+    "expectations": "tests/expectations",
+    "producers/simulator/backup": f"{_RECORDED} tests/producers -k 'backup or online or"
+    " point_in_time or scenario' --ignore tests/producers/test_faults.py",
+    "producers/simulator/clone": f"{_RECORDED} tests/producers/test_clone.py",
     "producers/simulator/innodb": "tests/producers/test_gtid_persistence.py"
     f" tests/producers/test_clone.py tests/producers/test_backup_locks.py {_SIMULATOR}",
     "producers/simulator/log_status": _SIMULATOR,
-    "producers/simulator/replication_info": "tests/producers/test_replication_info.py",
+    "producers/simulator/replication_info": f"{_RECORDED} tests/producers/test_replication_info.py",
     "producers/simulator/server": f"{_SIMULATOR} tests/producers/test_replication_info.py"
     " tests/producers/test_backup_locks.py tests/producers/test_gtid_persistence.py"
     " tests/producers/test_clone.py",
@@ -67,18 +79,26 @@ TESTS = {
 """Mutated folders, and the tests nearest to each. Faults, negatives and scenarios are themselves
 material of tests: they are not mutated."""
 
+WIDE = f"{_RECORDED} tests/coordinates tests/real_journals tests/producers tests/expectations"
+"""What a mutation must survive too before it counts as a survivor."""
+
 
 def main() -> int:
     """Draw the sample or go on with one, and print what survived."""
     args = _arguments()
     tree = SESSIONS / "tree"
-    session = SESSIONS / f"{args.only.replace('/', '-') or 'all'}-{args.sample}-{args.seed}.sqlite"
     _copy(tree)
     os.chdir(tree)
-    with use_db(session) as work:
+    files = _files(args.only)
+    code = crc32(b"".join(path.read_bytes() for path in files))
+    name = f"{args.only.replace('/', '-') or 'all'}-{args.sample}-{args.seed}-{code:08x}"
+    with use_db(SESSIONS / f"{name}.sqlite") as work:
         if not work.num_work_items:
-            work.add_work_items(_sample(args.only, args.sample, args.seed))
-        _run(work, time.monotonic() + 60 * args.minutes)
+            work.add_work_items(_sample(files, args.sample, args.seed))
+        try:
+            _run(work, time.monotonic() + 60 * args.minutes)
+        except KeyboardInterrupt:
+            _stop_tests()
         return _report(work)
 
 
@@ -105,12 +125,15 @@ def _copy(tree: Path) -> None:
             shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
 
 
-def _sample(only: str, size: int, seed: int) -> Iterable[WorkItem]:
-    """Draw files by their size, and of each as many mutations as it was drawn times."""
-    rng = Random(seed)
-    files = sorted(
+def _files(only: str) -> list[Path]:
+    return sorted(
         path for folder in TESTS for path in Path(folder).glob("*.py") if str(path).startswith(only)
     )
+
+
+def _sample(files: list[Path], size: int, seed: int) -> Iterable[WorkItem]:
+    """Draw files by their size, and of each as many mutations as it was drawn times."""
+    rng = Random(seed)
     weights = list(accumulate(path.stat().st_size for path in files))
     drawn = rng.choices(files, cum_weights=weights, k=size)
     for path in sorted(set(drawn)):
@@ -149,18 +172,30 @@ def _run(work: WorkDB, until: float) -> None:
         if time.monotonic() > until:
             return
         (mutation,) = item.mutations
-        options = "-q -x -p no:cacheprovider -m 'not spark and not broker and not mysqld'"
-        tests = TESTS[str(mutation.module_path.parent)]
-        command = f"{shlex.quote(sys.executable)} -m pytest {options} {tests}"
-        if command not in passed:
-            outcome, output = run_tests(command, TIMEOUT_S)
-            if outcome is not TestOutcome.SURVIVED:
-                sys.exit(f"{output}\nThese tests fail without any mutation: {tests}")
-            passed.add(command)
-        result = mutate_and_test(item.mutations, command, TIMEOUT_S)
+        for tests, timeout in (
+            (TESTS[str(mutation.module_path.parent)], TIMEOUT_S),
+            (WIDE, 6 * TIMEOUT_S),
+        ):
+            options = "-q -x -p no:cacheprovider -m 'not spark and not broker and not mysqld'"
+            command = f"{shlex.quote(sys.executable)} -m pytest {options} {tests}"
+            if command not in passed:
+                outcome, output = run_tests(command, timeout)
+                if outcome is not TestOutcome.SURVIVED:
+                    sys.exit(f"{output}\nThese tests fail without any mutation: {tests}")
+                passed.add(command)
+            result = mutate_and_test(item.mutations, command, timeout)
+            if result.is_killed:
+                break
         work.set_result(item.job_id, result)
         row, _ = mutation.start_pos
         print(f"{result.test_outcome.value:9} {mutation.module_path}:{row}", flush=True)  # noqa: T201
+
+
+def _stop_tests() -> None:
+    """End the tests that run: they have a session of their own, which no Ctrl-C reaches."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text("ascii")
+    for child in map(int, children.split()):
+        os.killpg(child, signal.SIGKILL)
 
 
 def _report(work: WorkDB) -> int:

@@ -42,6 +42,16 @@ def test_numbers_that_are_nowhere_are_observed_once():
     assert verdicts == [Verdict.CONSISTENT] * 3
 
 
+def test_the_first_number_of_all_may_be_free():
+    """Whoever sets GTID_NEXT may begin with 2."""
+    journal = Journal().begin()
+    journal.binlog.group(f"{UUID_A}:2")
+    journal.row(gtid_owned="", gtid_purged="")
+    [one], rules, _ = noted(journal)
+    assert rules == []
+    assert f"({UUID_A}:1)" in observation_text(one)
+
+
 def test_numbers_that_a_session_owns_are_not_free():
     """They are on their way."""
     journal = with_hole()

@@ -1,0 +1,196 @@
+"""What the readers of logs keep, and what they forget, when a log begins anew or has a gap."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tallystick.coordinates.logs import log_reader, redo_log
+from tallystick.coordinates.logs.binlog_reader import BinlogReader
+from tallystick.coordinates.logs.event_window import EventWindow
+from tallystick.coordinates.logs.log_groups import GroupState
+from tallystick.coordinates.logs.relay_reader import RelayReader
+from tallystick.coordinates.state_codec import TRANSIENT
+from tallystick.coordinates.values.growing_set import GrowingGtidSet
+from tests.support.journals import UUID_A, UUID_B, UUID_C, Journal, audit
+from tests.support.recorded import CASES
+from tests.support.rule_cases import purging, replica
+
+if TYPE_CHECKING:
+    from tests.support.journals import Record
+
+
+def binlog_of(journal: Journal) -> BinlogReader:
+    """The reader of the binary log, after the last record."""
+    result = audit(journal)
+    assert result.audit is not None
+    return result.audit.binlog
+
+
+def relay_of(records: Journal | list[Record]) -> RelayReader:
+    """The reader of the only relay log, after the last record."""
+    result = audit(records)
+    assert result.audit is not None
+    [relay] = result.audit.relays.values()
+    return relay
+
+
+def values(reader: BinlogReader | RelayReader) -> dict[str, str]:
+    """What a reader keeps between blocks, field by field."""
+    reader.compact()
+    kept = {
+        one.name: getattr(reader, one.name)
+        for one in fields(reader)
+        if one.name not in ("reporter", "server") and one.metadata != TRANSIENT
+    }
+    return {
+        name: str(value.freeze() if isinstance(value, GrowingGtidSet) else value)
+        for name, value in kept.items()
+    }
+
+
+def ends_open(journal: Journal) -> Journal:
+    """A group is begun."""
+    del journal.binlog.group()[1:]
+    del journal.records[-4:]
+    return journal
+
+
+def ends_in_resync(journal: Journal) -> Journal:
+    """Something that is no part of a group; the next opening event is waited for."""
+    journal.binlog.event("XID", 31)
+    return journal
+
+
+def ends_closed(journal: Journal) -> Journal:
+    journal.binlog.stop()
+    return journal
+
+
+def ends_started(journal: Journal) -> Journal:
+    journal.binlog.stop()
+    journal.start(crashed=False)
+    return journal
+
+
+def ends_purged(journal: Journal) -> Journal:
+    """Files are gone; others' groups, one without a writer, and an unexplained past."""
+    journal.record("binlog_purge", to_file="binlog.000002")
+    journal.binlog.group(f"{UUID_B}:1")
+    journal.binlog.group(f"{UUID_C}:1", server_id=None)
+    journal.binlog.gtids.add(f"{UUID_A}:50")
+    journal.binlog.rotate()
+    return journal
+
+
+ENDS = (ends_open, ends_in_resync, ends_closed, ends_started, ends_purged)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_binary_log_that_begins_anew_is_like_one_never_read(end):
+    """RESET, clone, restore: of what was before only the number of lineages is known."""
+    reader = binlog_of(end(purging()))
+    reader.begin_lineage("reset")
+    fresh = BinlogReader(reader.reporter, reader.server, sids=reader.sids)
+    fresh.lineage = 1
+    # How the last file ended is asked only where a file is open.
+    fresh.file_number, fresh.file_events = reader.file_number, reader.file_events
+    fresh.last_sequence_number = reader.last_sequence_number
+    assert values(fresh) == values(reader)
+
+
+def test_a_relay_log_that_begins_anew_is_like_one_never_read():
+    """RESET REPLICA: what was ever received is known, and how often it began; nothing else."""
+    journal, relay, more = replica()
+    relay.rotate()
+    relay.copy(more[0])
+    relay.copy(more[1])
+    reader = relay_of(journal.records[:-1])
+    assert len(reader.queue())
+    assert reader.arriving()
+    lineage, received, steps_back = reader.lineage, reader.received_ever, reader.steps_back
+    reader.begin_lineage()
+    reader.forget_files()
+    fresh = RelayReader(reader.reporter, reader.server, "", sids=reader.sids)
+    fresh.lineage, fresh.received_ever, fresh.steps_back = lineage + 1, received, steps_back
+    fresh.group_state = GroupState.RESYNC  # what was begun may go on, and is passed over
+    # Which file comes next, and of which file of the source, is asked where one is open.
+    fresh.file_number, fresh.source_number = reader.file_number, reader.source_number
+    fresh.is_next_file = reader.is_next_file
+    assert values(fresh) == values(reader)
+
+
+def whole_state(monkeypatch: pytest.MonkeyPatch, journal: Journal, fast_min: int) -> bytes:
+    """What an audit keeps after the last record, read in columns from so many events on."""
+    monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
+    monkeypatch.setattr(redo_log, "FAST_MIN", fast_min)
+    result = audit(journal)
+    assert result.audit is not None
+    return result.audit.to_bytes()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_columns_and_single_events_leave_equal_state(monkeypatch, name):
+    """Of histories just inside and just outside of each rule's boundary."""
+    for breaks in (False, True):
+        journal = CASES[name].build(breaks=breaks)
+        assert whole_state(monkeypatch, journal, 1) == whole_state(monkeypatch, journal, 10**9)
+
+
+def test_columns_and_single_events_note_the_same_writers(monkeypatch):
+    """Groups of other servers' numbers, logged under the own id, under another, and without one."""
+    journal = Journal().begin()
+    for number in range(1, 60):
+        writer = ({}, {"server_id": 1}, {"server_id": 7})[number % 3]
+        opener = journal.binlog.group(f"{UUID_B}:{number}")[0]
+        del opener["server_id"]
+        opener.update(writer)
+    assert whole_state(monkeypatch, journal, 1) == whole_state(monkeypatch, journal, 10**9)
+    reader = binlog_of(journal)
+    written = [[n for n in range(1, 60) if n % 3 == kind] for kind in (0, 1)]
+    assert [len(gnos) for gnos in written] == [
+        gtids.freeze().count() for gtids in (reader.of_unknown_writer, reader.local)
+    ]
+
+
+def test_after_a_gap_of_a_relay_log_no_group_waits_to_be_applied():
+    """Which groups are between the known ones and the next is not known."""
+    journal, relay, more = replica()
+    relay.copy(more[0])
+    reader = relay_of(journal)
+    assert 4 == len(reader.queue())
+    reader.mark_gap()
+    assert 0 == len(reader.queue())
+    assert not reader.received_is_complete
+    assert (-1, -1, -1) == (reader.source_end, reader.position_end, reader.end)
+
+
+def test_a_group_is_arriving_from_its_gtid_to_its_end():
+    """Retrieved_Gtid_Set may count it; one without a GTID is in no set."""
+    journal, relay, more = replica()
+    first = len(journal.records)
+    relay.copy(more[0])
+    counts = range(first, len(journal.records) + 1)
+    arriving = [str(relay_of(journal.records[:count]).arriving()) for count in counts]
+    assert ["", *[f"{UUID_C}:4"] * 4, ""] == arriving
+
+
+@pytest.mark.parametrize("count", [2, 60])
+def test_a_length_that_is_not_announced_is_not_compared(count):
+    """The field may be empty; read event by event and in columns."""
+    journal = Journal().begin()
+    for _ in range(count):
+        journal.binlog.group(transaction_length=0)
+    journal.row()
+    assert ([], ["CONSISTENT"]) == (audit(journal).broken, audit(journal).verdicts)
+
+
+def test_what_a_window_covers_begins_with_its_oldest_event():
+    """Not with the one after it, in the same file or the next one."""
+    window = EventWindow(2)
+    for row in ((1, 4, 100), (1, 100, 200), (2, 4, 150)):
+        window.append((*row, 0, 0, 0, -1, 0, -1, -1))
+    positions = ((1, 99), (1, 100), (1, 101), (2, 3), (2, 4))
+    assert [False, True, True, True, True] == [window.covers(*one) for one in positions]
