@@ -40,6 +40,14 @@ def outcome(cut, rule):
     return {check.rule: check.outcome for check in cut.checks}.get(rule)
 
 
+def test_rules_of_events_are_undecided_with_a_row_that_is():
+    """A row whose coordinates never came has their checks all the same."""
+    [kept] = rows_of(CollectionChecks(), [row(1, 1, reason="row_not_reached")])
+    found = {check.rule: (check.outcome, check.reason) for check in kept.checks}
+    for rule in ("gtid_logged_once", "redo_lsn_never_falls"):
+        assert found[rule] == (Outcome.UNDECIDED, "row_not_reached")
+
+
 def test_rules_of_events_hold_where_the_log_was_read():
     """Undecided without the log, silent where nobody answered or the rule is disabled."""
     made = CollectionChecks(frozenset({"gtid_mode_respected"}))

@@ -1441,6 +1441,19 @@ class TestClones:
         assert len(reported) == 1
         assert "clone_status was not read" in reported[0]
 
+    @pytest.mark.parametrize("missing", ["BINLOG_FILE", "BINLOG_POSITION", "GTID_EXECUTED"])
+    def test_a_status_without_one_of_its_values_is_undecided(self, missing):
+        """Whichever it is, nothing can be compared."""
+        status = {
+            "STATE": "Completed",
+            "BINLOG_FILE": "s-bin.000001",
+            "BINLOG_POSITION": end_of(3),
+            "GTID_EXECUTED": f"{A}:1-3",
+        }
+        del status[missing]
+        [reported] = self.undecided(status)
+        assert "the donor or clone_status is not known" in reported
+
     def test_a_status_that_was_read_once_is_known(self):
         """A later row without it asks nothing again."""
         status = {

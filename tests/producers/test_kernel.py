@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
+import pytest
 from tallystick.producers.simulator import assemble
 from tallystick.producers.simulator.kernel.bus import Bus, Change, Moment, Notice, Permit
+from tallystick.producers.simulator.kernel.clock import Clock
 from tallystick.producers.simulator.kernel.components import Components
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.kernel.world import BUILT
@@ -77,3 +79,43 @@ def test_a_fleet_says_when_it_is_built() -> None:
     assert built == [fleet]
     assert fleet.now == fleet.start_ts
     assert repr(BUILT).startswith("Notice(")
+
+
+class Blocked:
+    """An instance that nothing may touch for a while."""
+
+    blocked_until = 0
+
+
+def test_calls_are_made_at_their_moments_in_order() -> None:
+    """Of one moment in the order of scheduling; what is due at the end of a run is due in it."""
+    clock, made = Clock(), []
+    for ts, name in ((20, "c"), (10, "a"), (10, "b"), (21, "d")):
+        clock.schedule(ts, None, lambda name: made.append((clock.now, name)), name)
+    clock.run(20)
+    assert made == [(10, "a"), (10, "b"), (20, "c")]
+    assert clock.now == 20
+    clock.run(30)
+    assert (made[-1], clock.now) == ((21, "d"), 30)
+
+
+def test_a_call_waits_for_its_instance() -> None:
+    """Until the moment at which it is not blocked any more, and no longer."""
+    clock, blocked, made = Clock(), Blocked(), []
+    blocked.blocked_until = 15
+    for ts in (10, 15, 16):
+        clock.schedule(ts, blocked, lambda ts: made.append((clock.now, ts)), ts)
+    clock.run(20)
+    # The one of 15 was scheduled for that moment before the one that waited until then.
+    assert made == [(15, 15), (15, 10), (16, 16)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"duration_ms": 0}, {"collection_interval_ms": 0}, {"profile": "x"}, {"topology": "x"}],
+)
+def test_an_impossible_scenario_is_refused(change: dict) -> None:
+    """Each option by itself; the smallest numbers are possible."""
+    assert Scenario(duration_ms=1, collection_interval_ms=1, topology=None).duration_ms == 1
+    with pytest.raises(ValueError, match="expected"):
+        replace(Scenario(), **change)
