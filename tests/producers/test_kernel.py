@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from tallystick.producers.simulator import assemble
 from tallystick.producers.simulator.kernel.bus import Bus, Change, Moment, Notice, Permit
 from tallystick.producers.simulator.kernel.clock import Clock
