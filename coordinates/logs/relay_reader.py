@@ -365,13 +365,11 @@ class RelayReader(LogReader):
 
     def _enqueue(self, rows: npt.NDArray[np.int64]) -> None:
         queue = self.queue()
+        if self.queue_is_full:
+            return  # no group is queued after one that was left out
         room = QUEUE_MAX - len(queue)
-        if len(rows) > room:
-            self.queue_is_full = True
-        if not self.queue_is_full:
-            self._queue = np.concatenate((queue, rows)) if len(queue) else rows
-        elif room > 0:
-            self._queue = np.concatenate((queue, rows[:room]))
+        self.queue_is_full = len(rows) > room
+        self._queue = np.concatenate((queue, rows[:room])) if len(queue) else rows[:room]
 
     def queue(self) -> npt.NDArray[np.int64]:
         """Received groups not yet known to be applied, and a few before them, in order."""

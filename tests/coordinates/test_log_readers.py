@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tallystick.coordinates.logs import log_reader, redo_log
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.logs import log_reader, redo_log, relay_reader
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
 from tallystick.coordinates.logs.event_window import EventWindow
 from tallystick.coordinates.logs.log_groups import GroupState
-from tallystick.coordinates.logs.relay_reader import RelayReader
+from tallystick.coordinates.logs.relay_reader import Q_END, Q_GNO, RelayReader
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tests.support.journals import UUID_A, UUID_B, UUID_C, Journal, audit
@@ -122,11 +124,13 @@ def test_a_relay_log_that_begins_anew_is_like_one_never_read():
     assert values(fresh) == values(reader)
 
 
-def whole_state(monkeypatch: pytest.MonkeyPatch, journal: Journal, fast_min: int) -> bytes:
+def whole_state(
+    monkeypatch: pytest.MonkeyPatch, records: Journal | list[Record], fast_min: int
+) -> bytes:
     """What an audit keeps after the last record, read in columns from so many events on."""
     monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
     monkeypatch.setattr(redo_log, "FAST_MIN", fast_min)
-    result = audit(journal)
+    result = audit(records)
     assert result.audit is not None
     return result.audit.to_bytes()
 
@@ -137,6 +141,29 @@ def test_columns_and_single_events_leave_equal_state(monkeypatch, name):
     for breaks in (False, True):
         journal = CASES[name].build(breaks=breaks)
         assert whole_state(monkeypatch, journal, 1) == whole_state(monkeypatch, journal, 10**9)
+
+
+@pytest.mark.parametrize("form", ["rows", "ddl_preamble", "xa_prepare"])
+@pytest.mark.parametrize("begins", [0, 1])
+def test_columns_and_single_events_leave_equal_state_within_a_group(monkeypatch, form, begins):
+    """Wherever the journal ends, with and without groups that are complete."""
+    journal = Journal().begin().groups(begins)
+    first = len(journal.records)
+    journal.binlog.group(form=form)
+    for count in range(first, len(journal.records) + 1):
+        records = journal.records[:count]
+        assert whole_state(monkeypatch, records, 1) == whole_state(monkeypatch, records, 10**9)
+
+
+@pytest.mark.parametrize("fast_min", [1, 10**9])
+def test_a_source_position_that_falls_in_the_next_relay_file_is_found(monkeypatch, fast_min):
+    """No connection was made anew, so nothing of before may come."""
+    monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
+    journal, relay, more = replica()
+    relay.copy(more[1])
+    relay.rotate()
+    relay.copy(more[0])
+    assert "relay_source_pos_monotone" in audit(journal).broken
 
 
 def test_columns_and_single_events_note_the_same_writers(monkeypatch):
@@ -165,6 +192,42 @@ def test_after_a_gap_of_a_relay_log_no_group_waits_to_be_applied():
     assert 0 == len(reader.queue())
     assert not reader.received_is_complete
     assert (-1, -1, -1) == (reader.source_end, reader.position_end, reader.end)
+
+
+@pytest.mark.parametrize("fast_min", [1, 10**9])
+@pytest.mark.parametrize(
+    ("received", "expected"),
+    [
+        (5, [[1, 2, 3, 4], [3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7], [3, 4, 5, 6, 7]]),
+        (6, [[1, 2, 3, 4], [1, 2, 3, 4, 5], [3, 4, 5], [3, 4, 5], [3, 4, 5]]),
+    ],
+)
+def test_no_group_is_queued_after_one_that_was_left_out(monkeypatch, fast_min, received, expected):
+    """What waits to be applied is without a hole; 3 are applied when so many were received."""
+    monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
+    monkeypatch.setattr(relay_reader, "QUEUE_MAX", 5)
+    monkeypatch.setattr(relay_reader, "QUEUE_KEPT_BEHIND", 1)
+    journal, relay, more = replica()
+    records, waiting = len(journal.records), []
+    for group in more:
+        relay.copy(group)
+    result = audit(journal.records[:records])
+    assert result.audit is not None
+    [reader] = result.audit.relays.values()
+    [block] = blocks_from_lines([json.dumps(one) for one in journal.records])
+
+    def gnos() -> list[int]:
+        return reader.queue()[:, Q_GNO].tolist()
+
+    for number, first in enumerate(range(records, len(block) - 5, 5), 4):
+        result.audit.absorb(block.take(first, first + 5))
+        if number == received:
+            reader.drop_applied(1, int(reader.queue()[2, Q_END]))
+        waiting.append(gnos())
+    assert waiting == expected
+    reader.drop_applied(1, reader.end)
+    assert gnos() == expected[-1][-1:]
+    assert not reader.queue_is_full
 
 
 def test_a_group_is_arriving_from_its_gtid_to_its_end():
