@@ -86,7 +86,7 @@ class _Ended(NamedTuple):
         if (incident.opened_ts if is_state else incident.last_seen_ts) >= self.ts:
             return False
         if self.what == "data":
-            return self.instance_id in instances_of(incident.finding)
+            return heals != "never" and self.instance_id in instances_of(incident.finding)
         if (self.instance_id, self.channel) != (incident.instance_id, incident.channel):
             return False
         if self.what == "replication":

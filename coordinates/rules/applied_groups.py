@@ -35,7 +35,7 @@ APPLIED_EXACTLY_ONCE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "Over a start, an applier without GTIDs executes each InnoDB transaction of its relay"
             " log once: it goes on right after the last one that the replica committed."

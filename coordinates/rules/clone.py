@@ -38,7 +38,7 @@ CLONE_PROTOCOL = register(
         tier=3,
         scope="T",
         severity=Severity.ERROR,
-        heals="never",
+        heals="data",
         claim=(
             "Donor and recipient of a clone have the same version, the stages follow in order, and"
             " the donor's commits are blocked for less than a second."
@@ -176,7 +176,7 @@ FAILED_CLONE_NOT_RESUMED = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "After a clone that failed once it had begun to drop the recipient's data, replication"
             " does not start there before another clone has completed or the data were restored."

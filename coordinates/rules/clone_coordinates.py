@@ -75,7 +75,7 @@ _POSITION = (
     number=60,
     tier=3,
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "clone_status of the recipient names one state of the donor: a position that ends a"
         " group of the donor's binary log, and exactly the GTIDs logged up to it; recovery finds"
@@ -207,7 +207,7 @@ def _donor_file(
     number=61,
     tier=3,
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "The first group that a clone receives from its donor is the first group of the donor"
         " after the cloned position that the clone does not have."

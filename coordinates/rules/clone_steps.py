@@ -67,7 +67,7 @@ CLONE_RECIPIENT_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "A clone that completes has passed every stage between the first and the last that it"
             " records: file copy, page copy, redo copy, file sync, restart, recovery; and where it"

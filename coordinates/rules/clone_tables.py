@@ -30,7 +30,7 @@ CLONE_STATUS_AGREES = register(
         tier=3,
         scope="T",
         severity=Severity.ERROR,
-        heals="never",
+        heals="data",
         claim=(
             "clone_status and clone_progress agree with each other and with the clone that the"
             " journal reports: Completed or Failed as it ended, an error number where it failed"

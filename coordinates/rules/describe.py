@@ -38,7 +38,8 @@ HEALED: Final[dict[Heals, str]] = {
     "held": "when the rule holds at a later collection",
     "executed": "when a later row has executed what was missing",
     "log": "when the log that shows it begins anew (RESET)",
-    "never": "not by itself; other data (a clone, a restore) supersede it",
+    "data": "when other data replace the instance's (a clone, a restore)",
+    "never": "not by itself: it has happened",
 }
 """What ends a breach, in words."""
 

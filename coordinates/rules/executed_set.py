@@ -310,7 +310,7 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "Each GTID that is new in gtid_executed was received in a relay log, written by the"
         " server itself, assigned to gtid_purged or handed out by its replication group."
@@ -367,7 +367,7 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "The first row after a start has executed all that the recovered binary log, the table"
         " mysql.gtid_executed and the undo logs hold."

@@ -33,7 +33,7 @@ PURGE_WAITS_FOR_GTID_PERSIST = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "Undo purge never passes the oldest transaction whose GTID is not in the table yet,"
             " and the number stored in the TRX_SYS page never passes it either and never falls."
@@ -93,7 +93,7 @@ UNDO_GTIDS_RECOVERED = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "A start finds the GTID of every transaction that InnoDB had committed or prepared: in"
             " the table mysql.gtid_executed, or in an undo log header."
@@ -138,7 +138,7 @@ GTID_PERSISTED_AFTER_COMMIT = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "The GTID persister writes no GTID whose transaction was not committed or prepared in"
             " InnoDB before."
@@ -177,7 +177,7 @@ GTID_PERSISTED_IN_TIME = register(
         tier=3,
         scope="T",
         severity=Severity.WARNING,
-        heals="never",
+        heals="data",
         claim=(
             "The GTID persister writes a GTID within a second of its commit or after 1024"
             " transactions, whichever is earlier; ten seconds are given to it here."

@@ -33,7 +33,7 @@ GTID_PERSISTER_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "Each write of the GTID persister has all GTIDs that were committed before the"
             " previous one and not written yet, the number in the TRX_SYS page follows each write,"
@@ -74,7 +74,7 @@ UNDO_PURGE_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.ERROR,
-        heals="never",
+        heals="data",
         claim="Purge of undo logs goes no further than the number that the GTID persister holds.",
         why=(
             "Purge asks the persister each time and lowers its limit to that number. A limit"

@@ -165,7 +165,7 @@ class Claims(NamedTuple):
     number=68,
     tier=4,
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "All logs of the fleet that hold a GTID agree on the server_id and the commit time of"
         " its origin."

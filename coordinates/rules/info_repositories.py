@@ -29,7 +29,7 @@ INFO_REPOSITORY_UNAMBIGUOUS = register(
         tier=2,
         scope="S",
         severity=Severity.ERROR,
-        heals="never",
+        heals="data",
         claim=("Replication does not come up while both a file and a table hold its positions."),
         why=(
             "When the kind of repository is changed, the server moves the positions at start and"
@@ -67,7 +67,7 @@ INFO_REPOSITORY_READ_BACK = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "What a start reads from a replication info repository is what was last written there;"
             " after a crash, at least the last write that nothing could take back."

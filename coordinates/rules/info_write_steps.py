@@ -31,7 +31,7 @@ INFO_WRITE_STEPS_COMPLETE = register(
         tier=3,
         scope="T",
         severity=Severity.ERROR,
-        heals="never",
+        heals="data",
         claim=(
             "CHANGE REPLICATION SOURCE writes both repositories of the channel, a stop of the"
             " receiver that of the receiver, and a stop of the applier that of the applier."

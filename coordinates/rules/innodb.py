@@ -248,7 +248,7 @@ def checkpoint_age_within_capacity(e: RedoEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "Current, checkpoint and flushed LSN never fall in one data lineage, across restarts"
         " and crashes too."
@@ -306,7 +306,7 @@ def lsn_monotone(e: RedoEvidence) -> RowAnswer:
     tier=3,
     scope="T",
     severity=Severity.ERROR,
-    heals="never",
+    heals="data",
     claim=("If an InnoDB transaction was committed between two rows, their LSNs differ."),
     why=(
         "A group that ends in XID changed InnoDB pages, and its commit alone writes redo."

@@ -29,7 +29,7 @@ _GAVE = "Recovering from image {backup_id} gave table {table} with {seen:content
     number=88,
     tier=4,
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "Restored tables have the content that the image has, the image that of the source at"
         " its position, and recovered ones that of the source at the stop point, whatever their"

@@ -76,7 +76,7 @@ class Replayed(NamedTuple):
     number=86,
     tier=4,
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "A point-in-time recovery executes every group of the binary log between the image's"
         " position and its stop point that the image does not hold, each once, in the order of"
@@ -187,7 +187,7 @@ _LOG = "binary log of instance {source} up to {to_file}:{to_position}"
     number=87,
     tier=4,
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "A point-in-time recovery ends where it was to end, and gtid_executed is then what the"
         " source had logged there, but for what the image held besides and what was left out on"

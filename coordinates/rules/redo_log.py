@@ -23,7 +23,7 @@ REDO_WRITES_CONTIGUOUS = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim="Each write to the redo log begins where the write before it ended.",
         why=(
             "One thread, the log writer, copies the log buffer to the files in the order of the"
@@ -56,7 +56,7 @@ REDO_LSN_NEVER_FALLS = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim="Written LSN, flushed LSN and checkpoint never fall while a server runs.",
         why=(
             "Each counts bytes that are on their way to the disk and cannot come back. The"
@@ -102,7 +102,7 @@ REDO_FLUSH_WITHIN_WRITTEN = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim="The flushed LSN is never beyond what was written.",
         why="The log flusher syncs the files; what is still in the log buffer is in no file.",
         undecided_when=_UNSEEN,
@@ -131,7 +131,7 @@ REDO_CHECKPOINT_WITHIN_FLUSHED = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim="A checkpoint is never beyond the flushed LSN.",
         why=(
             "It passes only redo whose pages are on disk, and a page is written after the redo of"
@@ -165,7 +165,7 @@ REDO_LSN_IN_BLOCK_DATA = register(
         tier=1,
         scope="E",
         severity=Severity.ERROR,
-        heals="never",
+        heals="data",
         claim=(
             "An LSN of the redo log is in the data bytes of its block; only a write or a flush may"
             " also end at the border of one."
@@ -197,7 +197,7 @@ REDO_BLOCK_HEADER_AGREES = register(
         tier=1,
         scope="E",
         severity=Severity.ERROR,
-        heals="never",
+        heals="data",
         claim="The header of the last block of a write has the number and the length of its LSN.",
         why=(
             "A block's number is its LSN divided by 512, modulo 2^30, plus one; its length is how"
@@ -231,7 +231,7 @@ REDO_KEPT_UNTIL_CHECKPOINT = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim="No write reaches further beyond the checkpoint than the redo log's capacity.",
         why=(
             "The files are reused in a circle. Redo since the checkpoint is what recovery needs;"
@@ -267,7 +267,7 @@ FLUSHED_REDO_SURVIVES_START = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "The first write after a start begins at or beyond the LSN that was flushed before a"
             " crash, or written before a clean stop."
@@ -307,7 +307,7 @@ COMMIT_REDO_DURABLE = register(
         tier=1,
         scope="E",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "With innodb_flush_log_at_trx_commit=1 a commit returns after its redo is flushed, with"
             " 2 after it is written."

@@ -201,7 +201,7 @@ REDO_STATUS_AGREES = register(
         tier=3,
         scope="T",
         severity=Severity.CRITICAL,
-        heals="never",
+        heals="data",
         claim=(
             "Of one sample of the status variables checkpoint, flushed, written and current LSN are"
             " in this order, and neither checkpoint nor flushed LSN falls from sample to sample."

@@ -19,9 +19,10 @@ from tallystick.coordinates.rules.outcomes import Answer, NotApplicable, Reason
 Scope = Literal["E", "S", "T", "X"]
 """What a rule looks at: an event, a log_status row, one instance over time, several instances."""
 
-Heals = Literal["held", "executed", "log", "never"]
+Heals = Literal["held", "executed", "log", "data", "never"]
 """What ends a breach: the rule holds at a later collection; a later row has executed the GTIDs
-that were missing; the log that shows it begins anew (RESET); or nothing but other data."""
+that were missing; the log that shows it begins anew (RESET); other data replace the instance's (a
+clone, a restore), as they also end all of these; or nothing, as a step that was left out."""
 
 TIER_MAX = 4
 

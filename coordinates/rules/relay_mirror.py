@@ -66,7 +66,7 @@ _OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY
     number=19,
     tier=1,
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "The groups that a receiver queues from one file of its source are groups of that file,"
         " in the file's order; a group that it leaves out between two connects, or before the"

@@ -110,7 +110,7 @@ _RECEIVED = (
             "The replica has retrieved {witness:gtids} from instance {source}, whose binary log has"
             " given it to another transaction.",
             *_RECEIVED,
-            heals="never",
+            heals="data",
         ),
     },
 )

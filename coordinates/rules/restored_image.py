@@ -35,7 +35,7 @@ _RESTORE = "restored server"
     number=140,
     tier=4,
     severity=Severity.CRITICAL,
-    heals="never",
+    heals="data",
     claim=(
         "A restored server has the GTID set of the image that it was restored from, and names the"
         " image's coordinates."

@@ -16,6 +16,11 @@ from tallystick.producers.simulator.kernel.scenario import Scenario
 CURABLE = [name for name, fault in FAULTS.items() if fault.is_curable()]
 ENDS = {
     "receiver_skips_group": {"resolved"},
+    "receiver_requeues_old_group": {"superseded"},
+    "clone_resume_gap": {"superseded"},
+    "clone_of_purged_donor": {"superseded"},
+    "group_repeated_after_crash": {"superseded"},
+    "relay_logs_kept_after_crash": {"superseded"},
     "executed_without_receipt": {"superseded"},
     "phantom_group_received": {"superseded"},
     "errant_write": {"resolved"},
@@ -28,9 +33,9 @@ ENDS = {
 
 def _scenario(fault: str, run: int) -> Scenario:
     scenario = scenario_of(2 * (FAULTS[fault].number + 1_000 * run) + 1, [fault])
-    # What a replica of several sources has of the others none of them can fetch.
-    is_of_one = fault == "errant_write"
-    return replace(scenario, topology=("pair", "star")[run]) if is_of_one else scenario
+    # A replica of several sources that is made anew from one of them lacks what the others purged.
+    is_of_one = scenario.topology != "multi_source"
+    return scenario if is_of_one else replace(scenario, topology=("pair", "star")[run])
 
 
 def _incidents(scenario: Scenario, *, is_cured: bool) -> list[Incident]:

@@ -10,6 +10,7 @@ from tallystick.producers.simulator.clone.clone_status import CloneStatus, State
 from tallystick.producers.simulator.clone.cloning import CrashPoint
 from tallystick.producers.simulator.clone.donor import Donation
 from tallystick.producers.simulator.clone.recipient import Clone
+from tallystick.producers.simulator.faults import cures
 from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.kernel.transactions import GroupKind
@@ -115,6 +116,10 @@ class CloneResumeGap(_CloneFault):
             self._skipped = logged
             self.mark(fleet, channel.replica)
         return not (is_it and logged is self._skipped)
+
+    def cure(self, fleet: World) -> None:
+        """Clone the replica again."""
+        cures.rebuild(fleet, self.injected_in)
 
 
 class CloneBlocksDonor(_CloneFault):
@@ -424,6 +429,10 @@ class CloneOfPurgedDonor(_CloneFault):
         self.mark(fleet, recipient)
         binary_log.purge(fleet, donor, donor[BinaryLog].active.number)
         cloning.follow_donor(fleet, channel, cloned)
+
+    def cure(self, fleet: World) -> None:
+        """Clone the replica again."""
+        cures.rebuild(fleet, self.injected_in)
 
 
 def _groups_up_to(

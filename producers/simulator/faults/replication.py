@@ -147,6 +147,10 @@ class OldGroupRequeued(ChannelFault):
         receiver.flush_position(fleet, channel, len(old.logged.group.body) + 1)
         return True
 
+    def cure(self, fleet: World) -> None:
+        """Rebuild the replica."""
+        cures.rebuild(fleet, self.injected_in)
+
 
 class RelayPositionBeyondFile(ChannelRowFault):
     """The flushed relay position is past the end of its file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
+from tallystick.producers.simulator.faults import cures
 from tallystick.producers.simulator.faults.channels import coordinate, leaf_channels
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
@@ -152,6 +153,10 @@ class GroupRepeatedAfterCrash(_CrashByPosition):
             variables = {"sync_relay_log_info": 1, "relay_log_info_transactional": False}
             administration.set_variables(replica, **variables)
 
+    def cure(self, fleet: World) -> None:
+        """Rebuild the replica, which has executed a group twice."""
+        cures.rebuild(fleet, self.injected_in)
+
 
 class RelayLogsKeptAfterCrash(_CrashByPosition):
     """A crash after relay events that the master info does not know, without relay_log_recovery."""
@@ -166,6 +171,10 @@ class RelayLogsKeptAfterCrash(_CrashByPosition):
         """The position of the receiver is stored seldom."""
         super().on_variables(instance_id, variables)
         variables.update(relay_log_recovery=False, sync_source_info=10_000)
+
+    def cure(self, fleet: World) -> None:
+        """Rebuild the replica, which has executed groups twice."""
+        cures.rebuild(fleet, self.injected_in)
 
 
 class GroupLeftOutAfterCrash(_CrashByPosition):
