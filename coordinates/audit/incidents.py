@@ -78,12 +78,14 @@ class _Ended(NamedTuple):
     channel: str | None
     what: Literal["data", "log", "channel", "replication"]
     ts: int
+    since: int
+    """What was found before this time was found in it."""
 
     def ends(self, incident: Incident) -> bool:
         """Whether the incident was found in what is no more."""
         heals = _heals(incident)
         is_state = heals == "held"
-        if (incident.opened_ts if is_state else incident.last_seen_ts) >= self.ts:
+        if (incident.opened_ts if is_state else incident.last_seen_ts) >= self.since:
             return False
         if self.what == "data":
             return heals != "never" and self.instance_id in instances_of(incident.finding)
@@ -193,19 +195,19 @@ class Incidents:
                     self.cloning_since[name] = event.ts
             elif event.kind is FleetEventKind.LINEAGE:
                 if body["reason"] == "reset":
-                    yield _Ended(name, None, "log", event.ts)
+                    yield _Ended(name, None, "log", event.ts, event.ts)
                 elif body["reason"] in ("cloned", "restored"):
                     # What a clone itself has broken is of the new data.
                     since = self.cloning_since.pop(name, event.ts)
-                    yield _Ended(name, None, "data", since)
+                    yield _Ended(name, None, "data", event.ts, since)
             elif event.kind is FleetEventKind.CHANNEL:
                 channel = str(body.get("channel", "")).lower()
                 if body.get("action") == "reset_all":
-                    yield _Ended(name, channel, "channel", event.ts)
+                    yield _Ended(name, channel, "channel", event.ts, event.ts)
                 elif body.get("action") in _RELAY_LOG_BEGINS:
-                    yield _Ended(name, channel, "log", event.ts)
+                    yield _Ended(name, channel, "log", event.ts, event.ts)
             elif event.kind is FleetEventKind.STATUS and not body["channels"]:
-                yield _Ended(name, None, "replication", event.ts)
+                yield _Ended(name, None, "replication", event.ts, event.ts)
 
     def _judged(
         self, found: Sequence[Finding], cuts: Iterable[Cut], checks: Iterable[SubjectCheck]

@@ -279,6 +279,7 @@ def test_what_a_clone_itself_breaks_is_of_the_new_data() -> None:
         fleet_events=[begin, event(FleetEventKind.LINEAGE, 30, reason="cloned")],
     )
     assert [one.rule for one in incidents.newest() if one.is_open] == ["clone_protocol"]
+    assert [one.closed_ts for one in incidents.newest() if not one.is_open] == [30]
 
 
 def test_who_replicates_from_nobody_has_no_errant_gtids() -> None:
