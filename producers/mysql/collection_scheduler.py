@@ -140,7 +140,7 @@ class CollectionScheduler:
         here = self._history.here
         if limit is None or here == limit:
             self._asked = None
-            if self._history.is_row_late():
+            if self._history.is_row_late(collected):
                 # The row may be of before or after that: it is taken again.
                 self._waiting.appendleft((asked.request, asked.since))
             else:

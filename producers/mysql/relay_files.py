@@ -167,9 +167,14 @@ class RelayFiles:
         """The files after the one at hand, those that are gone but open among them."""
         return sorted(n for n in {*numbers, *self._ahead} if n > self.cursor.number)
 
+    def hold(self) -> None:
+        """Open what there is: it is what is read, whatever has these names later."""
+        self._open_ahead(self.numbers())
+
     def _open_ahead(self, numbers: list[int]) -> None:
+        first = self.cursor.number + (self._file is not None)
         for number in numbers:
-            if number > self.cursor.number and number not in self._ahead:
+            if number >= first and number not in self._ahead:
                 if len(self._ahead) >= _AHEAD_MAX:
                     return
                 path = self._directory / format_log_file_name(self.base_name, number)

@@ -65,6 +65,8 @@ class RelayLogs:
         self._clock_us = clock_us
         self._stopped_us = 0
         self._files: dict[str, RelayFiles] = {}
+        self._opened: dict[str, RelayFiles] = {}
+        """Of channels whose files began anew: the new ones."""
         self._waiting: dict[str, deque[tuple[int, Events | None]]] = {}
         """What has been read and not recorded, with when; None is what was lost."""
         self._problem = ""
@@ -78,6 +80,39 @@ class RelayLogs:
     def reads_files(self) -> bool:
         """Whether relay logs can be read at all."""
         return self._directory is not None
+
+    @property
+    def followed(self) -> list[str]:
+        """The channels whose files are read."""
+        return sorted(self._files)
+
+    @property
+    def opened_anew(self) -> list[str]:
+        """The channels whose files began anew, and were opened."""
+        return sorted(self._opened)
+
+    def open_anew(self) -> None:
+        """Open the files of channels that began anew, as they are now."""
+        for files in self._opened.values():
+            files.close()
+        self._opened = {}
+        for channel in self.anew:
+            if self._directory is not None:
+                base_name = self._files[channel].base_name
+                files = RelayFiles(self._directory, base_name, RelayCursor(1, MAGIC_LENGTH))
+                with suppress(OSError):  # reading reports it
+                    files.hold()
+                self._opened[channel] = files
+
+    def give_up(self) -> None:
+        """The files of every channel may be others than those that were read.
+
+        So may be what was read last: it comes after a gap, and is left out.
+        """
+        self._waiting.clear()
+        for channel, files in self._files.items():
+            files.is_anew = True
+            self.anew.add(channel)
 
     def open(self, applied: Mapping[str, str]) -> None:
         """Begin to read channels that are not known yet.
@@ -132,26 +167,23 @@ class RelayLogs:
             self._close(channel)
 
     def _close(self, channel: str) -> None:
-        files = self._files.pop(channel, None)
-        if files is not None:
-            files.close()
+        for files in (self._files.pop(channel, None), self._opened.pop(channel, None)):
+            if files is not None:
+                files.close()
         self._waiting.pop(channel, None)
         self._journal.state.relays.pop(channel, None)
         self.anew.discard(channel)
 
     def renew(self, channel: str, record: Mapping[str, Any]) -> None:
         """Read a channel whose files began anew; the record has what was done to it."""
-        files = self._files.get(channel)
-        if files is None or self._directory is None:
-            return
-        if files.lost:
+        files, opened = self._files.get(channel), self._opened.pop(channel)
+        if files is not None and files.lost:
             self._journal.server_record(RecordType.GAP, {"channel": channel})
-        base_name = files.base_name
         self.administer([record])
-        if record["action"] != "reset_all":
-            self._files[channel] = RelayFiles(
-                self._directory, base_name, RelayCursor(1, MAGIC_LENGTH)
-            )
+        if files is None or record["action"] == "reset_all":
+            opened.close()
+        else:
+            self._files[channel] = opened
 
     def record(
         self, until_us: int, channel: str | None = None, upto: LogPosition | None = None

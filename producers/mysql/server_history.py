@@ -88,6 +88,8 @@ class ServerHistory:
         self._first_file = first_file
         self._pending: deque[Streamed] = deque()
         self._targets: deque[LogEnd] = deque()
+        self._described: ChannelsRead | None = None
+        """The last answer about channels that began anew, before it was given twice."""
         self._renewal: ChannelsRead | None = None
         self._channel_changes: int | None = None
         """As counted when channels were described last, since the start; None: not known."""
@@ -306,6 +308,7 @@ class ServerHistory:
             self.release(None)
         finally:
             self._pending.clear()
+            self._described = self._renewal = None
             self.relays.lose()
 
     # What came
@@ -326,8 +329,18 @@ class ServerHistory:
             del self._targets[TARGETS_MAX // 2]
 
     def describe_channels(self, channels: ChannelsRead) -> None:
-        """Take how the server describes its channels, for those whose relay log began anew."""
-        self._renewal = channels
+        """Take how the server describes its channels, for those whose relay log began anew.
+
+        It counts when it is given twice: what was opened in between is of these channels, and of
+        no others that they were made into since.
+        """
+        if not self.relays.anew:
+            return
+        known, self._described = self._described, channels
+        if known is None or known._replace(ts=channels.ts) != channels:
+            self.relays.open_anew()
+        else:
+            self._renewal, self._described = channels, None
 
     def release(self, limit: LogPosition | None) -> None:
         """Record the events that have come, up to a position.
@@ -372,8 +385,9 @@ class ServerHistory:
         This is recorded at a time that is no earlier than what was received before it.
         """
         described = {str(body["channel"]).lower(): body for body in renewal.channels}
-        self._doubt_channels(renewal.changes, sorted(self.relays.anew))
-        for name in sorted(self.relays.anew):
+        names = self.relays.opened_anew
+        self._doubt_channels(renewal.changes, names, seen=len(names))
+        for name in names:
             body = described.get(name)
             if body is None:
                 self.channels.removed(name)
@@ -382,7 +396,7 @@ class ServerHistory:
                 self.channels.renewed(name)
                 self.relays.renew(name, {**body, "channel": name})
 
-    def _doubt_channels(self, changes: int | None, names: Iterable[str]) -> bool:
+    def _doubt_channels(self, changes: int | None, names: Iterable[str], seen: int) -> bool:
         """Record a gap of channels whose relay logs began anew more often than was seen.
 
         Between two reads of its files a relay log may do so twice, which they do not show.
@@ -390,18 +404,19 @@ class ServerHistory:
         Args:
             changes: How many statements may have done that.
             names: The channels.
+            seen: How many of the statements the files have shown.
 
         Returns:
             Whether there is doubt.
         """
         known, self._channel_changes = self._channel_changes, changes
-        if known is not None and changes is not None and changes - known <= len(self.relays.anew):
+        if known is not None and changes is not None and changes - known <= seen:
             return False
-        self._notice(
-            f"{self.name}: a relay log may have begun anew more often than was seen: reported as a"
-            " gap"
-        )
         for name in names:
+            self._notice(
+                f"{self.name}: the relay log of channel {name!r} may have begun anew more often"
+                " than was seen: reported as a gap"
+            )
             self._journal.server_record(RecordType.GAP, {"channel": name})
         return True
 
@@ -485,9 +500,15 @@ class ServerHistory:
 
     # Rows
 
-    def is_row_late(self) -> bool:
+    def is_row_late(self, collected: Collected) -> bool:
         """Whether a relay log began anew: what was done comes first, and is not recorded yet."""
         self.relays.read()
+        if (
+            collected.changes is not None
+            and not self.relays.anew
+            and self._doubt_channels(collected.changes, self.relays.followed, seen=0)
+        ):
+            self.relays.give_up()
         return bool(self.relays.anew)
 
     def record_shown(self, collected: Collected) -> bool:
@@ -504,8 +525,6 @@ class ServerHistory:
         self._journal.advance(collected.ts)
         self.relays.record(collected.ts)
         is_counted = collected.changes is not None and self.relays.reads_files
-        if is_counted and self._doubt_channels(collected.changes, sorted(self.channels.known)):
-            self.channels.known = {}  # what they are now is recorded
         self.relays.administer(
             self.channels.note(body, collected.channels, may_be_reset=not is_counted)
         )

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 from tallystick.producers.mysql.connection import connect, dialect_of
 from tallystick.producers.mysql.dialect import lsns_of
@@ -92,8 +92,7 @@ class ConnectionLost:
     """The server ended the connection on which the end of the log is asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelsRead:
+class ChannelsRead(NamedTuple):
     """Bodies of ``change_source`` records, as the server described its channels before `ts`.
 
     Attributes:

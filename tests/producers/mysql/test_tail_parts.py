@@ -136,7 +136,8 @@ def test_a_row_is_taken_again_when_a_relay_log_began_anew(tmp_path: Path) -> Non
         body = {"collection_id": "c1", "requested_at": 0, "row": row}
         scheduler.collected(Collected(request, body, 1, changes=changes))
         scheduler.settle()
-        history.describe_channels(ChannelsRead(2, [channel], 1))
+        for ts in (1, 2):
+            history.describe_channels(ChannelsRead(ts, [channel], 1))
         history.note_log_end(LogEnd(3, None, 0, ("", 0)))
         scheduler.hand_on(cast("ServerWatch", watch))
         assert (len(watch.asked), scheduler.answers) == (1 + scheduler.answers, changes)
@@ -492,3 +493,57 @@ def test_a_file_that_was_seen_is_read_although_it_was_purged(tmp_path: Path) -> 
     assert types(files) == [15, EventType.ROTATE, 15]
     assert (files.cursor.number, files.lost, files.is_stopped) == (3, False, False)
     files.close()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_relay_log_is_of_the_source_that_was_described_before_and_after(
+    tmp_path: Path, *, is_late: bool
+) -> None:
+    """A channel pointed elsewhere and back: each file is read under its own source, or not at all.
+
+    The second change comes between the descriptions, or when both have shown the first one.
+    """
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
+    relays = RelayLogs(tmp_path, journal, print, lambda: 1)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=lambda: 1, from_oldest=False
+    )
+    path = tmp_path / "relay.000002"
+    path.write_bytes(HEAD)
+    relays.open({"": path.name})
+    relays.record(1)
+
+    def point_to(*events: bytes) -> None:
+        path.unlink(missing_ok=True)
+        (tmp_path / "relay.000001").unlink(missing_ok=True)
+        (tmp_path / "relay.000001").write_bytes(HEAD + b"".join(events))
+        relays.read()
+
+    def describe(ts: int, source: str, changes: int) -> None:
+        assert history.wants_channels
+        channel = {"channel": "", "action": "change_source", "source_uuid": source}
+        history.describe_channels(ChannelsRead(ts, [channel], changes))
+
+    point_to(event(EventType.XID, bytes(8)))
+    describe(2, "b", 1)
+    if is_late:
+        describe(3, "b", 1)
+    point_to(event(EventType.STOP))
+    if not is_late:
+        describe(3, "c", 2)
+        describe(4, "c", 2)
+    history.note_log_end(LogEnd(5, None, 0, ("", 0)))
+    history.release(None)
+    for _ in range(2):
+        relays.read()
+    relays.record(6)
+    assert history.wants_channels == is_late
+    journal.save()
+    records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))]
+    seen = [one.get("source_uuid") or one.get("type") or one["kind"] for one in records]
+    received = (
+        ["b", "FORMAT_DESCRIPTION", "XID"] if is_late else ["c", "FORMAT_DESCRIPTION", "STOP"]
+    )
+    assert seen == ["FORMAT_DESCRIPTION", "heartbeat", "gap", *received]
+    relays.forget()
