@@ -30,6 +30,8 @@ from tallystick.producers.mysql.event_runs import IS_REGULAR, TYPE_OFFSET, Event
 
 _READ_BYTES = 4 << 20
 _HEAD_BYTES = 512
+_NO_GTIDS_LENGTH = 8
+"""The body of PREVIOUS_GTIDS begins with the number of UUIDs."""
 
 
 class RelayCursor(NamedTuple):
@@ -168,8 +170,16 @@ class RelayFiles:
         return sorted(n for n in {*numbers, *self._ahead} if n > self.cursor.number)
 
     def hold(self) -> None:
-        """Open what there is: it is what is read, whatever has these names later."""
-        self._open_ahead(self.numbers())
+        """Open what there is: it is what is read, whatever has these names later.
+
+        A receiver begins a new file when it connects, and an applier purges the first one, into
+        which nothing was received: it is not missed if the second one shows that.
+        """
+        numbers = self.numbers()
+        self._open_ahead(numbers)
+        second = self.cursor.number + 1
+        if numbers[:1] == [second] and _has_received_nothing(self._ahead[second]):
+            self.cursor = RelayCursor(second, MAGIC_LENGTH)
 
     def _open_ahead(self, numbers: list[int]) -> None:
         first = self.cursor.number + (self._file is not None)
@@ -318,3 +328,17 @@ def _read_head(file: int, name: str) -> FormatDescription | None:
     if len(event) < read_header(event).length:
         return None
     return read_format_description(event)
+
+
+def _has_received_nothing(file: int) -> bool:
+    """Whether a file's PREVIOUS_GTIDS is there, and empty."""
+    head = os.pread(file, MAGIC_LENGTH + _HEAD_BYTES, 0)[MAGIC_LENGTH:]
+    if len(head) < EVENT_HEADER_LENGTH:
+        return False
+    event = head[read_header(head).length :][: EVENT_HEADER_LENGTH + _NO_GTIDS_LENGTH]
+    is_whole = len(event) == EVENT_HEADER_LENGTH + _NO_GTIDS_LENGTH
+    return (
+        is_whole
+        and event[TYPE_OFFSET] == EventType.PREVIOUS_GTIDS
+        and not any(event[EVENT_HEADER_LENGTH:])
+    )

@@ -93,6 +93,7 @@ class RelayLogs:
 
     def open_anew(self) -> None:
         """Open the files of channels that began anew, as they are now."""
+        self.read()
         for files in self._opened.values():
             files.close()
         self._opened = {}

@@ -17,6 +17,8 @@ from tallystick.errors import ExitCode
 from tallystick.producers.mysql_lab.faults import FAULTS, make_fault
 from tallystick.producers.mysql_lab.layout import REPLICA_1, REPLICA_2, SOURCE_A, SOURCES
 from tallystick.producers.mysql_lab.load import LoadPlan
+from tallystick.producers.mysql_lab.replication import make_channel
+from tallystick.producers.mysql_lab.sessions import session
 from tallystick.servers.lab import Lab
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +74,27 @@ def test_a_fleet_under_load_with_crashes_is_accused_of_nothing(own_mysqld: Lab) 
     assert set() == broken
     assert code in {ExitCode.CONSISTENT, ExitCode.UNDECIDED}
     own_mysqld.up()
+    own_mysqld.await_applied()
+    code, broken = end_check(begin_check(own_mysqld, collections=2))
+    assert set() == broken
+    assert code in {ExitCode.CONSISTENT, ExitCode.UNDECIDED}
+
+
+def test_what_a_finding_advises_heals(own_mysqld: Lab) -> None:
+    """A source fetches the errant group by a channel from its replica, removed afterwards."""
+    make_fault(own_mysqld, "errant-transaction", REPLICA_1)
+    found = end_check(begin_check(own_mysqld, collections=2))
+    assert (ExitCode.INCONSISTENT, {"no_errant_gtids"}) == found
+    addresses = own_mysqld.addresses()
+    with (
+        session(addresses[SOURCE_A]) as source,
+        session(addresses[REPLICA_1]) as replica,
+    ):
+        make_channel(source, addresses[REPLICA_1], own_mysqld.accounts, "fetch")
+        errant = replica.gtid_executed()
+        assert source.value("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 30)", (errant,)) == 0
+        source.run("STOP REPLICA FOR CHANNEL 'fetch'")
+        source.run("RESET REPLICA ALL FOR CHANNEL 'fetch'")
     own_mysqld.await_applied()
     code, broken = end_check(begin_check(own_mysqld, collections=2))
     assert set() == broken

@@ -547,3 +547,19 @@ def test_a_relay_log_is_of_the_source_that_was_described_before_and_after(
     )
     assert seen == ["FORMAT_DESCRIPTION", "heartbeat", "gap", *received]
     relays.forget()
+
+
+@pytest.mark.parametrize(("uuids", "is_lost"), [(0, False), (1, True)])
+def test_the_first_file_of_a_relay_log_is_not_missed_when_it_was_empty(
+    tmp_path: Path, uuids: int, *, is_lost: bool
+) -> None:
+    """A receiver that connects begins the second one; the first is purged at once."""
+    one = bytes(16) + struct.pack("<QQQ", 1, 1, 2)
+    previous = event(EventType.PREVIOUS_GTIDS, struct.pack("<Q", uuids) + one * uuids)
+    (tmp_path / "relay.000002").write_bytes(HEAD + previous)
+    files = relay(tmp_path)
+    files.hold()
+    files.jumps = True
+    assert types(files) == [EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS]
+    assert files.lost == is_lost
+    files.close()
