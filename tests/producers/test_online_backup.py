@@ -9,7 +9,12 @@ import pytest
 
 from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.producers.simulator.assemble import Fleet, simulate
-from tallystick.producers.simulator.backup import backup_protocol, backup_synchronization, tables
+from tallystick.producers.simulator.backup import (
+    backup_protocol,
+    backup_synchronization,
+    binlog_mutex,
+    tables,
+)
 from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
 from tallystick.producers.simulator.backup.engine_locking import ENGINES, Engine
 from tallystick.producers.simulator.backup.tables import TableData
@@ -213,6 +218,46 @@ def test_engine_locks_give_up_in_time_and_pause() -> None:
         assert at["done", 2, None].ts < at["unlock_all", 2, None].ts
         retried += 1
     assert retried > 0
+
+
+def test_a_large_flush_keeps_the_binary_log_from_being_locked() -> None:
+    """The first stall of the mail: the round times out, and who commits waits for the flush."""
+    fleet = fleet_with_zone()
+    server = fleet.instances["source-a"]
+    large, other = group_of("scratch."), group_of("scratch.", skip=1)
+    binlog_mutex.flush_large(fleet, server, large, 3 * SECOND)
+    backup_protocol.begin(fleet, server, ENGINES)
+    commit.commit(fleet, server, other)
+    fleet.run(fleet.now + 3 * SECOND - 1)
+    assert not server[BinaryLog].active.groups()
+    journal = records(fleet.advance(fleet.now)["source-a"])
+    steps = [(r.body["step"], r.body.get("engine")) for r in engine_steps(journal)]
+    assert steps[-2:] == [("timeout", "binlog"), ("unlock_all", None)]
+    fleet.run(fleet.now + SECOND)
+    assert {one.group for one in server[BinaryLog].active.groups()} == {large, other}
+    fleet.run(fleet.now + 12 * SECOND)
+    journal = records(fleet.advance(fleet.now)["source-a"])
+    assert [r.body["step"] for r in engine_steps(journal)][-2:] == ["done", "unlock_all"]
+
+
+def test_a_mutex_taken_in_prelock_stalls_the_server() -> None:
+    """The second stall: commits wait for MyISAM's prelock; locked last, they do not."""
+    waited = []
+    for early in (True, False):
+        fleet = fleet_with_zone()
+        server = fleet.instances["source-a"]
+        binlog = Engine("binlog", prelock_us=int(early), is_locked_by_prelock=early)
+        myisam = Engine("myisam", prelock_us=SECOND)
+        backup_protocol.begin(fleet, server, (binlog, myisam) if early else (myisam, binlog))
+        fleet.run(fleet.now + SECOND // 100)
+        commit.commit(fleet, server, group_of("scratch."))
+        since = fleet.now
+        while not server[BinaryLog].active.groups():
+            fleet.run(fleet.now + SECOND // 100)
+            assert fleet.now < since + 5 * SECOND
+        waited.append(fleet.now - since)
+    assert waited[0] > SECOND * 9 // 10
+    assert waited[1] < SECOND // 10
 
 
 def test_each_engine_gets_what_is_left_of_one_time_out() -> None:

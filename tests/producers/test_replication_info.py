@@ -242,6 +242,24 @@ class TestMasterInfo:
             seen.add((shown["Port"], shown["Enabled_ssl"], shown["Heartbeat"]))
         assert len(seen) > 3
 
+    def test_defaults_of_columns_count_only_for_a_row_inserted_by_hand(self):
+        """CHANGE MASTER writes the server's own defaults, whatever ALTER TABLE has set."""
+        fleet, channel = pair()
+        table = channel.replica[InfoRepositories].tables["slave_master_info"]
+        table.defaults |= {"Connect_retry": 7, "Retry_count": 3}
+        administration.stop_replication(fleet, channel)
+        administration.change_source(fleet, channel, channel.source)
+        (row,) = table.rows.values()
+        assert row["Connect_retry"] != 7
+        assert row["Retry_count"] != 3
+        left = {name: row[name] for name in row if name not in table.defaults}
+        table.insert((channel.name,), left)
+        restart(fleet, channel)
+        assert channel[MasterInfo].connection["Connect_retry"] == 7
+        assert channel[MasterInfo].connection["Retry_count"] == 3
+        administration.start_replication(fleet, channel)
+        assert channel[Receiver].is_connected
+
 
 def writes(fleet: Fleet, table: str) -> list[dict[str, Any]]:
     """What was written to a repository of the replica since the last call."""

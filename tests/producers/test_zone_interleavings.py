@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tallystick.producers.simulator.backup.critical_zone import CriticalZone, Ticket
+from tests.support.interleavings import Do, Step, add, change, release, share, take, wait_for_none
+from tests.support.interleavings import Thread as LockThread
+from tests.support.interleavings import explore as explore_locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,6 +211,61 @@ def test_a_ticket_dropped_before_the_tables_are_unlocked_is_too_early() -> None:
 def test_a_zone_that_is_never_opened_keeps_clients_waiting() -> None:
     """The exploration can fail: a backup that ends without open() leaves a deadlock."""
     assert explore(BACKUP[:-1], CLIENT).stuck
+
+
+# The two implementations that the document names, lock by lock
+
+LOG = "binary log"
+COUNT = "mutex of the counter"
+GATE = "gate"
+
+
+def counting(amount: int) -> tuple[Step, ...]:
+    """Change the shared counter under its mutex."""
+    return (take(COUNT), add("inside", amount), *release(COUNT))
+
+
+ENTER_BY_COUNTER = (take(GATE), *counting(+1), *release(GATE))
+"""Who closes the zone holds the gate: nobody counts himself in meanwhile."""
+CLIENT_BY_COUNTER = (*ENTER_BY_COUNTER, change(LOG), *counting(-1))
+CLIENT_BY_RWLOCK = (share("zone"), change(LOG), *release("zone"))
+
+
+def backup_by_counter(*, waits: bool = True) -> LockThread:
+    """Close, wait until the counter is zero, read position and counter, open."""
+    wait = (wait_for_none("inside"),) if waits else ()
+    point = (take(COUNT), Step(Do.COLLECT, LOG), *release(COUNT))
+    return LockThread("backup", (take(GATE), *wait, *point, *release(GATE)), frozenset({LOG}))
+
+
+@pytest.mark.parametrize("clients", [1, 2, 3])
+def test_a_counter_under_a_mutex_makes_a_zone(clients: int) -> None:
+    """Where there are no read-write locks: no deadlock, and no change at the validity point."""
+    threads = [LockThread(f"t{i}", CLIENT_BY_COUNTER) for i in range(clients)]
+    found = explore_locks([backup_by_counter(), *threads])
+    assert (found.deadlock, found.broken) == (None, None)
+    assert found.ends
+    assert found.changed == {LOG}
+
+
+@pytest.mark.parametrize("clients", [1, 2, 3])
+def test_a_read_write_lock_makes_a_zone(clients: int) -> None:
+    """Where there are: closing waits by itself until nobody is inside."""
+    threads = [LockThread(f"t{i}", CLIENT_BY_RWLOCK) for i in range(clients)]
+    closed = (take("zone"), Step(Do.COLLECT, LOG), *release("zone"))
+    found = explore_locks([LockThread("backup", closed, frozenset({LOG})), *threads])
+    assert (found.deadlock, found.broken) == (None, None)
+    assert found.ends
+
+
+def test_the_counter_alone_makes_no_zone() -> None:
+    """The exploration can fail: without the wait, without the gate, or counted out too early."""
+    client = LockThread("t", CLIENT_BY_COUNTER)
+    ungated = LockThread("t", (*counting(+1), change(LOG), *counting(-1)))
+    early = LockThread("t", (*ENTER_BY_COUNTER, *counting(-1), change(LOG)))
+    assert explore_locks([backup_by_counter(waits=False), client]).broken
+    assert explore_locks([backup_by_counter(), ungated]).broken
+    assert explore_locks([backup_by_counter(), early]).broken
 
 
 def test_a_ticket_is_dropped_once_and_a_zone_opened_once() -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.events.journal import RecordType
+from tallystick.producers.simulator.backup import binlog_mutex
+from tallystick.producers.simulator.backup.binlog_mutex import BinlogMutex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,12 +38,15 @@ class Engine:
         prelock_us: Time that ``prelock`` takes; 0 without it.
         waits_us: How long ``lock`` waits for somebody else, round by round, and not at all later.
         ignores_timeout: Whether ``lock`` comes back when it is done, however long that takes.
+        is_locked_by_prelock: Whether the binary log's mutex is taken in ``prelock`` already, which
+            the mail advises against.
     """
 
     name: str
     prelock_us: int = 20_000
     waits_us: tuple[int, ...] = ()
     ignores_timeout: bool = False
+    is_locked_by_prelock: bool = False
 
     def lock_us(self, round_number: int) -> int:
         """Time that ``lock`` needs in a round, from 1."""
@@ -79,6 +84,7 @@ class EngineLocks:
 
     Attributes:
         locked: Names of the engines that are locked now.
+        timed_out: Names of those that were not locked in time, round by round.
     """
 
     fleet: World
@@ -88,6 +94,7 @@ class EngineLocks:
     is_alive: Callable[[], bool]
     """Whether the backup still runs: not once its server went down."""
     locked: list[str] = field(default_factory=list)
+    timed_out: list[str] = field(default_factory=list)
 
     def prelock(self, prelocked: Callable[[], None]) -> None:
         """Let every engine do what takes long; then call ``prelocked``."""
@@ -102,6 +109,8 @@ class EngineLocks:
         engine = self.engines[index]
         if engine.prelock_us:
             self._record("prelock", engine=engine.name)
+        if engine.is_locked_by_prelock:
+            self.instance[BinlogMutex] = BinlogMutex()
         self._later(engine.prelock_us, self._prelock, index + 1, prelocked)
 
     def lock(
@@ -127,6 +136,8 @@ class EngineLocks:
         engine = self.engines[index]
         timeout = self.time_left(this.end_max)
         needs = engine.lock_us(this.number)
+        if engine.name == BINARY_LOG:
+            needs += binlog_mutex.time_left(self.instance, self.fleet.now)
         if needs > timeout and not engine.ignores_timeout:
             self._later(timeout, self._time_out, engine, this, timeout)
         else:
@@ -139,6 +150,7 @@ class EngineLocks:
     def _time_out(self, engine: Engine, this: _Round, timeout: int) -> None:
         if self.is_alive():
             self._record("timeout", this.number, engine=engine.name, timeout=timeout)
+            self.timed_out.append(engine.name)
             self.unlock_all(this.number)
             this.timed_out()
 
@@ -157,6 +169,8 @@ class EngineLocks:
     def unlock_all(self, round_number: int) -> None:
         """Unlock what is locked."""
         self.locked.clear()
+        if any(engine.is_locked_by_prelock for engine in self.engines):
+            self.instance.remove(BinlogMutex)
         self._record("unlock_all", round_number)
 
     def abort(self, round_number: int) -> None:

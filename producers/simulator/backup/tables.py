@@ -149,6 +149,15 @@ def make_change(
             return group
 
 
+def make_outsider(rng: Random, server_id: int, commit_ts: int) -> Group:
+    """A transaction that changes a table which is not backed up."""
+    while True:
+        group = workload.make_group(rng, GroupKind.INNODB, server_id, commit_ts)
+        table = table_of(group)
+        if table is not None and not table.is_backed_up:
+            return group
+
+
 def install(instances: Iterable[Instance]) -> None:
     """From now on these servers, which have written nothing yet, keep track of their content."""
     for instance in instances:

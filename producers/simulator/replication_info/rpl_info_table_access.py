@@ -25,12 +25,20 @@ class SystemTable:
 
     A row of a transactional engine is on disk when its transaction has committed; a row of another
     waits in caches until somebody syncs it.
+
+    Attributes:
+        name: Without its schema.
+        columns: Names and types.
+        engine: As servers print it.
+        defaults: What ALTER TABLE … SET DEFAULT gave to columns.
+        rows: By primary key.
     """
 
     def __init__(self, name: str, columns: Columns, engine: str = INNODB) -> None:
         self.name = name
         self.columns = columns
         self.engine = engine
+        self.defaults: dict[str, Any] = {}
         self.rows: dict[Key, dict[str, Any]] = {}
         self._on_disk: dict[Key, dict[str, Any]] = {}
 
@@ -42,6 +50,16 @@ class SystemTable:
     def alter_engine(self, engine: str) -> None:
         """ALTER TABLE … ENGINE: the privilege of a super user; rows stay, and are on disk."""
         self.engine = engine
+        self.sync()
+
+    def insert(self, key: Key, values: dict[str, Any]) -> None:
+        """A super user inserts a row by hand: other columns have the defaults of the table.
+
+        CHANGE REPLICATION SOURCE never uses these, it writes every column itself (REQ-1).
+        """
+        self.rows[key] = {
+            name: values.get(name, self.defaults.get(name)) for name, _ in self.columns
+        }
         self.sync()
 
     def sync(self) -> None:

@@ -11,6 +11,7 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup import (
     backup_image,
     backup_protocol,
+    binlog_mutex,
     engine_locking,
     tables,
 )
@@ -35,6 +36,7 @@ from tallystick.producers.simulator.server.gtid_state import GtidState
 if TYPE_CHECKING:
     from tallystick.producers.simulator.backup.backup_image import Image
     from tallystick.producers.simulator.backup.point_in_time_recovery import Recovery
+    from tallystick.producers.simulator.kernel.transactions import Group
     from tallystick.producers.simulator.kernel.world import World
 
 _SOURCE, _REPLICA, _UNSAFE = "source-a", "replica-a1", "source-b"
@@ -45,6 +47,11 @@ _DDL_US = 2_000
 _LOOK_US = 1_000
 _TICKET_US = 20
 _TICKET_LOOKS_MAX = 1_000
+_EARLY_US = 200_000
+_PRELOCK_US = 400_000
+_FLUSH_AFTER_US = 40_000
+_FLUSH_US = 2_400_000
+"""So long the binary log's mutex is held by a flush: longer than the time-out."""
 _ROUND_US = 60 * _SECOND_US
 """Longer than any time-out."""
 _AFTER_US = 500_000
@@ -60,9 +67,12 @@ class _Acts:
         self.source = fleet.instances[_SOURCE]
         self.replica = fleet.instances[_REPLICA]
         self.unsafe = fleet.instances[_UNSAFE]
+        self.stalled: list[int] = []
+        self.waited: list[int] = []
         tables.install(fleet.instances.values())
         for instance in (self.source, self.replica):
             backup_image.prepare(fleet, instance)
+        fleet.schedule(fleet.start_ts + _EARLY_US, None, self.back_up_with_early_mutex)
         for second, act in (
             (1, self.back_up_source),
             (2, self.back_up_replica),
@@ -79,6 +89,7 @@ class _Acts:
     def back_up_source(self, fleet: World) -> None:
         """An image of a source."""
         backup_image.back_up(fleet, self.source, "image-of-source", self.source_backed_up)
+        fleet.schedule(fleet.now + _DDL_US, None, self.commit_in_prelock, self.waited)
 
     def source_backed_up(self, image: Image) -> None:
         """Its summary names the position of the validity point."""
@@ -196,12 +207,39 @@ class _Acts:
 
         backup_image.check_sums(fleet, self.unsafe, go_on)
 
-    # Engines that cannot be locked in time
+    # Engines that cannot be locked in time, and the two stalls of the mail
+
+    def back_up_with_early_mutex(self, fleet: World) -> None:
+        """The binary log's mutex is taken first of all, in prelock(): the mail advises not to."""
+        early = Engine(engine_locking.BINARY_LOG, prelock_us=1, is_locked_by_prelock=True)
+        slow = Engine("myisam", _PRELOCK_US)
+        if backup_protocol.begin(fleet, self.source, (early, slow)):
+            fleet.schedule(fleet.now + _DDL_US, None, self.commit_in_prelock, self.stalled)
+
+    def commit_in_prelock(self, fleet: World, waits: list[int]) -> None:
+        """A client changes a table that is not backed up: no zone keeps it waiting."""
+        group = tables.make_outsider(fleet.rng, self.source.server_id, fleet.now)
+        commit.commit(fleet, self.source, group)
+        self.see_logged(fleet, group, fleet.now, waits)
+
+    def see_logged(self, fleet: World, group: Group, since: int, waits: list[int]) -> None:
+        """Note how long it takes until the group is logged."""
+        if group.sid is None:
+            fleet.schedule(fleet.now + _LOOK_US, None, self.see_logged, group, since, waits)
+            return
+        waits.append(fleet.now - since)
+        if self.waited and self.stalled and self.waited[0] < _PRELOCK_US // 10 < self.stalled[0]:
+            fleet.show(
+                "stall 2",
+                self.source,
+                f"with the mutex taken in prelock() a commit waited {self.stalled[0]} µs, for all "
+                f"of MyISAM's prelock of {_PRELOCK_US} µs; with the binary log locked last one "
+                f"that was issued during the prelocks took {self.waited[0]} µs",
+            )
 
     def back_up_with_slow_engine(self, fleet: World) -> None:
-        """NDB is busy in the first round; clients write meanwhile."""
+        """A large transaction is being flushed in the first round; clients write meanwhile."""
         begun = fleet.now
-        engines = _slow(_ROUND_US)
 
         def end(has_validity_point: bool) -> None:
             if has_validity_point and fleet.now - begun > engine_locking.pause_us(1):
@@ -212,10 +250,16 @@ class _Acts:
                     f"{(fleet.now - begun) / _SECOND_US:.1f} s after the backup began",
                 )
 
-        assert backup_protocol.begin(fleet, self.source, engines, at_end=end)
+        assert backup_protocol.begin(fleet, self.source, ENGINES, at_end=end)
+        fleet.schedule(fleet.now + _FLUSH_AFTER_US, None, self.flush_large)
         fleet.schedule(fleet.now + engine_locking.TIMEOUT_US + _AFTER_US, None, self.show_time_out)
         clients.write(fleet, self.source, GroupKind.NON_TRANSACTIONAL)
         self.find_ticket(fleet, _TICKET_LOOKS_MAX)
+
+    def flush_large(self, fleet: World) -> None:
+        """A client commits a transaction whose cache takes long to write."""
+        group = tables.make_outsider(fleet.rng, self.source.server_id, fleet.now)
+        binlog_mutex.flush_large(fleet, self.source, group, _FLUSH_US)
 
     def find_ticket(self, fleet: World, looks: int) -> None:
         """See a thread inside the zone."""
@@ -231,14 +275,22 @@ class _Acts:
         """The first round is over, the next one has not begun."""
         backup = self.source.get(Backup)
         is_open = self.source[BackupSynchronization].zone.is_open
-        if backup is None or backup.locks.locked or not is_open:
+        if backup is None or backup.locks.locked or not backup.locks.timed_out or not is_open:
             return
         fleet.show(
             "time-out",
             self.source,
-            f"ndb was not locked within {engine_locking.TIMEOUT_US / _SECOND_US:.0f} s of round "
-            f"{backup.round_number}: the zone is open again",
+            f"{' and '.join(backup.locks.timed_out)} was not locked within "
+            f"{engine_locking.TIMEOUT_US / _SECOND_US:.0f} s of round {backup.round_number}: the "
+            "zone is open again",
         )
+        if backup.locks.timed_out == [engine_locking.BINARY_LOG]:
+            fleet.show(
+                "stall 1",
+                self.source,
+                f"the cache of a transaction was written for {_FLUSH_US / _SECOND_US:.1f} s, so "
+                "the binary log could not be locked: its time-out kept others from waiting longer",
+            )
         fleet.show("unlock", self.source, "no engine is locked any more, clients go on")
 
     def bail_out(self, fleet: World) -> None:
@@ -355,6 +407,16 @@ SCENARIO = DesignScenario(
             ("engine_lock_steps_complete", "locked_engines_stand_still"),
         ),
         Claim("retry", "Ten seconds later the backup tries again.", ("engine_lock_budget",)),
+        Claim(
+            "stall 1",
+            "A flush of a large transaction keeps the binary log from being locked in time.",
+            ("engine_lock_budget",),
+        ),
+        Claim(
+            "stall 2",
+            "Taken in prelock() its mutex would stall the server for MyISAM's prelock.",
+            ("engine_lock_budget", "locked_engines_stand_still"),
+        ),
         Claim("bail out", "After too many rounds it gives up.", ("engine_lock_budget",)),
         Claim(
             "Ticket",

@@ -15,6 +15,7 @@ from tallystick.producers.simulator.backup import (
     backup_locks,
     backup_protocol,
     backup_utility,
+    binlog_mutex,
 )
 from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
 from tallystick.producers.simulator.backup.engine_locking import EngineLocks
@@ -348,6 +349,16 @@ def a_backup_lets_metadata_change(patch: Patch) -> None:
 @mutant("pitr", "time-out", "unlock", "bail out")
 def engines_have_all_the_time(patch: Patch) -> None:
     patch.setattr(EngineLocks, "time_left", lambda *_: 10**9)
+
+
+@mutant("pitr", "stall 1", "time-out")
+def nothing_is_flushed_for_long(patch: Patch) -> None:
+    patch.setattr(binlog_mutex, "flush_large", nothing)
+
+
+@mutant("pitr", "stall 2")
+def prelock_takes_no_mutex(patch: Patch) -> None:
+    patch.setattr(EngineLocks, "prelock", lambda _, prelocked: prelocked())
 
 
 @mutant("pitr", "retry")
