@@ -63,8 +63,8 @@ APPLIED_EXACTLY_ONCE = register(
         cases={
             "applied_again": Case(
                 (
-                    "After a start the replica executed {count:n transaction} again that it had"
-                    " committed, the first of them the one that ends at {first} of the source."
+                    "After a start the replica executed {count:n transaction} again; the first"
+                    " ends at {first} of the source."
                 ),
                 "{count:n transaction} logged twice",
                 "binary log of the replica",
@@ -73,9 +73,8 @@ APPLIED_EXACTLY_ONCE = register(
             ),
             "applied_not_at_all": Case(
                 (
-                    "Since the start the applier has passed {count:n transaction} without"
-                    " executing them, the first of them the one that ends at {first} of the"
-                    " source."
+                    "Since the start the applier has left {count:n transaction} out; the first"
+                    " ends at {first} of the source."
                 ),
                 "{count:n transaction} not logged",
                 "binary log of the replica",

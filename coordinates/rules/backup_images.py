@@ -85,73 +85,73 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
         verify=(events_from("position"), groups("missing"), groups("early"), groups("extra")),
         cases={
             "image_beyond_log": Case(
-                "The image {backup} is said to be of {position}, but the log ends at {end}.",
+                "The summary of image {backup} names {position}, but the log ends at {end}.",
                 "{position}",
-                "journal",
+                "summary of the image",
                 "at most {end}",
                 "binary log",
             ),
             "image_inside_event": Case(
-                "The image {backup} is said to be of {position}, but that is no event end.",
+                "The summary of image {backup} names {position}, but that is no event end.",
                 "{position}",
-                "journal",
+                "summary of the image",
                 "the end of a group",
                 "binary log",
             ),
             "image_inside_group": Case(
-                "The image {backup} is said to be of {position}, but that is inside a group.",
+                "The summary of image {backup} names {position}, but that is inside a group.",
                 "{position}",
-                "journal",
+                "summary of the image",
                 "the end of a group",
                 "binary log",
             ),
             "image_without_validity_point": Case(
                 (
-                    "The image {backup} is said to be of {position}, but the commit zone was"
+                    "The summary of image {backup} names {position}, but the commit zone was"
                     " closed and its validity point not reached."
                 ),
                 "{position}",
-                "journal",
+                "summary of the image",
                 "the position of the validity point",
                 "binary log",
             ),
             "image_not_at_validity_point": Case(
                 (
-                    "The image {backup} is said to be of {position}, but the validity point was"
+                    "The summary of image {backup} names {position}, but the validity point was"
                     " taken at {taken}."
                 ),
                 "{position}",
-                "journal",
+                "summary of the image",
                 "from {taken} to {opened}",
                 "binary log",
             ),
             "image_gtids_lack": Case(
                 (
-                    "The image {backup} is said to be of {position}, but its GTID set lacks"
-                    " {missing:gtids}, which was logged before."
+                    "The summary of image {backup} names {position}, but its GTID set lacks"
+                    " {missing:gtids}, logged before that."
                 ),
                 "{executed:gtids}",
-                "journal",
+                "summary of the image",
                 "at least {logged:gtids}",
                 "binary log",
             ),
             "image_gtids_hold_later": Case(
                 (
-                    "The image {backup} is said to be of {position}, but its GTID set holds"
-                    " {early:gtids}, which was logged after it."
+                    "The summary of image {backup} names {position}, but its GTID set holds"
+                    " {early:gtids}, logged after that."
                 ),
                 "{executed:gtids}",
-                "journal",
+                "summary of the image",
                 "{logged:gtids}",
                 "binary log",
             ),
             "image_gtids_hold_more": Case(
                 (
-                    "The image {backup} is said to be of {position}, but its GTID set holds"
-                    " {extra:gtids}, which is neither logged nor purged."
+                    "The summary of image {backup} names {position}, but its GTID set holds"
+                    " {extra:gtids}, neither logged nor purged."
                 ),
                 "{executed:gtids}",
-                "journal",
+                "summary of the image",
                 "{logged:gtids}",
                 "binary log",
             ),

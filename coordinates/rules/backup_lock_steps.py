@@ -52,7 +52,7 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
             " the coordinates of performance_schema.log_status."
         ),
         verify=(BACKUP_LOCKS,),
-        cases=step_missing("whiteboard, cases 1 to 3"),
+        cases=step_missing("Percona backup-safe binlog information, cases 1 to 3"),
     )
 )
 

@@ -55,7 +55,7 @@ RECEIVED_FIRST_UNKNOWN = reason(
     "received_first_unknown", "the source position of the first group received is not known"
 )
 
-_OF = "The clone of instance {source} is said to be of {file}:{position}, but "
+_OF = "The clone of instance {source} has {file}:{position} as its position, but "
 _SET = (
     "{file}:{position}, {executed:gtids}",
     "clone_status of the recipient",
@@ -102,7 +102,7 @@ _POSITION = (
             _OF + "that position is the end of an event inside a group.", *_POSITION
         ),
         "beyond_end": Case(_OF + "that position is past the end of the file.", *_POSITION),
-        "set_lacks": Case(_OF + "the set lacks {witness:gtids}.", *_SET),
+        "set_lacks": Case(_OF + "its GTID set lacks {witness:gtids}.", *_SET),
         "redo_lacks": Case(
             "Recovery of the clone found the end of the redo log at LSN {recovered}, but the copy"
             " of instance {source} ended at {copied}.",
@@ -111,7 +111,7 @@ _POSITION = (
             "LSN {copied}",
             "position_read of instance {source}",
         ),
-        "set_has_more": Case(_OF + "the set holds {witness:gtids} from after it.", *_SET),
+        "set_has_more": Case(_OF + "its GTID set holds {witness:gtids} from after it.", *_SET),
     },
 )
 def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compared:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
-from tallystick.coordinates.rules.statements import GTID_TABLE, not_executed
+from tallystick.coordinates.rules.statements import GTID_TABLE
 
 if TYPE_CHECKING:
     from tallystick.coordinates.rules.outcomes import RowAnswer
@@ -74,12 +74,11 @@ class GtidTable:
         "As long as the files are there a restart reads the GTIDs again. Before PURGE BINARY"
         " LOGS, rotate once more and compare table and gtid_executed."
     ),
-    verify=(GTID_TABLE, not_executed("missing")),
+    verify=(GTID_TABLE,),
     evidence=GtidTable,
     cases={
         "table_lacks_closed_file": Case(
-            "mysql.gtid_executed lacks {missing:gtids} of a binary log file that was closed"
-            " before.",
+            "mysql.gtid_executed lacks {missing:gtids}, logged in a file that is closed.",
             "{table:gtids}",
             "mysql.gtid_executed",
             "with {missing:gtids}",

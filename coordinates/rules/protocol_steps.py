@@ -60,8 +60,8 @@ def step_missing(in_: str) -> dict[str, Case]:
     """The case of a rule on completeness; ``in_`` the section of the document."""
     return {
         "step_missing": Case(
-            "{subject} came to {step} without {missing:list}.",
-            "{step}",
+            "{subject} reached step {step} without {missing:list}.",
+            "step {step}",
             "journal",
             "{missing:list} before it",
             in_,

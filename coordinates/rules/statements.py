@@ -26,7 +26,9 @@ def sql(text: str, on: str = _HERE, needs: tuple[str, ...] = ()) -> Statement:
 
 def not_executed(value: str = "witness", on: str = _HERE) -> Statement:
     """Which GTIDs the server has not executed."""
-    return sql(f"SELECT GTID_SUBTRACT({{{value}:sql}}, @@GLOBAL.gtid_executed) AS missing;", on)
+    return sql(
+        f"SELECT GTID_SUBTRACT({{{value}:sql}}, @@GLOBAL.gtid_executed) AS not_executed;", on
+    )
 
 
 def not_purged(value: str = "witness", on: str = _HERE) -> Statement:

@@ -31,7 +31,7 @@ def test_a_finding_names_the_statements_that_show_it():
     )
     statements = [
         ("s", f"SELECT GTID_SUBTRACT('{UUID}:1-5', @@GLOBAL.gtid_purged) AS not_purged;"),
-        ("a", f"SELECT GTID_SUBTRACT('{UUID}:1-5', @@GLOBAL.gtid_executed) AS missing;"),
+        ("a", f"SELECT GTID_SUBTRACT('{UUID}:1-5', @@GLOBAL.gtid_executed) AS not_executed;"),
     ]
     assert list(explain(found).verify) == statements
     assert finding_document(found)["verify"] == [
