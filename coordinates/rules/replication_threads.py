@@ -88,10 +88,10 @@ class ThreadEvidence:
         return {
             "errno": thread.errno,
             "error": error if len(error) <= ERROR_MAX else f"{error[:ERROR_MAX]}…",
-            "since": thread.since or "an unknown time",
-            "group": thread.group or "unknown",
+            "since": f"since {thread.since}" if thread.since else "since when is not known",
+            "group": thread.group or "not known",
             "position": "an unknown position" if position is None else position,
-            "missing": "unknown" if self.missing is None else str(self.missing) or "nothing",
+            "missing": "not known" if self.missing is None else str(self.missing) or "nothing",
         }
 
     def stopped(self) -> list[str]:
@@ -132,8 +132,8 @@ class ThreadEvidence:
     evidence=ThreadEvidence,
     cases={
         "failed": Case(
-            "The applier has stopped with error {errno} at {position}, since {since}; the group is"
-            " {group}, received and not executed: {missing:gtids}. {error}",
+            "The applier has stopped at {position} with error {errno} ({error}), {since}. Group:"
+            " {group}. Received and not executed: {missing:gtids}.",
             "{errno}",
             "SHOW REPLICA STATUS, Last_SQL_Errno",
             "0, or a running applier",
@@ -181,8 +181,8 @@ def applier_not_failed(e: ThreadEvidence) -> RowAnswer:
     evidence=ThreadEvidence,
     cases={
         "failed": Case(
-            "The receiver has stopped with error {errno}, since {since}, and has read up to"
-            " {position} of its source. {error}",
+            "The receiver has stopped with error {errno} ({error}), {since}. It has read up to"
+            " {position} of its source.",
             "{errno}",
             "SHOW REPLICA STATUS, Last_IO_Errno",
             "0, or a running receiver",
