@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.faults import cures
 from tallystick.producers.simulator.faults.channels import coordinate, leaf_channels
-from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
+from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.kernel.transactions import GroupKind
-from tallystick.producers.simulator.replication_info import acts
+from tallystick.producers.simulator.replication_info import acts, recovery
 from tallystick.producers.simulator.replication_info.crash_points import CrashPlan, CrashPoint
 from tallystick.producers.simulator.replication_info.relay_log_info import RelayLogInfo
 from tallystick.producers.simulator.replication_info.rpl_info_handler import Repository
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import MYISAM
-from tallystick.producers.simulator.server import administration, lifecycle
-from tallystick.producers.simulator.server.channels import QueuedGroup
+from tallystick.producers.simulator.server import administration, applier, lifecycle
+from tallystick.producers.simulator.server.channels import QueuedGroup, Receiver, RelayLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,3 +195,66 @@ class GroupLeftOutAfterCrash(_CrashByPosition):
         group = next(item for item in channel.pending if isinstance(item, QueuedGroup))
         position = (group.relay_file.name, group.end, group.source_file, group.logged.end)
         channel[RelayLogInfo].store(channel, position)
+
+
+class RelayLogCutWhileDown(ActFault):
+    """A relay log file is shorter after a restart than before it; the applier had not come there.
+
+    Its threads stay stopped until a collection has read that: auto-positioning fetches it again.
+    """
+
+    number = 210
+    name = "relay_log_cut_while_down"
+    text = "the last group of a relay log is gone after a clean restart, and was not executed"
+    must_fire = frozenset({"retrieved_matches_relay"})
+    group = FaultGroup.CHANNEL
+    base = BaseHistory.SINGLE_CHANNEL
+    bears_acts = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._channel: Channel | None = None
+
+    def act(self, fleet: World) -> bool:
+        """Stop the applier, and the server as soon as a whole group waits for it."""
+        channel = leaf_channels(fleet)[0]
+        if not channel.replica.is_running or not channel[Receiver].is_connected:
+            return False
+        applier.stop(fleet, channel)
+        if channel.partial_group is not None or not _waiting(channel):
+            return False
+        self._channel = channel
+        # In the configuration file: the start goes on in the relay logs that are there.
+        channel.replica.variables["relay_log_recovery"] = False
+        lifecycle.shut_down(fleet, channel.replica)
+        return True
+
+    def on_stop(self, fleet: World, instance: Instance, crashed: bool) -> None:
+        """Cut the file while the server is down."""
+        channel = self._channel
+        if channel is None or instance is not channel.replica or self.injected:
+            return
+        recovery.truncate(channel[RelayLog].files[-1], _waiting(channel)[-1].start)
+        channel.starts_at_boot = False
+        self.mark(fleet, instance)
+
+    def on_row(
+        self, fleet: World, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Once a row that was asked for afterwards shows it, replication goes on."""
+        channel = self._channel
+        is_later = "row" in body and body["requested_at"] > self.injected_at
+        if self.injected and channel is not None and instance is channel.replica and is_later:
+            self._channel = None
+            later = fleet.now + 1
+            fleet.schedule(later, instance, administration.start_replication, channel)
+        return body
+
+
+def _waiting(channel: Channel) -> list[QueuedGroup]:
+    """Whole groups with a GTID in the last relay file that no applier has executed."""
+    return [
+        group
+        for group in channel[RelayLog].files[-1].groups
+        if group.is_complete and group in channel.pending and group.logged.group.sid is not None
+    ]
