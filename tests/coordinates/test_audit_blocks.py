@@ -126,7 +126,7 @@ def _groups(fleet_event: FleetEvent) -> list[tuple[Any, ...]]:
     )
 
 
-SIZES = (7, 64)
+SIZES = (16, 64)
 SEEDS = sorted(FAULT_SEEDS + NEGATIVE_SEEDS)[::4]
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from random import Random
 
 import pytest
@@ -14,7 +15,7 @@ from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import explain
-from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.assemble import History, simulate
 from tallystick.producers.simulator.faults import FAULTS
 from tests.support.damage import GAPS, KINDS, damaged
 
@@ -23,10 +24,15 @@ SEEDS = (12, 26, 36, 54, 56, 66, 72, 80, 98, 130, 142, 148, 1002)
 FAULT_SEEDS = range(1, 2 * len(FAULTS), 26)
 
 
+@lru_cache(maxsize=64)
+def history_of(seed: int) -> History:
+    """A seed's fleet, for all kinds of damage."""
+    return simulate(scenario_of(seed))
+
+
 def audited(kind: str, seed: int) -> AuditResult:
     """The damaged journals of a seed's fleet, audited; another damage for each kind and seed."""
-    journals = simulate(scenario_of(seed)).journals
-    return audit_history(damaged(kind, journals, Random(f"{kind} {seed}")))
+    return audit_history(damaged(kind, history_of(seed).journals, Random(f"{kind} {seed}")))
 
 
 def sentences(result: AuditResult) -> list[str]:

@@ -7,8 +7,9 @@ import pytest
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import explain
 from tests.support.journals import audit
-from tests.support.recorded import CASES
+from tests.support.rule_cases import all_cases, audited
 
+CASES = all_cases()
 ELSEWHERE = {
     "relay_mirrors_source",
     "clone_coordinates_equal_donor",
@@ -20,14 +21,14 @@ ELSEWHERE = {
 @pytest.mark.parametrize("name", CASES)
 def test_inside_the_boundary_nothing_is_found(name: str):
     """A history that goes as far as a server may breaks no rule."""
-    result = audit(CASES[name].build(breaks=False))
+    result = audited(name, breaks=False)
     assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_outside_the_boundary_exactly_this_is_found(name: str):
     """One step further and the invariant is named, and no other."""
-    result = audit(CASES[name].build(breaks=True))
+    result = audited(name, breaks=True)
     assert sorted(CASES[name].names) == result.broken
     # A finding's data have every value that the texts of its case name.
     texts = [explain(finding) for finding in result.findings]

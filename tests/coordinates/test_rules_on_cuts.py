@@ -12,14 +12,13 @@ from tallystick.coordinates.rules import binlog_position, channel, relay_positio
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.outcomes import Broken, Holds, RowAnswer
 from tallystick.coordinates.values.binlog import LogCoordinates
-from tests.coordinates import test_judging_rules as cases_are_registered
-from tests.support.journals import audit
-from tests.support.rule_cases import CASES
+from tests.coordinates.test_judging_rules import ELSEWHERE
+from tests.support.rule_cases import all_cases, audited
 
 if TYPE_CHECKING:
     from tallystick.coordinates.rules.registry import Rule
 
-assert cases_are_registered.CASE_MODULES
+CASES = all_cases()
 ON_ROWS = [rule for rule in RULES.values() if rule.evidence is not None]
 ON_CUTS = [rule for rule in ON_ROWS if rule.columns]
 OF_TEXTS = {"gtid_text_wellformed", "gtid_text_canonical", "log_status_row_complete"}
@@ -62,7 +61,7 @@ def test_a_rule_reads_its_columns_alone(rule: Rule):
 @pytest.mark.parametrize("breaks", [False, True])
 def test_a_row_alone_says_nothing_that_the_audit_does_not(name: str, breaks: bool):
     """What the audit lets hold is not broken in its row, and what it breaks does not hold."""
-    for cut in audit(CASES[name].build(breaks=breaks)).cuts:
+    for cut in audited(name, breaks=breaks).cuts:
         outcomes = {check.rule: check.outcome for check in cut.checks}
         row = columns_of(cut)
         for rule in ON_CUTS:
@@ -79,7 +78,7 @@ def test_a_row_alone_says_nothing_that_the_audit_does_not(name: str, breaks: boo
 @pytest.mark.parametrize("name", [rule.name for rule in ON_CUTS if rule.name not in OF_TEXTS])
 def test_a_broken_row_is_broken_in_the_table(name: str):
     """The audit's own case of the rule is seen in its row alone."""
-    cuts = audit(CASES[name].build(breaks=True)).cuts
+    cuts = audited(name, breaks=True).cuts
     assert any(isinstance(ask(RULES[name], columns_of(cut)), Broken) for cut in cuts)
 
 
@@ -141,12 +140,12 @@ def test_a_case_that_no_history_brings(rule: Rule, evidence: Any, case: str):
 
 def test_every_case_of_a_rule_of_one_instance_is_produced():
     """A case without a history could be misspelt unnoticed."""
-    histories = (audit(case.build(breaks=True)) for case in CASES.values())
-    found = {(one.rule, one.case) for history in histories for one in history.findings}
+    findings = (one for name in CASES for one in audited(name, breaks=True).findings)
+    found = {(one.rule, one.case) for one in findings}
     missing = {
         (rule.name, code)
         for rule in RULES.values()
-        if rule.scope != "X" and rule.name not in cases_are_registered.ELSEWHERE
+        if rule.scope != "X" and rule.name not in ELSEWHERE
         for code in rule.cases
     } - found
     on_evidence = {(rule.name, code) for rule, _, code in CASES_ON_EVIDENCE}

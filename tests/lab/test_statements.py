@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from contextlib import closing
 
 import pymysql
@@ -12,12 +13,14 @@ import pytest
 
 from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import Finding
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import explain, fill
 from tallystick.coordinates.rules.statements import WITHOUT_STATEMENT, events_from, groups
 from tallystick.producers.mysql_lab.sessions import session
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.faults import FAULTS
+from tests.support.rule_cases import all_cases, audited
 
 _NO_SUCH_CHANNEL = 3074
 _NO_SUCH_TABLE = 1146
@@ -30,15 +33,26 @@ def _is_sql(statement: str) -> bool:
     return not statement.startswith(("mysql ", "mysqlbinlog "))
 
 
+def _findings() -> Iterator[Finding]:
+    """Of every case of the rules of one instance, and of a fault of every rule between several."""
+    cases = all_cases()
+    for name in cases:
+        yield from audited(name, breaks=True).findings
+    left = set(RULES) - {name.partition("__")[0] for name in cases}
+    for name, fault in FAULTS.items():
+        if fault.must_fire & left:
+            left -= fault.must_fire
+            history = simulate(scenario_of(2 * fault.number + 1, [name]))
+            yield from audit_history(history.blocks(512)).findings
+
+
 @pytest.fixture(scope="module")
 def statements() -> dict[str, set[str]]:
-    """By rule, those of the findings of each fault's row of the matrix."""
+    """By rule, those of its findings."""
     named: dict[str, set[str]] = {}
-    for name, fault in FAULTS.items():
-        audit = audit_history(simulate(scenario_of(2 * fault.number + 1, [name])).blocks(512))
-        for finding in audit.findings:
-            made = named.setdefault(finding.rule, set())
-            made.update(statement for _, statement in explain(finding).verify)
+    for finding in _findings():
+        made = named.setdefault(finding.rule, set())
+        made.update(statement for _, statement in explain(finding).verify)
     return named
 
 

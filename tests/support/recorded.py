@@ -6,7 +6,6 @@ what a change of the code changes in results and in histories.
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -22,25 +21,11 @@ from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.negatives import with_options
 from tests.support.journals import audit
-from tests.support.rule_cases import CASES
+from tests.support.rule_cases import all_cases
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 
-CASE_MODULES = (
-    "of_logs",
-    "of_rows",
-    "of_channels",
-    "over_time",
-    "of_protocols",
-    "of_online_backup",
-    "of_clones",
-    "of_backup_locks",
-    "of_images",
-    "of_gtid_persistence",
-    "of_redo_log",
-)
-for part in CASE_MODULES:
-    importlib.import_module(f"tests.support.rule_cases_{part}")
+CASES = all_cases()
 
 SCENARIOS: dict[str, Scenario] = (
     {

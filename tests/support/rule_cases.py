@@ -6,16 +6,21 @@ made to break it does the one thing more that no server may do.
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from tests.support.journals import (
     UUID_B,
     UUID_C,
+    Audited,
     Journal,
     Record,
     RelayLog,
+    audit,
 )
 
 
@@ -47,6 +52,19 @@ def case(*also: str) -> Callable[[Build], Build]:
         return build
 
     return register
+
+
+def all_cases() -> dict[str, Case]:
+    """Those of all modules beside this one."""
+    for path in sorted(Path(__file__).parent.glob("rule_cases_*.py")):
+        importlib.import_module(f"tests.support.{path.stem}")
+    return CASES
+
+
+@functools.cache
+def audited(name: str, *, breaks: bool) -> Audited:
+    """What the audit makes of a case's history."""
+    return audit(CASES[name].build(breaks=breaks))
 
 
 def source(groups: int = 3, **settings: object) -> Journal:
