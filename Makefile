@@ -53,15 +53,17 @@ test: test-fast test-spark test-kafka test-mysqld
 test-fast: $(STAMP)
 	$(PY) -m pytest -q -n auto --dist worksteal -m "not spark and not broker and not mysqld"
 
+# What starts servers runs in two processes, each with servers of its own: they wait a lot.
 test-spark: preflight
-	$(PY) -m pytest -q -m "spark and not broker and not mysqld"
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "spark and not broker and not mysqld"
 
 test-kafka: preflight
-	$(PY) -m pytest -q -m "broker and not mysqld"
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "broker and not mysqld"
 
-# Real MySQL servers; the tests are skipped, and say why, where those cannot run.
+# Real MySQL servers; the tests are skipped, and say why, where those cannot run. The tests of a
+# module go on in order on one lab; tests/lab is first and takes longest.
 test-mysqld: $(STAMP)
-	$(PY) -m pytest -q -m "mysqld"
+	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "mysqld"
 
 bench: preflight
 	@$(PY) -m benchmarks

@@ -13,8 +13,9 @@ from tallystick.coordinates.events.journal import Block, RecordType, Stream
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
 from tallystick.coordinates.values.innodb import lsn_offset_is_legal
-from tallystick.producers.simulator.assemble import History, simulate
+from tallystick.producers.simulator.assemble import Fleet, History, simulate
 from tallystick.producers.simulator.faults import FAULTS, BaseHistory, make_fault
+from tallystick.producers.simulator.kernel.instance import Instance
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.catalogue_pages import DOCS, MARK, PAGES
 
@@ -114,17 +115,33 @@ def test_an_unknown_fault_is_refused_with_the_names_that_are_known() -> None:
         make_fault("gtid_text_corupted")
 
 
+def test_a_fault_is_injected_once_and_not_before_it_is_due(faulty: tuple[str, History]) -> None:
+    """The history says what was injected, where and when."""
+    name, history = faulty
+    [note] = history.injected
+    assert note["fault"] == name
+    assert name == "server_uuid_copied" or note["ts"] >= _DUE_TS
+
+
+class _InjectedError(Exception):
+    """Ends a simulation: the fault has found its moment."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_finds_its_moment_in_every_fleet_that_it_needs(
-    faulty: tuple[str, History],
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The history says what was injected, where and when: never before it was due."""
-    name, of_demo = faulty
+    """Whatever the topology, and not before it is due."""
+
+    def note(fleet: Fleet, fault: str, instance: Instance) -> None:
+        assert fault == name
+        assert name == "server_uuid_copied" or fleet.now >= _DUE_TS
+        raise _InjectedError
+
+    monkeypatch.setattr(Fleet, "note_injection", note)
     for topology in FAULTS[name].base.topologies:
-        is_demo = topology == "demo"
-        history = of_demo if is_demo else simulate(_scenario(name, topology=topology))
-        notes = history.injected
-        assert [note["fault"] for note in notes] == [name], topology
-        assert name == "server_uuid_copied" or notes[0]["ts"] >= _DUE_TS
+        with pytest.raises(_InjectedError):
+            simulate(_scenario(name, topology=topology))
 
 
 def test_nothing_is_wrong_before_the_fault_is_due(faulty: tuple[str, History]) -> None:
