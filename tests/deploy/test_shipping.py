@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+
+from tests.end_to_end.test_demo import Page, processes_in
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -156,15 +159,34 @@ def test_the_installed_command_ignores_packages_of_the_working_directory(
 
 @pytest.mark.spark
 @pytest.mark.broker
-def test_the_installed_demo_ignores_packages_of_the_working_directory(
+def test_the_installed_demo_names_a_fault_with_instance_channel_and_witness(
     installed: Path, workplace: Path
 ) -> None:
-    """Broker, Spark and its Python workers too."""
-    done = run(installed / "tallystick", "demo", "--fault", "errant_write", cwd=workplace)
+    """Exit 1, exactly the rules of the catalogue, as text, in JSON and in the page.
+
+    Packages of the working directory are ignored by broker, Spark and its Python workers too.
+    """
+    options = ("--fault", "retrieved_inflated", "--seed", "2")
+    done = run(installed / "tallystick", "demo", *options, cwd=workplace)
     assert 1 == done.returncode, done.stderr
-    assert "INCONSISTENT" in done.stdout
-    assert "no_errant_gtids" in done.stdout
     assert "not ours" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(
+        "tallystick: exit status 1, INCONSISTENT, is the expected"
+    )
+    assert "INCONSISTENT" in done.stdout
+    assert "retrieved_matches_relay" in done.stdout
+    [path] = workplace.glob(".tallystick/demo/*/report.json")
+    report = json.loads(path.read_text("utf-8"))
+    assert "INCONSISTENT" == report["verdict"]
+    assert {"retrieved_matches_relay"} == {f["rule"] for f in report["findings"]}
+    finding = report["findings"][0]
+    assert finding["instance_id"]
+    assert finding["channel"] is not None
+    assert re.fullmatch(r"[0-9a-f-]{36}:\d+.*", finding["witness"])
+    text = Page(path.with_name("report.html").read_text("utf-8")).text
+    assert "retrieved_matches_relay" in text
+    assert finding["witness"] in text
+    assert [] == processes_in(workplace)
 
 
 @pytest.mark.parametrize("lock", LOCKS)
