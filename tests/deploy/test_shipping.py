@@ -123,7 +123,7 @@ def run(*command: Path | str, cwd: Path) -> subprocess.CompletedProcess[str]:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
 

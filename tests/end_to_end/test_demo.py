@@ -21,7 +21,7 @@ pytestmark = pytest.mark.broker
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "tallystick.cli", "demo"]
-DEADLINE_S = 300
+DEADLINE_S = 600
 
 
 def environment() -> dict[str, str]:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("streaming_driver.py")
-DEADLINE_S = 120
+DEADLINE_S = 300
 INSTANCES = ("a", "b")
 # Micro-batches in which the driver is killed: the first, which has no state yet, and later ones.
 KILLED_AFTER = (1, 3)
