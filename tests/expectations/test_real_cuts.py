@@ -20,8 +20,6 @@ from tallystick.producers.simulator.kernel.scenario import PROFILES, Scenario
 FAULTS = {
     "executed_ahead_of_position": "executed_within_logged",
     "position_regressed": "snapshot_position_monotone",
-    "executed_shrunk": "executed_monotone",
-    "checkpoint_beyond_lsn": "lsn_order",
     "retrieved_inflated": "retrieved_matches_relay",
     "gtid_logged_twice": "gtid_logged_once",
     "errant_write": "no_errant_gtids",
