@@ -53,7 +53,7 @@ test: test-fast test-spark test-kafka test-mysqld
 test-fast: $(STAMP)
 	$(PY) -m pytest -q -n auto --dist worksteal -m "not spark and not broker and not mysqld"
 
-# What starts servers runs in two processes, each with servers of its own: they wait a lot.
+# What starts servers runs in two processes, each with servers of its own: their tests wait a lot.
 test-spark: preflight
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "spark and not broker and not mysqld"
 

@@ -23,7 +23,7 @@ from tallystick.producers.load.run import LoadOptions, run_load
 from tallystick.producers.publisher import DeliveryError, KafkaSettings
 from tests.producers.test_publisher import make_block
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ BLOCKS = [
     history("b", 5, broken=frozenset()),
     history("c", 5, broken=frozenset({2})),
 ]
-DEADLINE_S = 90
+DEADLINE_S = 240
 
 
 @dataclass
@@ -314,7 +314,7 @@ def test_the_collector_asks_every_interval_and_goes_on_after_a_restart(spark, br
     assert [f"{n:06d}" for n in range(len(ids))] == [name.rpartition("-")[2] for name in ids]
     times = [body["requested_at"] for body in bodies]
     assert sorted(set(times)) == times
-    assert abs(times[-1] - time.time() * 1e6) < DEADLINE_S * 1e6
+    assert abs(times[-1] - time.time() * 1e6) < 90_000_000
     assert 250_000 < times[2] - times[1] < 10_000_000
 
 

@@ -20,7 +20,7 @@ from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.publisher import MemorySink
 from tallystick.servers.lab import Lab
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 class FileEvent(NamedTuple):
