@@ -23,8 +23,6 @@ from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
 
@@ -75,9 +73,7 @@ class GtidPurged(Negative):
 
     def arrange(self, fleet: World) -> None:
         added = GtidIntervals.of((foreign_uuid(fleet), 1, fleet.rng.randrange(1, 500)))
-        for instance in reversed(fleet.instances.values()):
-            act = administration.set_gtid_purged
-            near(fleet, 0.5, instance, _when_running, instance, act, added)
+        near(fleet, 0.5, None, _assign_everywhere, added)
 
 
 class InjectedEmptyGroup(Negative):
@@ -115,7 +111,7 @@ class ResetBinaryLogs(Negative):
 
     def arrange(self, fleet: World) -> None:
         for source in sources(fleet):
-            near(fleet, 0.5, source, _when_running, source, administration.reset_binary_logs)
+            near(fleet, 0.5, source, _reset_when_running, source)
 
 
 class RestartSource(Negative):
@@ -165,15 +161,25 @@ class CrashReplica(Negative):
             near(fleet, 0.5, replica, lifecycle.crash, replica)
 
 
-def _when_running(
-    fleet: World, instance: Instance, act: Callable[..., None], *args: object
-) -> None:
-    """A statement waits until the server is up."""
+def _reset_when_running(fleet: World, instance: Instance) -> None:
     if instance.is_running:
-        act(fleet, instance, *args)
+        administration.reset_binary_logs(fleet, instance)
     elif fleet.now < fleet.load_ends_at:
-        moment = fleet.now + SECOND_US // 10
-        fleet.schedule(moment, instance, _when_running, instance, act, *args)
+        fleet.schedule(fleet.now + SECOND_US // 10, instance, _reset_when_running, instance)
+
+
+def _assign_everywhere(fleet: World, added: GtidIntervals) -> None:
+    """SET gtid_purged on all servers, replicas first, once all run: else one would lack it."""
+    if all(_is_free(fleet, instance) for instance in fleet.instances.values()):
+        for instance in reversed(fleet.instances.values()):
+            administration.set_gtid_purged(fleet, instance, added)
+    elif fleet.now < fleet.load_ends_at:
+        fleet.schedule(fleet.now + SECOND_US // 10, None, _assign_everywhere, added)
+
+
+def _is_free(fleet: World, instance: Instance) -> bool:
+    is_cloned = instance[ChannelMap].awaits_clone
+    return instance.is_running and fleet.now >= instance.blocked_until and not is_cloned
 
 
 def _recover_after_crash(fleet: World, instance: Instance, crashed: bool) -> bool:
@@ -205,10 +211,7 @@ def restart_with_log(fleet: World, replica: Instance) -> None:
 def _set_gtid_mode(fleet: World, steps: tuple[str, ...]) -> None:
     """Set the next mode everywhere, once all servers run and all channels have caught up."""
     instances = fleet.instances.values()
-    is_quiet = all(
-        i.is_running and fleet.now >= i.blocked_until and not i[ChannelMap].awaits_clone
-        for i in instances
-    )
+    is_quiet = all(_is_free(fleet, instance) for instance in instances)
     if not is_quiet or any(c.pending or c[Receiver].is_scheduled for c in channels(fleet)):
         fleet.schedule(fleet.now + SECOND_US // 100, None, _set_gtid_mode, steps)
         return
