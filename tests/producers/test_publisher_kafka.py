@@ -187,6 +187,8 @@ def test_topics_are_made_once(broker, client):
         ".journal": (5, False),
         ".collect": (1, False),
         ".findings": (1, False),
+        ".incidents": (1, False),
+        ".control": (1, False),
         ".deadletter": (1, False),
     }
 
