@@ -115,6 +115,7 @@ class InstanceState:
         event_findings: How many findings the events after the last row brought.
         data_lineage: Grows when the data is replaced.
         has_stopped: Whether the server was shut down since its last start.
+        reset_ts: Time of the last RESET of the binary log, -1 before the first.
         answered_ts: Time of the last log_status row, -1 before the first.
         has_lost_records: Whether records from before what was read are missing: logs are not new.
         first_lineage: Number of the first lineage of each log that is read from here on.
@@ -151,6 +152,7 @@ class InstanceState:
     next_sequence: int = field(default=0, metadata=GOES_ON)
     ts: int = field(default=0, metadata=GOES_ON)
     answered_ts: int = -1
+    reset_ts: int = -1
     event_findings: int = field(default=0, metadata=GOES_ON)
     data_lineage: int = field(default=0, metadata=GOES_ON)
     has_stopped: bool = False

@@ -211,6 +211,7 @@ class ServerRecordReader(InstanceState):
                 count=executed.count(),
             )
         self.baselines.begin_binlog_lineage()
+        self.reset_ts = ts
         self.binlog.begin_lineage("reset")
         self.persistence.reset()
         self.learn()

@@ -158,6 +158,19 @@ def executed_beyond_4_gib() -> Journal:
     return journal
 
 
+def purged_from_before_a_reset() -> Journal:
+    journal = purging()
+    journal.record("binlog_purge", to_file="binlog.000002")
+    asked_at = journal.ts
+    journal.wait(1)
+    journal.record("binlog_reset")
+    journal.executed = Gtids()
+    journal.used = Gtids()
+    journal.binlog.open(1, "")
+    journal.row(requested_at=asked_at, gtid_purged=f"{UUID_A}:1-3")
+    return journal
+
+
 def drop_purged(row: Record) -> None:
     """The row alone, with a GTID that only gtid_purged could explain."""
     del row["gtid_purged"]
@@ -176,6 +189,8 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
     f"{rule}: {reason}": (rule, build, reason, scope)
     for rule, build, reason, scope in [
         ("executed_within_logged", with_row(drop_purged), "gtid_purged was not read", "instance"),
+        ("purged_within_executed", purged_from_before_a_reset, "was not read", "instance"),
+        ("purged_matches_oldest_file", purged_from_before_a_reset, "was not read", "instance"),
         ("executed_within_logged", of_another_base, "up to the position is not known", "instance"),
         ("executed_monotone", with_row(drop_executed), "could not be read", "instance"),
         ("snapshot_position_within_file", of_another_base, "files of 'binlog'", "instance"),
