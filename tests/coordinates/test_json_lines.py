@@ -422,6 +422,13 @@ def test_a_skipped_line_is_a_gap_of_its_instance():
     ]
 
 
+def test_a_skipped_line_counts_as_one_in_the_time_of_lines():
+    """Without ``ts`` a record's time is its number, whatever the lines before it were."""
+    lines = [json.dumps(server_record("stop")), "{}", json.dumps(server_record("heartbeat"))]
+    [block] = blocks_from_lines(lines, on_bad_line=lambda _: None)
+    assert (1, 3) == (int(block.columns["ts"][0]), int(block.columns["ts"][-1]))
+
+
 def test_a_skipped_line_of_nobody_is_a_gap_of_everybody():
     """Also of an instance that comes later: the line may have been its start."""
     b, c = ({**server_record("stop"), "instance": name} for name in "bc")

@@ -166,6 +166,15 @@ def test_a_source_position_that_falls_in_the_next_relay_file_is_found(monkeypatc
     assert "relay_source_pos_monotone" in audit(journal).broken
 
 
+def test_a_source_position_may_fall_where_part_of_a_relay_log_is_missing():
+    """A new connection may be in that part; what is missing is found, and nothing else."""
+    journal, relay, more = replica()
+    relay.copy(more[1])
+    relay.end += 100
+    relay.copy(more[0])
+    assert ["log_events_contiguous"] == audit(journal).broken
+
+
 def test_columns_and_single_events_note_the_same_writers(monkeypatch):
     """Groups of other servers' numbers, logged under the own id, under another, and without one."""
     journal = Journal().begin()

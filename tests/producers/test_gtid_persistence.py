@@ -467,3 +467,17 @@ def test_xa_outlives_a_crash() -> None:
         made.run(made.now + MINUTE)
         assert server[CommitQueue].prepared_xa == []
         assert server[GtidState].table.text() == f"{server.server_uuid}:1-2"
+
+
+@pytest.mark.parametrize("goes_down", [lifecycle.crash, lifecycle.shut_down])
+def test_a_server_that_is_down_goes_down_once(goes_down) -> None:
+    """It neither writes half a group nor says a second time that it stops."""
+    made, server = fleet(profile="wl9452")
+    clients.write(made, server, GroupKind.INNODB)
+    lifecycle.crash(made, server)
+    size, calls = server[BinaryLog].active.end, len(made.clock._calls)
+    goes_down(made, server)
+    assert (size, calls) == (server[BinaryLog].active.end, len(made.clock._calls))
+    assert not server.is_running
+    made.run(made.now + MINUTE)
+    assert server.is_running
