@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("pipeline", "expectations", "audit", "campaign", "codec", "gtid_sets", "tail")
+NAMES = ("pipeline", "expectations", "audit", "campaign", "codec", "gtid_sets", "tail", "report")
 """What the product is about first, its parts after it."""
 
 

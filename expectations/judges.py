@@ -94,7 +94,7 @@ def judge_row(
 
 
 def checks_of(cell: Any) -> Mapping[str, Check]:
-    """The checks in a cell, by rule: JSON text or a list of objects, as in the Parquet tables.
+    """The checks in a cell, by rule: JSON text or a list of objects, as in the tables of a run.
 
     Raises:
         UnreadableCellError: It is neither.

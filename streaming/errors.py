@@ -4,6 +4,7 @@ AuditError                   coordinates.values.errors
 └── StreamingError           the job cannot run; the message has the reason in one sentence
     ├── SessionError         Spark itself did not start
     ├── CheckpointError      the checkpoint location is in use, of another layout, or incomplete
+    ├── TableError           a table cannot be written, or is of another version
     └── QueryError           a query ended by itself; Spark's own messages are in the log file
 """
 
@@ -22,6 +23,10 @@ class SessionError(StreamingError):
 
 class CheckpointError(StreamingError):
     """The checkpoint location is in use, of another layout, or incomplete."""
+
+
+class TableError(StreamingError):
+    """A table cannot be written, or is of another version."""
 
 
 class QueryError(StreamingError):

@@ -2,7 +2,7 @@
 
 Spark runs a micro-batch again, with the same number and the same blocks, when it was not committed.
 So everything here starts from the state before that number, which is kept in the checkpoint
-location, and writes the same rows under the same names.
+location, and writes the same rows under the same number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tallystick.coordinates.values.errors import StateError
 from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.schema import CONTROL, DEAD_LETTER, REQUEST, decode_document
 from tallystick.streaming.sinks import DeadLetterRow
-from tallystick.streaming.tables import END_BATCH, batch_name
+from tallystick.streaming.table_sink import END_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.progress import Metrics
     from tallystick.streaming.sinks import KafkaSink
-    from tallystick.streaming.tables import ParquetSink
+    from tallystick.streaming.table_sink import TableSink
 
 BACKLOG_SHARE = 0.9
 
@@ -149,7 +149,7 @@ class FleetStep:
 
     Args:
         checkpoint: Keeps the state between micro-batches and runs.
-        parquet: Takes findings, incidents, observations, cuts, checks and validations.
+        tables: Takes the rows of all tables.
         kafka: Takes findings, changes of incidents and dead letters; None where there is no Kafka.
         validate: Called once for each round with its cuts, which have the checks of all rules
             (``CollectionChecks``); once more at the end where a check came to light since.
@@ -165,7 +165,7 @@ class FleetStep:
         self,
         *,
         checkpoint: CheckpointLocation,
-        parquet: ParquetSink,
+        tables: TableSink,
         kafka: KafkaSink | None,
         validate: Callable[[list[Cut]], ValidatorAnswer] | None,
         metrics: Metrics,
@@ -176,7 +176,7 @@ class FleetStep:
     ) -> None:
         self._backlog_blocks = backlog_blocks
         self._checkpoint = checkpoint
-        self._parquet = parquet
+        self._tables = tables
         self._kafka = kafka
         self._validate = validate
         self._metrics = metrics
@@ -225,7 +225,7 @@ class FleetStep:
         if is_caught_up:
             outputs.append(self._fleet.expire(self._rounds.overdue_ts))
         self._deliver(
-            batch_name(batch_id),
+            batch_id,
             findings=content.findings + [f for each in outputs for f in each.findings],
             observations=self._lost
             + content.observations
@@ -280,7 +280,7 @@ class FleetStep:
 
     def _deliver(
         self,
-        batch: str,
+        batch: int | None,
         *,
         findings: list[Finding],
         observations: list[Observation],
@@ -302,7 +302,7 @@ class FleetStep:
             self._kafka.publish_dead_letters(dead_letters)
         validations, of_collections = self._validations(rounds, is_last=is_last)
         missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
-        self._parquet.write(
+        self._tables.write(
             batch,
             findings=findings,
             incidents=list(self._incidents.touched.values()),
@@ -364,7 +364,7 @@ class FleetStep:
         self._lost = []
         self._begin()
         # The history goes on, so what an earlier run reported at its end is no longer true.
-        self._parquet.write(END_BATCH)
+        self._tables.take_back_end()
         data = self._checkpoint.load_state(batch_id)
         if data is None:
             return

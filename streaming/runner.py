@@ -37,7 +37,8 @@ from tallystick.streaming.schema import STATE_FIELD, STATE_NAME
 from tallystick.streaming.session import SessionSettings, start_session, stop_session
 from tallystick.streaming.sinks import KafkaSink
 from tallystick.streaming.source import MAX_BLOCKS_PER_TRIGGER, read_journal, read_requests
-from tallystick.streaming.tables import ParquetSink
+from tallystick.streaming.table_sink import TableSink
+from tallystick.streaming.table_upkeep import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +63,8 @@ class JobSettings:
     Attributes:
         bootstrap_servers: Kafka's brokers.
         checkpoint: Checkpoint location of the whole job.
-        output: Directory of the Parquet tables.
+        output: Directory of the tables.
+        retention: How long their rows are kept; None: for ever.
         instances: Instances that must answer each collection; others must once they are seen.
         collect_interval_s: Ask for a collection this often; None: somebody else asks.
         deadline: When a collection does not wait any longer.
@@ -83,6 +85,7 @@ class JobSettings:
     bootstrap_servers: str
     checkpoint: Path
     output: Path
+    retention: Retention | None = None
     instances: Sequence[str] = ()
     collect_interval_s: float | None = None
     deadline: Deadline = field(default_factory=Deadline)
@@ -182,9 +185,10 @@ class AuditJob:
             incidents_topic=settings.incidents_topic,
             dead_letter_topic=settings.dead_letter_topic,
         )
+        self._tables = TableSink(settings.output, checkpoint.run_id, settings.retention)
         self._step = FleetStep(
             checkpoint=checkpoint,
-            parquet=ParquetSink(settings.output, checkpoint.run_id),
+            tables=self._tables,
             kafka=kafka,
             validate=validate,
             metrics=metrics,
@@ -234,6 +238,7 @@ class AuditJob:
                     and not stop.is_set()
                 ):
                     self._step.finish(self._finish_instances())
+            self._tables.await_upkeep()
         finally:
             for query in (collector, auditor):
                 if query is not None:

@@ -1,12 +1,15 @@
-"""The extra ``stream``: what the streaming job needs beyond the bare install."""
+"""The extras ``stream`` and ``tables``: what some commands need beyond the bare install."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 
 from tallystick.coordinates.values.errors import MissingExtraError
 
+_TABLES = {"deltalake": "deltalake"}
 _STREAM = {
+    **_TABLES,
     "pyspark": "pyspark",
     "great_expectations": "great-expectations",
     "pandas": "pandas",
@@ -18,7 +21,7 @@ _STREAM = {
 
 def missing_of_stream() -> str | None:
     """The first package of the extra that is not installed, None when all are; imports nothing."""
-    return next((name for module, name in _STREAM.items() if not _is_installed(module)), None)
+    return _first_missing(_STREAM)
 
 
 def require_stream(what: str) -> None:
@@ -33,6 +36,24 @@ def require_stream(what: str) -> None:
     missing = missing_of_stream()
     if missing is not None:
         raise MissingExtraError(f"{what} needs {missing}", "stream")
+
+
+def require_tables(what: str) -> None:
+    """Return when a run's tables can be read and written.
+
+    Args:
+        what: What needs it: ``tallystick report``.
+
+    Raises:
+        MissingExtraError: They cannot.
+    """
+    missing = _first_missing(_TABLES)
+    if missing is not None:
+        raise MissingExtraError(f"{what} needs {missing}", "tables")
+
+
+def _first_missing(packages: Mapping[str, str]) -> str | None:
+    return next((name for module, name in packages.items() if not _is_installed(module)), None)
 
 
 def _is_installed(module: str) -> bool:

@@ -73,6 +73,18 @@ class Settings(BaseSettings):
     keep_runs: Annotated[
         int, Field(ge=1, le=10_000, description="collections that Data Docs keep")
     ] = 20
+    keep_details_days: Annotated[
+        int,
+        Field(ge=1, le=36_500, description="days that the tables keep each collection's own rows"),
+    ] = 35
+    keep_history_days: Annotated[
+        int,
+        Field(ge=1, le=36_500, description="days that the tables keep findings and sums of hours"),
+    ] = 400
+    report_collections: Annotated[
+        int,
+        Field(ge=1, le=100_000, description="newest collections that a report has in detail"),
+    ] = 100
     spark_master: Annotated[str, Field(min_length=1, description="Spark's master URL")] = "local[2]"
     spark_memory: Annotated[
         str, Field(pattern=r"^[1-9]\d*[mg]$", description="heap of Spark's driver")

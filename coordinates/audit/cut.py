@@ -1,7 +1,7 @@
 """Cuts: one instance's log_status row beside what its journal showed at exactly that position.
 
 A collection becomes a table with one row per instance and one more per channel; Great Expectations,
-the report and Parquet all read this one table.
+the report and the tables all read this one table.
 """
 
 from __future__ import annotations

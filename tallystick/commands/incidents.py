@@ -176,13 +176,12 @@ def _send(settings: Settings, control: IncidentControl) -> None:
 
 
 def _incidents(settings: Settings) -> list[Incident]:
-    from tallystick.runs.result import TABLES
-    from tallystick.runs.tables import require_tables
-    from tallystick.streaming.tables import read_incidents
+    from tallystick.runs.tables import tables_of
 
-    directory = settings.directory.absolute() / "audit"
-    require_tables(directory)
-    return read_incidents(directory / TABLES)
+    tables = tables_of(settings.directory.absolute() / "audit", "tallystick incidents")
+    from tallystick.streaming.table_reader import read_incidents
+
+    return read_incidents(tables)
 
 
 def _one(settings: Settings, name: str) -> Incident:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,9 @@ from tallystick.settings import load, suggestion
 if TYPE_CHECKING:
     from tallystick.campaign import CampaignResult, SeedResult
     from tallystick.cover import CoverCount
+
+
+_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 
 
 def replay(
@@ -71,21 +75,35 @@ def replay(
 def report(
     *,
     directory: Annotated[Path, typer.Argument(help="A run: it holds the tables.")],
+    at: Annotated[
+        datetime | None,
+        typer.Option(help="As of this time, UTC, in the journal's clock.", formats=_TIMES),
+    ] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="As of this collection.", metavar="ID")
+    ] = None,
     output: Outputs = None,
     json: JsonResult = False,
 ) -> None:
     """Render the report of a run from its tables, and sum it up.
 
+    The newest collections (setting report_collections) are in it in detail, all others as sums.
     Great Expectations validates the collection that shows most once more. Exit status as of the
     run.
     """
     from tallystick.runs.tables import report as run
-    from tallystick.runs.tables import require_tables
 
     requests = requested(output, json)
-    require_tables(directory)
+    if at is not None and collection is not None:
+        raise MisuseError("--at and --collection: one of the two")
     with terminal.progress("reading the tables"):
-        result = run(directory, notice=terminal.notice)
+        result = run(
+            directory,
+            notice=terminal.notice,
+            collections=load().settings.report_collections,
+            at=None if at is None else at.replace(tzinfo=timezone.utc),
+            collection_id=collection,
+        )
     finish(result, requests, directory)
 
 

@@ -95,6 +95,8 @@ def doubts(result: RunResult) -> Iterator[str]:
         is_explained = cut.answer != "row" and (cut.instance_id, cut.collection_id) in explained
         if cut.verdict == Verdict.UNDECIDED.value and not is_explained:
             yield f"{row_name(cut)}: {reasons_of(cut)}"
+    if result.history is not None:
+        yield from result.history.reasons
     if not result.collections:
         yield "nothing was collected: there is no log_status record"
 

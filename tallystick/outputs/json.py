@@ -13,6 +13,7 @@ from tallystick.coordinates.rules.explanation import finding_document, moment, o
 from tallystick.outputs import document
 from tallystick.outputs._groups import FindingGroup, groups_of
 from tallystick.outputs._view import doubts, summaries
+from tallystick.runs.history import History
 from tallystick.runs.result import RunResult
 
 SCHEMA_VERSION = 2
@@ -58,6 +59,7 @@ def document_of(result: RunResult) -> dict[str, Any]:
             }
             for summary in summaries(result)
         ],
+        "history": None if result.history is None else _history(result.history),
         "newest_cuts": [cut.to_dict() for cut in result.newest_cuts],
         "topology": [asdict(edge) for edge in result.topology],
         "servers": {name: asdict(server) for name, server in result.servers.items()},
@@ -65,6 +67,12 @@ def document_of(result: RunResult) -> dict[str, Any]:
         "scenario": None if result.scenario is None else result.scenario.to_dict(),
         "paths": {name: str(path) for name, path in result.paths.items()},
     }
+
+
+def _history(history: History) -> dict[str, Any]:
+    """The whole period, where more was collected than ``collections`` has."""
+    first, last = history.period
+    return {"first": moment(first), "last": moment(last), "instances": history.by_instance}
 
 
 def _finding(result: RunResult, finding: Finding) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The result as Parquet tables in a directory, in the form of the streaming job's own.
+"""The result as tables in a directory, in the form of the streaming job's own.
 
 Findings are as the audit reported them, so ``tallystick report`` makes the same result of them.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tallystick.errors import MisuseError
+from tallystick.extras import require_tables
 from tallystick.runs.result import RunResult
 
 DEFAULT = "tables"
@@ -19,18 +20,21 @@ def write(result: RunResult, target: str) -> None:
 
     Raises:
         MisuseError: The directory cannot be written.
+        MissingExtraError: The extra ``tables`` is not installed.
     """
-    from tallystick.streaming.tables import END_BATCH, ParquetSink
+    require_tables("--output tables")
+    from tallystick.streaming.table_sink import END_BATCH, TableSink
 
     try:
         Path(target).mkdir(parents=True, exist_ok=True)
-        ParquetSink(Path(target), result.command).write(
-            END_BATCH,
-            findings=result.found,
-            observations=result.observations,
-            cuts=result.cuts,
-            checks=result.checks,
-            validations=result.validations,
-        )
     except OSError as error:
         raise MisuseError(f"{target!r} cannot be written: {error.strerror}") from error
+    TableSink(Path(target), result.command).write(
+        END_BATCH,
+        findings=result.found,
+        incidents=result.incidents,
+        observations=result.observations,
+        cuts=result.cuts,
+        checks=result.checks,
+        validations=result.validations,
+    )

@@ -85,6 +85,7 @@ class Audit:
                 f" {validation.verdict.value}"
             ),
             keep_runs=settings.keep_runs,
+            report_collections=settings.report_collections,
         )
         has_run = stream.run(
             lambda: self._job(jars), stop=stop, started=f"auditing {title}", watch=watch
@@ -95,6 +96,7 @@ class Audit:
         from tallystick.streaming.rounds import Deadline
         from tallystick.streaming.runner import JobSettings
         from tallystick.streaming.session import SessionSettings
+        from tallystick.streaming.table_upkeep import Retention
 
         settings, prefix = self._settings, self._settings.topic_prefix
         deadline_us = int(settings.collect_deadline_s * 1_000_000)
@@ -102,6 +104,7 @@ class Audit:
             bootstrap_servers=settings.bootstrap_servers,
             checkpoint=self.directory / "checkpoint",
             output=self.directory / TABLES,
+            retention=Retention(settings.keep_details_days, settings.keep_history_days),
             instances=settings.instances,
             collect_interval_s=None if self._available_now else settings.collect_interval_s,
             deadline=Deadline(after_us=deadline_us, after_request_us=deadline_us),

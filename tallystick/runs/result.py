@@ -26,6 +26,7 @@ from tallystick.coordinates.results import (
 from tallystick.coordinates.rules.identity import instances_of
 from tallystick.errors import ExitCode
 from tallystick.runs.deduplicate import Deduplicated, deduplicate
+from tallystick.runs.history import History
 from tallystick.runs.rule_results import Key, RuleResult, rule_results
 
 if TYPE_CHECKING:
@@ -93,12 +94,14 @@ class RunResult:
         events: How many journal records were audited; None: not known any more.
         found: Each finding as the audit reported it, in the order of its evidence.
         incidents: The findings by rule, subject and cause, with what has become of each.
-        observations: What else was seen, in the order of its evidence.
-        cuts: The cut table.
+        observations: What else was seen, in the order of its evidence; with a history, in the time
+            of these collections.
+        cuts: The cut table; with a history, of the newest collections.
         checks: The table of checks: the outcome of each rule on each instance and channel at each
             collection, oldest first; what is broken is broken at all later ones.
         validations: The validator's answer for each collection, as in the table of that name.
         validation: Its whole answer for the collection that shows most, None when not asked.
+        history: Sums of the whole period, where there are more collections than these.
         servers: Of real servers, by name.
         scenario: What a scenario was to show, and what it did; None when there was none.
         paths: What the run wrote, by what it is.
@@ -117,6 +120,7 @@ class RunResult:
     checks: Sequence[SubjectCheck] = ()
     validations: Sequence[Mapping[str, Any]] = ()
     validation: CollectionValidation | None = None
+    history: History | None = None
     servers: Mapping[str, ServerSummary] = field(default_factory=dict)
     scenario: ScenarioResult | None = None
     paths: Mapping[str, Path] = field(default_factory=dict)
@@ -128,7 +132,9 @@ class RunResult:
         validations = [Verdict(row["verdict"]) for row in self.validations]
         if self.validation is not None:
             validations.append(self.validation.verdict)
-        rows = (Verdict(cut.verdict) for cut in self.cuts)
+        rows = [Verdict(cut.verdict) for cut in self.cuts]
+        if self.history is not None:
+            rows += self.history.verdicts
         return verdict_of_run(self.found, self.observations, rows, validations)
 
     @cached_property
@@ -227,7 +233,7 @@ class RunResult:
     def counts(self) -> dict[str, int]:
         """What was audited and found, by the names to show it with."""
         known = {} if self.events is None else {"events": self.events}
-        return known | {
+        counts = {
             "instances": len({cut.instance_id for cut in self.cuts}),
             "channels": len(
                 {(c.instance_id, c.channel) for c in self.cuts if c.channel is not None}
@@ -237,12 +243,16 @@ class RunResult:
             "findings": len(self.findings),
             "observations": len(self.observations),
         }
+        return known | counts | ({} if self.history is None else self.history.counts)
 
     @property
     def since(self) -> int | None:
         """Since when the verdict holds, in microseconds; None when nothing was collected."""
         times = [cut.ts for cut in self.cuts if cut.verdict == self.verdict.value]
         times += [finding.ts for finding in self.found]
+        # An hour's first row may be older than what was found in it.
+        if self.history is not None and not (self.found and times):
+            times += self.history.since(self.verdict)
         if self.verdict is Verdict.UNDECIDED:
             times += [seen.ts for seen in self.observations if seen.is_undecided]
         return min(times, default=None)

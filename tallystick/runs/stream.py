@@ -37,6 +37,7 @@ class StreamRun:
         progress: Where to report what happens.
         validated: Makes a line of progress of a validated collection.
         keep_runs: How many collections Data Docs keep.
+        report_collections: How many newest ones the result has in detail; None: all.
 
     Attributes:
         metrics: The job's newest numbers.
@@ -51,6 +52,7 @@ class StreamRun:
         progress: Progress,
         validated: Callable[[list[Cut], CollectionValidation], str],
         keep_runs: int = 20,
+        report_collections: int | None = None,
     ) -> None:
         self._command = command
         self._directory = directory
@@ -58,6 +60,7 @@ class StreamRun:
         self._progress = progress
         self._validated = validated
         self._keep_runs = keep_runs
+        self._report_collections = report_collections
         self._begun_at = datetime.now(timezone.utc)
         self._validator: CollectionValidator | None = None
         self._stop = threading.Event()
@@ -114,6 +117,7 @@ class StreamRun:
             events=int(self.metrics.get("records", 0)),
             observations=observations,
             validate=self._validate_last,
+            collections=self._report_collections,
         )
 
     def _run_job(

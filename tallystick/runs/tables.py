@@ -1,4 +1,7 @@
-"""The result of a run of the streaming job, read back from its tables."""
+"""The result of a run of the streaming job, read back from its tables.
+
+Only the newest collections are read in detail; of those before there are sums of hours.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tallystick.coordinates.audit.collection_checks import (
     checks_of_finding,
@@ -17,17 +23,10 @@ from tallystick.coordinates.results import Verdict, gravest
 from tallystick.coordinates.rules.observations import VALIDATION_FAILED, VALIDATION_UNDECIDED
 from tallystick.coordinates.values.errors import install_extra
 from tallystick.errors import MisuseError
-from tallystick.extras import missing_of_stream
+from tallystick.extras import missing_of_stream, require_tables
+from tallystick.runs.history import History
 from tallystick.runs.result import DATA_DOCS, TABLES, RunResult, doubt
 from tallystick.runs.scenario import ScenarioResult
-from tallystick.streaming.tables import (
-    read_checks,
-    read_cuts,
-    read_findings,
-    read_incidents,
-    read_observations,
-    read_validations,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +45,8 @@ def read_run(
     events: int | None = None,
     observations: Sequence[Observation] = (),
     validate: Callable[[Sequence[Cut]], CollectionValidation] | None = None,
+    collections: int | None = None,
+    upto: int | None = None,
 ) -> RunResult:
     """Read a run's directory.
 
@@ -57,9 +58,14 @@ def read_run(
         events: How many journal records were audited; None: not known any more.
         observations: What was seen beside what the tables have.
         validate: Validates the collection that shows most again, for its whole answer.
+        collections: So many newest collections are read in detail; None: all.
+        upto: The result as of that time, microseconds; None: of all.
     """
+    from tallystick.streaming import table_reader as reader
+
     tables = directory / TABLES
-    cuts, validations = read_cuts(tables), read_validations(tables)
+    shown = reader.newest_collections(tables, collections, upto)
+    cuts, validations = reader.read_cuts(tables, shown), reader.read_validations(tables, shown)
     doubts = [
         doubt(
             VALIDATION_FAILED if row["reason"] else VALIDATION_UNDECIDED,
@@ -70,9 +76,15 @@ def read_run(
         for row in validations
         if row["verdict"] == Verdict.UNDECIDED.value
     ]
-    found, checks = read_findings(tables), read_checks(tables)
-    shown = _shown(cuts, checks, found, validations)
-    validation = validate(shown) if validate is not None and shown else None
+    found, checks = reader.read_findings(tables, upto), reader.read_checks(tables, shown)
+    rows = reader.read_observations(tables, upto)
+    of_all = _history(tables, rows, upto)
+    is_all = shown.is_whole and len(shown.names) >= of_all.collections
+    history = None if is_all else of_all
+    if not is_all:
+        rows = rows.filter(pc.greater_equal(rows["ts"], pa.scalar(shown.first_ts, rows["ts"].type)))
+    validated = _shown(cuts, checks, found, validations)
+    validation = validate(validated) if validate is not None and validated else None
     # After the validation, which may write them.
     docs = directory / DATA_DOCS / "site" / "index.html"
     return RunResult(
@@ -82,15 +94,28 @@ def read_run(
         elapsed_s=time.time() - begun_at.timestamp(),
         events=events,
         found=found,
-        incidents=read_incidents(tables),
-        observations=[*read_observations(tables), *doubts, *observations],
+        incidents=reader.read_incidents(tables, upto),
+        observations=[*reader.observations_of(rows), *doubts, *observations],
         cuts=cuts,
         checks=checks,
         validations=validations,
         validation=validation,
+        history=history,
         scenario=ScenarioResult.load(directory),
         paths={TABLES: tables} | ({DATA_DOCS: docs} if docs.exists() else {}),
     )
+
+
+def _history(tables: Path, observations: pa.Table, upto: int | None) -> History:
+    """Sums of the hours that had ended until then."""
+    from tallystick.streaming.hours import HOUR_US, read_hours
+    from tallystick.streaming.tables import plain
+
+    hours = plain(read_hours(tables))
+    if upto is not None:
+        hours = hours.filter(pc.less_equal(hours["hour"], upto - HOUR_US))
+    doubts = observations.filter(observations["is_undecided"])["ts"].cast(pa.int64()).to_numpy()
+    return History(hours, len(observations), doubts)
 
 
 def _shown(
@@ -118,24 +143,53 @@ def _shown(
     return rows_with_checks(rows, gravest([*of_collection, *breaches]))
 
 
-def require_tables(directory: Path) -> None:
-    """Return when a directory is that of a run.
+def tables_of(directory: Path, what: str) -> Path:
+    """The tables of a run, which can be read.
+
+    Args:
+        directory: The run's own.
+        what: What reads them: ``tallystick report``.
 
     Raises:
-        MisuseError: It has no tables.
+        MisuseError: It has none.
+        MissingExtraError: What reads them is not installed.
     """
     tables = directory / TABLES
     if not tables.is_dir():
         raise MisuseError(f"{str(tables)!r}: expected the tables of a run, there is no directory")
+    require_tables(what)
+    return tables
 
 
-def report(directory: Path, notice: Callable[[str], None]) -> RunResult:
+def report(
+    directory: Path,
+    notice: Callable[[str], None],
+    *,
+    collections: int | None = None,
+    at: datetime | None = None,
+    collection_id: str | None = None,
+) -> RunResult:
     """The result of an earlier run, from its directory.
 
     Args:
         directory: The run's own.
         notice: Takes a line about what is missing.
+        collections: So many newest collections are in it in detail; None: all.
+        at: The result as of that time; None: of all.
+        collection_id: The result as of that collection; None: of all.
+
+    Raises:
+        MisuseError: It has no tables, or not that collection.
+        MissingExtraError: What reads them is not installed.
     """
+    tables = tables_of(directory, "tallystick report")
+    from tallystick.streaming.table_reader import collection_time
+
+    upto = None if at is None else int(at.timestamp() * 1_000_000)
+    if collection_id is not None:
+        upto = collection_time(tables, collection_id)
+        if upto is None:
+            raise MisuseError(f"--collection {collection_id!r}: the tables have no row of it")
     missing = missing_of_stream()
     validate = None
     if missing is not None:
@@ -153,4 +207,6 @@ def report(directory: Path, notice: Callable[[str], None]) -> RunResult:
         title=str(directory),
         begun_at=datetime.now(timezone.utc),
         validate=validate,
+        collections=collections,
+        upto=upto,
     )

@@ -19,7 +19,7 @@ from streaming_journals import history, make_topics, produce, read_topic
 from tallystick.coordinates.audit.incidents import incidents_of_history
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.deploy.jars import spark_kafka_jars
-from tallystick.streaming import tables
+from tallystick.streaming import delta_table, table_reader, tables
 
 # Each of these starts a Spark of its own, whatever fixtures it asks for.
 pytestmark = pytest.mark.spark
@@ -115,13 +115,13 @@ def test_killed_and_restarted_nothing_is_lost_and_nothing_is_said_twice(broker, 
             job.wait_for(after)
             # The next micro-batch is under way: Spark commits this one and goes on at once.
             job.kill_all()
-    partly = tables.read_findings(tmp_path / "out")
+    partly = table_reader.read_findings(tmp_path / "out")
     assert 0 < len(partly) < len(expected)
     with Job(tmp_path, **settings) as job:
         _, errors = job.process.communicate(timeout=DEADLINE_S)
         assert (0, "") == (job.process.returncode, errors)
-    assert expected == tables.read_findings(tmp_path / "out")
-    assert incidents == tables.read_incidents(tmp_path / "out")
+    assert expected == table_reader.read_findings(tmp_path / "out")
+    assert incidents == table_reader.read_incidents(tmp_path / "out")
     sent = [json.loads(m.value()) for m in read_topic(servers, topics["incidents_topic"])]
     kinds = Counter(
         (change["kind"], change["incident"]["incident_id"])
@@ -130,14 +130,18 @@ def test_killed_and_restarted_nothing_is_lost_and_nothing_is_said_twice(broker, 
     for one in incidents:
         assert kinds["opened", one.incident_id] == 1
         assert kinds["resolved", one.incident_id] == (not one.is_open)
-    rows = list(tables._rows(tmp_path / "out", "findings"))
+    rows = delta_table.read(tmp_path / "out", tables.FINDINGS)
     assert len(expected) == len(rows), "a finding is in two micro-batches"
     sent = read_topic(servers, topics["findings_topic"])
     assert {f.finding_id for f in expected} == {message.key().decode() for message in sent}
     assert [f"c-{n:03d}" for n in range(40)] == [
-        row["collection_id"] for row in tables.read_validations(tmp_path / "out")
+        row["collection_id"] for row in table_reader.read_validations(tmp_path / "out")
     ]
-    assert not [o for o in tables.read_observations(tmp_path / "out") if "JOURNAL" in o.code]
+    assert not [
+        o
+        for o in table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+        if "JOURNAL" in o.code
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -154,7 +158,7 @@ def test_a_signal_drains_and_ends_with_0(broker, tmp_path, number):
         assert (0, "") == (job.process.returncode, errors)
         with pytest.raises(ProcessLookupError):
             os.killpg(job.process.pid, 0)
-    assert tables.read_findings(tmp_path / "out")
+    assert table_reader.read_findings(tmp_path / "out")
 
 
 def test_a_broker_that_does_not_answer_is_one_sentence(tmp_path):

@@ -24,7 +24,7 @@ from tallystick.coordinates.events.incident_control import (
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import finding_document
-from tallystick.streaming import tables
+from tallystick.streaming import table_reader
 from tallystick.streaming.auditor import BlockAuditor, audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import start_collector
@@ -34,6 +34,7 @@ from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.runner import AuditJob, JobSettings, drain
 from tallystick.streaming.schema import AUDIT_ROWS, BLOCK_ROWS
+from tallystick.streaming.table_sink import TableSink
 
 SHUFFLE_PARTITIONS = 2
 INSTANCES = ("a", "b", "c")
@@ -83,7 +84,7 @@ def test_the_history_has_findings():
 
 @pytest.mark.parametrize("size", [37, 400])
 def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, size):
-    """Same findings in Parquet and in the findings topic; each collection is validated once."""
+    """Same findings in the tables and in the findings topic; each collection is validated once."""
     servers = broker.bootstrap_servers
     topics = make_topics(servers)
     produce(servers, topics["journal_topic"], BLOCKS, size)
@@ -98,7 +99,7 @@ def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, siz
         max_blocks_per_trigger=40, **topics,
     )  # fmt: skip
     metrics = run(spark, settings, validate=validate)
-    assert EXPECTED == tables.read_findings(tmp_path / "out")
+    assert EXPECTED == table_reader.read_findings(tmp_path / "out")
     sent = {
         m.key().decode(): json.loads(m.value())
         for m in read_topic(servers, topics["findings_topic"])
@@ -150,7 +151,7 @@ def run_on_files(spark, directory: Path, tmp_path: Path, audit=audit_blocks) -> 
     with CheckpointLocation(tmp_path / "cp", Layout(SHUFFLE_PARTITIONS, "")) as checkpoint:
         step = FleetStep(
             checkpoint=checkpoint,
-            parquet=tables.ParquetSink(tmp_path / "out", checkpoint.run_id),
+            tables=TableSink(tmp_path / "out", checkpoint.run_id),
             kafka=None,
             validate=None,
             metrics=Metrics(),
@@ -171,7 +172,7 @@ def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
     """The same operator and step on rows from a directory, one file a micro-batch."""
     write_blocks(tmp_path / "blocks", size, range(-(-max(map(len, BLOCKS)) // size)))
     run_on_files(spark, tmp_path / "blocks", tmp_path)
-    assert EXPECTED == tables.read_findings(tmp_path / "out")
+    assert EXPECTED == table_reader.read_findings(tmp_path / "out")
 
 
 def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
@@ -192,21 +193,21 @@ def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
     count = -(-max(map(len, BLOCKS)) // 61)
     write_blocks(tmp_path / "blocks", 61, range(1))
     run_on_files(spark, tmp_path / "blocks", tmp_path, audit_and_damage)
-    before = tables.read_findings(tmp_path / "out")
+    before = table_reader.read_findings(tmp_path / "out")
     [path] = (tmp_path / "cp" / "fleet").glob("*.state")
     path.write_bytes(path.read_bytes()[:-1])
     write_blocks(tmp_path / "blocks", 61, range(1, count))
     step = run_on_files(spark, tmp_path / "blocks", tmp_path)
     reported = [
         o
-        for o in tables.read_observations(tmp_path / "out")
+        for o in table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
         if o.code is ObservationCode.STATE_UNREADABLE
     ]
     assert ["", *INSTANCES] == sorted(o.instance_id for o in reported)
     assert all(o.is_undecided for o in reported)
     assert len(reported) == step._metrics.snapshot()["states_unreadable"]
-    assert before == tables.read_findings(tmp_path / "out")
-    cuts = tables.read_cuts(tmp_path / "out")
+    assert before == table_reader.read_findings(tmp_path / "out")
+    cuts = table_reader.read_cuts(tmp_path / "out")
     assert Verdict.UNDECIDED in {cut.verdict for cut in cuts}
 
 
@@ -226,11 +227,12 @@ def test_the_end_of_a_history_decides_what_waits(spark, broker, tmp_path):
         history_ends=True, **topics,
     )  # fmt: skip
     run(spark, settings)
-    cuts = tables.read_cuts(tmp_path / "out")
+    cuts = table_reader.read_cuts(tmp_path / "out")
     assert [*before.cuts, *end.cuts] == [cut for cut in cuts if cut.instance_id == "a"]
     assert ["missing", "missing"] == [cut.answer for cut in cuts if cut.instance_id == "z"]
     reported = [
-        (row["collection_id"], row["missing"]) for row in tables.read_validations(tmp_path / "out")
+        (row["collection_id"], row["missing"])
+        for row in table_reader.read_validations(tmp_path / "out")
     ]
     assert [("c-000", 1), ("c-001", 1)] == reported
 
@@ -265,7 +267,9 @@ def test_what_cannot_be_read_goes_to_the_dead_letter_topic(spark, broker, tmp_pa
     assert all(dict(letter.headers())["tallystick.reason"] for letter in letters)
     assert (4, len(BLOCKS[2])) == (metrics["dead_letters"], metrics["records"])
     expected = [finding for finding in EXPECTED if finding.instance_id == "c"]
-    assert expected == [f for f in tables.read_findings(tmp_path / "out") if f.instance_id == "c"]
+    assert expected == [
+        f for f in table_reader.read_findings(tmp_path / "out") if f.instance_id == "c"
+    ]
 
 
 def test_an_acknowledgement_comes_by_its_topic(spark, broker, tmp_path):
@@ -275,12 +279,12 @@ def test_an_acknowledgement_comes_by_its_topic(spark, broker, tmp_path):
     produce(servers, topics["journal_topic"], BLOCKS, 200)
     settings = JobSettings(servers, tmp_path / "cp", tmp_path / "out", available_now=True, **topics)
     run(spark, settings)
-    before = tables.read_incidents(tmp_path / "out")
+    before = table_reader.read_incidents(tmp_path / "out")
     [one, *_] = (one for one in before if one.is_open)
     known = IncidentControl(ControlAction.ACK, one.incident_id, "dba", "known", 10**18)
     send_raw(servers, topics["control_topic"], None, encode_control(known))
     run(spark, settings)
-    after = {other.incident_id: other for other in tables.read_incidents(tmp_path / "out")}
+    after = {other.incident_id: other for other in table_reader.read_incidents(tmp_path / "out")}
     assert len(before) == len(after)
     assert after[one.incident_id].acknowledgement.by == "dba"
     changes = [json.loads(m.value()) for m in read_topic(servers, topics["incidents_topic"])]
@@ -329,7 +333,7 @@ def test_a_run_ends_when_it_is_told_to(spark, broker, tmp_path):
     stop = threading.Event()
 
     def stop_when_done() -> None:
-        wait_until(lambda: tables.read_findings(tmp_path / "out") == EXPECTED, "findings")
+        wait_until(lambda: table_reader.read_findings(tmp_path / "out") == EXPECTED, "findings")
         wait_until(lambda: len(read_topic(servers, topics["collect_topic"])) >= 2, "requests")
         stop.set()
 
@@ -392,7 +396,11 @@ def test_a_collection_that_nobody_answers_is_undecided(spark, broker, tmp_path):
     stop, output = threading.Event(), tmp_path / "out"
 
     def missing() -> list[str]:
-        seen = tables.read_observations(output) if output.exists() else []
+        seen = (
+            table_reader.observations_of(table_reader.read_observations(output))
+            if output.exists()
+            else []
+        )
         return [o.instance_id for o in seen if o.code is ObservationCode.LOG_STATUS_MISSING]
 
     ended: list[dict[str, float]] = []

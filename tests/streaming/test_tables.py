@@ -1,73 +1,199 @@
-"""Parquet files by micro-batch, and reading them back without repeats."""
+"""The tables of a run: one commit a micro-batch, and reading them back without repeats."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Check, Outcome, SubjectCheck
-from tallystick.streaming import tables
+from tallystick.coordinates.results import (
+    Check,
+    Observation,
+    ObservationCode,
+    Outcome,
+    SubjectCheck,
+)
+from tallystick.streaming import delta_table, table_reader, table_sink, tables
+from tallystick.streaming.errors import TableError
+from tallystick.streaming.table_sink import END_BATCH, TableSink
+from tallystick.streaming.table_upkeep import Retention
 from tests.support.results import finding
 
 FINDING = finding(collection_id="c1", sequence=2**62, ts=5)
+PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 
 
-def test_a_retried_micro_batch_replaces_its_files(tmp_path):
-    """The second writing of a number is the only one that is read."""
-    sink = tables.ParquetSink(tmp_path, "run")
-    sink.write("000", findings=[FINDING])
-    sink.write("000", findings=[replace(FINDING, at="c2")])
-    assert [replace(FINDING, at="c2")] == tables.read_findings(tmp_path)
-    sink.write("000")
-    assert tables.read_findings(tmp_path) == []
+def test_a_micro_batch_that_comes_again_changes_nothing(tmp_path):
+    """From the same process or another; an earlier number neither. Another run has its own."""
+    sink = TableSink(tmp_path, "run")
+    sink.write(3, findings=[FINDING])
+    for again in (sink, TableSink(tmp_path, "run")):
+        for number in (3, 2):
+            again.write(number, findings=[replace(FINDING, at="c2")])
+    assert [FINDING] == table_reader.read_findings(tmp_path)
+    assert 1 == DeltaTable(tmp_path / "findings").version()
+    TableSink(tmp_path, "other").write(3, findings=[replace(FINDING, at="c2")])
+    assert 2 == len(table_reader.read_findings(tmp_path))
+
+
+def test_a_micro_batch_without_rows_commits_nothing(tmp_path):
+    """Not even a table."""
+    TableSink(tmp_path, "run").write(0, findings=[], cuts=[])
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_what_was_written_at_the_end_is_taken_back(tmp_path):
+    """Of this run only; and written anew it replaces what was there."""
+    sink, other = TableSink(tmp_path, "run"), TableSink(tmp_path, "other")
+    later = [replace(FINDING, at=name) for name in ("c2", "c3", "c4")]
+    sink.write(0, findings=[FINDING])
+    other.write(END_BATCH, findings=later[:1])
+    sink.write(END_BATCH, findings=later[1:2])
+    sink.write(END_BATCH, findings=later[2:])
+    assert ["c1", "c2", "c4"] == sorted(one.at for one in table_reader.read_findings(tmp_path))
+    TableSink(tmp_path, "run").take_back_end()
+    assert ["c1", "c2"] == sorted(one.at for one in table_reader.read_findings(tmp_path))
 
 
 def test_a_finding_is_read_once(tmp_path):
     """The same contradiction in two micro-batches, or from two runs, is one finding."""
-    tables.ParquetSink(tmp_path, "one").write("000", findings=[FINDING])
-    tables.ParquetSink(tmp_path, "one").write("001", findings=[FINDING])
-    tables.ParquetSink(tmp_path, "two").write("000", findings=[FINDING, replace(FINDING, ts=1)])
-    assert len(tables.read_findings(tmp_path)) == 1
+    TableSink(tmp_path, "one").write(0, findings=[FINDING])
+    TableSink(tmp_path, "one").write(1, findings=[FINDING])
+    TableSink(tmp_path, "two").write(0, findings=[FINDING, replace(FINDING, ts=1)])
+    assert len(table_reader.read_findings(tmp_path)) == 1
 
 
-def test_a_half_written_file_is_not_read(tmp_path):
-    """Readers never see a file under its temporary name."""
-    tables.ParquetSink(tmp_path, "run").write("000", findings=[FINDING])
-    (tmp_path / "findings" / ".run-001.parquet.7.tmp").write_bytes(b"PAR1")
-    assert [FINDING] == tables.read_findings(tmp_path)
+def test_a_commit_that_was_cut_short_is_not_read(tmp_path):
+    """A file that no commit names, and a commit under its temporary name."""
+    TableSink(tmp_path, "run").write(0, findings=[FINDING])
+    [file] = (tmp_path / "findings").glob("*.parquet")
+    (file.parent / "part-00001.parquet").write_bytes(file.read_bytes())
+    (file.parent / "_delta_log" / "_commit_0.json.tmp").write_text("{")
+    assert [FINDING] == table_reader.read_findings(tmp_path)
 
 
 def test_an_answer_replaces_the_row_that_says_it_is_missing(tmp_path):
     """Whichever of the two was written first."""
     missing = Cut(collection_id="c1", instance_id="a", scope="instance", answer="missing")
     answer = Cut(collection_id="c1", instance_id="a", scope="instance", lsn=2**63 - 1)
-    tables.ParquetSink(tmp_path / "x", "run").write("000", cuts=[missing])
-    tables.ParquetSink(tmp_path / "x", "run").write("001", cuts=[answer])
-    tables.ParquetSink(tmp_path / "y", "run").write("000", cuts=[answer])
-    tables.ParquetSink(tmp_path / "y", "run").write("001", cuts=[missing])
-    assert [answer] == tables.read_cuts(tmp_path / "x") == tables.read_cuts(tmp_path / "y")
+    for name, rows in (("x", (missing, answer)), ("y", (answer, missing))):
+        for number, row in enumerate(rows):
+            TableSink(tmp_path / name, "run").write(number, cuts=[row])
+        assert [answer] == table_reader.read_cuts(tmp_path / name)
 
 
 def test_of_two_checks_of_a_collection_the_later_counts(tmp_path):
     """A late answer, or what came to light after the last collection; each comes back whole."""
-    sink = tables.ParquetSink(tmp_path, "run")
+    sink = TableSink(tmp_path, "run")
     held = SubjectCheck("a", "", "c2", 5, Check("lsn_order", Outcome.HOLDS))
     why = Check("lsn_order", Outcome.UNDECIDED, "not_read", {"ts": 2**62, "sources": ["s"]})
     other, later = replace(held, collection_id="c1", ts=3), replace(held, check=why)
-    sink.write("000", checks=[held, other])
-    sink.write(tables.END_BATCH, checks=[later])
-    assert [other, later] == tables.read_checks(tmp_path)
+    sink.write(0, checks=[held, other])
+    sink.write(END_BATCH, checks=[later])
+    assert [other, later] == table_reader.read_checks(tmp_path)
 
 
 def test_nothing_written_is_nothing_read(tmp_path):
-    """A sink that was never written to is empty, not an error."""
-    assert tables.read_findings(tmp_path) == tables.read_cuts(tmp_path) == []
-    assert tables.read_checks(tmp_path) == []
-    assert tables.read_observations(tmp_path) == tables.read_validations(tmp_path) == []
+    """A directory that was never written to is empty, not an error."""
+    for read in (
+        table_reader.read_findings,
+        table_reader.read_cuts,
+        table_reader.read_checks,
+        table_reader.read_validations,
+        table_reader.read_observations,
+    ):
+        assert 0 == len(read(tmp_path))
+    assert frozenset() == table_reader.newest_collections(tmp_path, 5).names
 
 
-def test_half_a_surrogate_pair_stops_nothing(tmp_path):
-    """A text that JSON can spell and UTF-8 cannot is written with its escape."""
-    sink = tables.ParquetSink(tmp_path, "run")
-    sink.write("000", findings=[FINDING, replace(FINDING, at="c2", witness="<\ud83d>")])
-    assert ["w", "<\\ud83d>"] == [finding.witness for finding in tables.read_findings(tmp_path)]
+@pytest.mark.parametrize("ts", [0, -1, 2**62, 2**63 - 1, -(2**63)])
+def test_hostile_values_stop_nothing(tmp_path, ts):
+    """Half a surrogate pair, which UTF-8 cannot spell; a time that no calendar has."""
+    seen = Observation(
+        ObservationCode.JOURNAL_GAP,
+        *("a", None, "1", "why", {"x": "\ud83d"}, ("a", "b"), True, None, 0, 0, ts),
+    )
+    found = [FINDING, replace(FINDING, at="c2", witness="<\ud83d>", ts=ts)]
+    cut = Cut(collection_id="c", instance_id="a", scope="instance", ts=ts)
+    sink = TableSink(tmp_path, "run", Retention(1, 1))
+    sink.write(0, findings=found, observations=[seen], cuts=[cut])
+    sink.await_upkeep()
+    assert {"w", "<\\ud83d>"} == {one.witness for one in table_reader.read_findings(tmp_path)}
+    rows = table_reader.read_observations(tmp_path)
+    assert [seen] == table_reader.observations_of(rows)
+    assert ts == table_reader.collection_time(tmp_path, "c")
+
+
+def test_tables_of_another_version_are_refused(tmp_path, monkeypatch):
+    """Neither written nor read: one sentence."""
+    TableSink(tmp_path, "run").write(0, findings=[FINDING])
+    monkeypatch.setattr(delta_table, "SCHEMA_VERSION", tables.SCHEMA_VERSION + 1)
+    with pytest.raises(TableError, match=r"schema 1.*schema 2.*move the directory away"):
+        TableSink(tmp_path, "run").write(1, findings=[FINDING])
+    with pytest.raises(TableError, match="schema 1"):
+        table_reader.read_findings(tmp_path)
+
+
+def test_the_page_has_the_columns_as_they_are_written(tmp_path):
+    """docs/tables.md, and the tables on disk, are the schemas of the code."""
+    assert PAGE.read_text("utf-8").endswith(tables.page())
+    for kind in tables.TABLES.values():
+        made = delta_table.made(tmp_path, kind)
+        assert tables.full_schema(kind) == pa.schema(made.to_pyarrow_dataset().schema)
+
+
+def test_upkeep_keeps_the_rows_and_few_files(tmp_path, monkeypatch):
+    """Small files are put together; what has been kept for long enough goes, by kind of table."""
+    monkeypatch.setattr(table_sink, "UPKEEP_BATCHES", 5)
+    ago_ns = 0
+    clock = time.time_ns
+    monkeypatch.setattr(delta_table.time, "time_ns", lambda: clock() - ago_ns)
+    sink = TableSink(tmp_path, "run", Retention(details_days=2, history_days=20))
+    for number in range(16):
+        ago_ns = (10 if number < 4 else 0) * 86_400 * 10**9
+        cut = Cut(collection_id=f"c{number}", instance_id="a", scope="instance", ts=number)
+        sink.write(number, findings=[replace(FINDING, at=str(number))], cuts=[cut])
+    sink.await_upkeep()
+    assert len(DeltaTable(tmp_path / "findings").file_uris()) < 8
+    assert 16 == len(table_reader.read_findings(tmp_path))
+    assert {f"c{n}" for n in range(4, 16)} == {
+        cut.collection_id for cut in table_reader.read_cuts(tmp_path)
+    }
+
+
+def test_a_job_killed_at_any_moment_writes_each_micro_batch_once(tmp_path):
+    """With upkeep on the way; each process begins with the last number again, as Spark does."""
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from tallystick.streaming import table_sink, table_reader\n"
+        "from tallystick.streaming.table_upkeep import Retention\n"
+        "from tests.streaming.test_tables import FINDING, replace\n"
+        "table_sink.UPKEEP_BATCHES = 3\n"
+        "directory = Path(sys.argv[1])\n"
+        "sink = table_sink.TableSink(directory, 'run', Retention(9, 9))\n"
+        "number = max(0, len(table_reader.read_findings(directory)) - 1)\n"
+        "while True:\n"
+        "    sink.write(number, findings=[replace(FINDING, at=str(number))])\n"
+        "    number += 1\n"
+        "    print(number, flush=True)\n"
+    )
+    root = Path(__file__).parents[2]
+    environ = {**os.environ, "PYTHONPATH": f"{root}:{os.environ.get('PYTHONPATH', '')}"}
+    for lines in (1, 4, 2, 7):
+        with subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, env=environ
+        ) as process:
+            for _ in range(lines):
+                assert process.stdout.readline(), "the process ended"
+            process.kill()
+    written = delta_table.read(tmp_path, tables.FINDINGS)["batch"].to_pylist()
+    assert sorted(written) == list(range(len(written)))
+    assert len(written) >= 1 + 3 + 1 + 6

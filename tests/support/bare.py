@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-STREAM = ("pyspark", "great_expectations", "pandas", "google", "prometheus_client")
+STREAM = ("deltalake", "pyspark", "great_expectations", "pandas", "google", "prometheus_client")
 """The modules that only the extra stream brings, without the Kafka client."""
 EXTRAS = (*STREAM, "confluent_kafka", "cryptography", "py4j", "scipy")
+ALL_BUT_TABLES = tuple(name for name in EXTRAS if name != "deltalake")
+"""The modules that are missing where only the extra tables is installed."""
 _PROGRAM = """\
 import sys
 sys.path[:0] = sys.argv.pop(1).split(":")

@@ -16,8 +16,8 @@ from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.deploy.jars import SYSTEM_IVY
 from tallystick.deploy.mysql_server import mysqld_problem
-from tallystick.streaming.tables import ParquetSink
-from tests.support.bare import EXTRAS, STREAM
+from tallystick.streaming.table_sink import TableSink
+from tests.support.bare import ALL_BUT_TABLES, EXTRAS, STREAM
 from tests.support.mysql_greeting import asking_for_rsa, greeting_with
 
 PAGE = Path(__file__).parents[2] / "docs" / "journal.md"
@@ -149,14 +149,26 @@ def test_the_command_starts_without_what_only_an_audit_needs(without, arguments)
     assert 0 == done.returncode, done.stderr
 
 
-def test_the_bare_install_renders_a_runs_page(without, tmp_path):
+def test_what_takes_the_tables_says_so(without):
+    """One sentence with the extra that is the smallest to bring them."""
+    for arguments in (("report", "run"), ("replay", "j", "--output", "tables=run/tables")):
+        assert 0 == without((), "simulate", "--topology", "pair", "--output", "j").returncode
+        assert 0 == without((), "replay", "j", "--output", "tables=run/tables").returncode
+        done = without(("deltalake",), *arguments)
+        (sentence,) = done.stderr.splitlines()
+        assert 2 == done.returncode
+        assert "needs deltalake, which is not installed" in sentence
+        assert "pip install '.[tables]'" in sentence
+
+
+def test_the_extra_tables_renders_a_runs_page(without, tmp_path):
     """From its tables; Great Expectations' part is missing, and that is said."""
     blocks = blocks_from_lines(EXAMPLE.splitlines(), end_heartbeats=True)
     cuts = audit_history(blocks).cuts
     validation = {"collection_id": "c1", "verdict": "CONSISTENT", "reason": "", "instances": 1,
                   "missing": 0, "is_late": False, "ts": 1}  # fmt: skip
-    ParquetSink(tmp_path / "run" / "tables", "run").write("0", cuts=cuts, validations=[validation])
-    done = without(EXTRAS, "report", "run")
+    TableSink(tmp_path / "run" / "tables", "run").write(0, cuts=cuts, validations=[validation])
+    done = without(ALL_BUT_TABLES, "report", "run")
     assert 0 == done.returncode, done.stderr
     assert done.stdout.startswith("CONSISTENT")
     assert "the page is without Great Expectations: pyspark is not installed" in done.stderr

@@ -13,7 +13,7 @@ from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
 from tallystick.coordinates.results import IncidentState
 from tallystick.errors import MisuseError
-from tallystick.streaming.tables import ParquetSink
+from tallystick.streaming.table_sink import TableSink
 from tests.support.results import finding
 
 A = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
@@ -37,10 +37,10 @@ def audited(tallystick, tmp_path):
     incidents.absorb(
         controls=[IncidentControl(ControlAction.ACK, known.incident_id, "dba", HOSTILE, 5, 9)]
     )
-    sink = ParquetSink(tmp_path / ".tallystick" / "audit" / "tables", "run")
-    sink.write("000", incidents=[opened, known, over])
+    sink = TableSink(tmp_path / ".tallystick" / "audit" / "tables", "run")
+    sink.write(0, incidents=[opened, known, over])
     over = replace(over, state=IncidentState.RESOLVED, closed_ts=7)
-    sink.write("001", incidents=[incidents.touched[known.incident_id], over])
+    sink.write(1, incidents=[incidents.touched[known.incident_id], over])
     return opened, known, over
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
-from tests.support.bare import EXTRAS
+from tests.support.bare import ALL_BUT_TABLES, EXTRAS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "journal.md").read_text("utf-8")
@@ -197,7 +197,7 @@ def test_the_job_gives_the_verdict_of_the_replay(connected, command_without):
     # The report of a run that has ended is rendered again from its tables.
     again = connected("report", ".tallystick/audit", "--json")
     assert (1, report["findings"]) == (again.code, json.loads(again.out)["findings"])
-    bare = start(*command_without(EXTRAS, "report", ".tallystick/audit", "--json"))
+    bare = start(*command_without(ALL_BUT_TABLES, "report", ".tallystick/audit", "--json"))
     out, err = bare.communicate(timeout=DEADLINE_S)
     assert (1, report["findings"]) == (bare.returncode, json.loads(out)["findings"])
     assert "the page is without Great Expectations: pyspark is not installed" in err

@@ -78,7 +78,9 @@ def render(result: RunResult, data_docs: str | None = None) -> str:
         cases_max=_CASES_MAX,
         rows_max=_ROWS_MAX,
         topology=topology,
-        timeline=drawing.draw_timeline(collections),
+        timeline=drawing.draw_timeline(collections)
+        if result.history is None
+        else drawing.draw_history(result.history, result.found),
         width=drawing.WIDTH,
         fleet=_fleet(cuts, [node.name for node in topology.nodes]),
         undecided=undecided_rules(result),
@@ -103,6 +105,7 @@ def _environment() -> Environment:
     environment.filters["observation_text"] = observation_text
     environment.filters["channel_name"] = channel_name
     environment.filters["grouped"] = lambda number: f"{number:,}".replace(",", "\u202f")
+    environment.filters["duration"] = _duration
     environment.tests["long"] = lambda text: len(text) > _FOLDED_FROM
     environment.filters["shorten"] = drawing.shorten
     return environment
@@ -114,6 +117,14 @@ def _shown(value: Any) -> Any:
         return value
     text = value.value if isinstance(value, Verdict) else value
     return escape(reveal(text)) if isinstance(text, str) else text
+
+
+def _duration(us: int) -> str:
+    """A length of time in its largest unit."""
+    for unit, length in (("days", 86_400e6), ("hours", 3600e6)):
+        if us >= length:
+            return f"{us / length:.1f} {unit}"
+    return f"{us / 60e6:.1f} minutes"
 
 
 def _position(cut: Cut) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.results import Finding, Verdict
+from tallystick.coordinates.rules.explanation import moment
 from tallystick.expectations.neutral import reveal
 from tallystick.outputs._view import CollectionSummary, channel_name
+from tallystick.runs.history import History
 from tallystick.runs.result import Edge
 
 WIDTH = 340
@@ -181,12 +183,16 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The last collections of the instances that are worth a line."""
+    """The last collections, or the whole period in parts, of the instances that are worth a line.
+
+    ``part_us`` is how long each part is; None: a mark is one collection.
+    """
 
     strips: tuple[Strip, ...]
     columns: int
     collections_left_out: int
     instances_left_out: int
+    part_us: int | None = None
 
 
 def draw_timeline(collections: Sequence[CollectionSummary]) -> Timeline:
@@ -214,12 +220,43 @@ def draw_timeline(collections: Sequence[CollectionSummary]) -> Timeline:
             if name in c.by_instance
         )
         strips.append(Strip(name, marks, Verdict.merge(mark.verdict for mark in marks)))
-    gravity = (Verdict.INCONSISTENT, Verdict.UNDECIDED, Verdict.CONSISTENT)
-    strips.sort(key=lambda strip: (gravity.index(strip.worst), strip.name))
-    shown = (fleet, *strips[:_STRIP_ROWS_MAX]) if kept else ()
+    shown = (fleet, *_worst_first(strips)[:_STRIP_ROWS_MAX]) if kept else ()
     return Timeline(
         shown, columns, len(collections) - columns, max(0, len(strips) - _STRIP_ROWS_MAX)
     )
+
+
+def draw_history(history: History, findings: Iterable[Finding]) -> Timeline:
+    """Draw the whole period in equal parts, the worst of each; a hole where nothing was asked."""
+    first, last = history.period
+    step = (WIDTH - 14) / STRIP_COLUMNS_MAX
+    part_us = (last - first) / STRIP_COLUMNS_MAX
+    strips = []
+    worst = history.worst_of_parts(STRIP_COLUMNS_MAX, findings)
+    for name, parts in worst.items():
+        shown = name or "Fleet"
+        marks = tuple(
+            Mark(
+                round(7 + step * part, 1),
+                verdict,
+                f"{shown}, from {moment(int(first + part * part_us))}: {verdict.value}",
+            )
+            for part, verdict in sorted(parts.items())
+        )
+        strips.append(Strip(shown, marks, Verdict.merge(parts.values())))
+    fleet, rest = strips[0], _worst_first(strips[1:])
+    return Timeline(
+        (fleet, *rest[:_STRIP_ROWS_MAX]),
+        STRIP_COLUMNS_MAX,
+        0,
+        max(0, len(rest) - _STRIP_ROWS_MAX),
+        int(part_us),
+    )
+
+
+def _worst_first(strips: Iterable[Strip]) -> list[Strip]:
+    gravity = (Verdict.INCONSISTENT, Verdict.UNDECIDED, Verdict.CONSISTENT)
+    return sorted(strips, key=lambda strip: (gravity.index(strip.worst), strip.name))
 
 
 def shorten(text: str, characters_max: int) -> str:

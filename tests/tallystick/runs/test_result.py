@@ -17,7 +17,7 @@ from tallystick.expectations.validation import CollectionValidation
 from tallystick.runs.replay import result_of_audit
 from tallystick.runs.result import TABLES, Edge, RunResult, doubt
 from tallystick.runs.tables import read_run
-from tallystick.streaming.tables import ParquetSink
+from tallystick.streaming.table_sink import TableSink
 from tests.support.fleet_journals import A, C, Journal, audit, fleet_of_two
 from tests.support.results import finding
 
@@ -64,8 +64,8 @@ def test_every_validation_counts(tmp_path, verdicts, expected, shown):
     """The gravest answer of Great Expectations decides, and is the one that is shown."""
     names = ("c1", "c2")
     rows = [validation(n, v, ts) for ts, (n, v) in enumerate(zip(names, verdicts, strict=True))]
-    sink = ParquetSink(tmp_path / TABLES, "run")
-    sink.write("0", cuts=[cut(n, ts) for ts, n in enumerate(names)], validations=rows)
+    sink = TableSink(tmp_path / TABLES, "run")
+    sink.write(0, cuts=[cut(n, ts) for ts, n in enumerate(names)], validations=rows)
     asked = []
     assert expected is read(tmp_path, validate=asked.append).verdict
     assert [shown] == [cuts[0].collection_id for cuts in asked]
@@ -75,11 +75,11 @@ def test_the_newest_collection_of_an_inconsistent_fleet_is_validated_with_all_fi
     """Also with one that came to light after it, and where an earlier one was undecided."""
     from tallystick.expectations.validate import CollectionValidator
 
-    sink = ParquetSink(tmp_path / TABLES, "run")
+    sink = TableSink(tmp_path / TABLES, "run")
     cuts = [cut(name, ts, server_uuid=A) for ts, name in ((1, "c1"), (2, "c2"))]
     answers = [validation("c1", UNDECIDED, 1), validation("c2", CONSISTENT, 2)]
     found = finding(rule="no_errant_gtids", instance_id="b", channel="", ts=9)
-    sink.write("0", cuts=cuts, validations=answers, findings=[found])
+    sink.write(0, cuts=cuts, validations=answers, findings=[found])
     made = read(tmp_path, validate=CollectionValidator().validate)
     assert made.validation.collection_id == "c2"
     assert made.validation.verdict is INCONSISTENT
@@ -105,9 +105,9 @@ def test_the_job_and_replay_have_the_same_findings(tmp_path):
         for ts, name in enumerate(("c1", "c2"), start=pairs[1].ts + 1)
     ]
     found = [*pairs, *states]
-    sink = ParquetSink(tmp_path / TABLES, "run")
+    sink = TableSink(tmp_path / TABLES, "run")
     for number, one in enumerate(reversed(found)):
-        sink.write(str(number), findings=[one])
+        sink.write(number, findings=[one])
     by_job = read(tmp_path)
     by_replay = result_of_audit(
         AuditResult(findings=found), command="replay", title="t", begun_at=NOW
@@ -130,7 +130,7 @@ def test_no_evidence_is_undecided(tmp_path):
 
 def test_a_run_that_was_cut_short_is_doubted(tmp_path):
     """Consistent so far becomes undecided; a finding stays a finding."""
-    ParquetSink(tmp_path / TABLES, "run").write("0", cuts=[cut("c", 1)])
+    TableSink(tmp_path / TABLES, "run").write(0, cuts=[cut("c", 1)])
     assert CONSISTENT is read(tmp_path).verdict
     doubted = read(tmp_path, observations=[doubt(JOURNAL_NOT_READ)])
     assert UNDECIDED is doubted.verdict

@@ -1,0 +1,111 @@
+"""Writes the tables of a run: one commit for a micro-batch and table.
+
+A commit has the number of its micro-batch, so one that Spark runs again changes nothing. Results of
+other runs are written by it, too: nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, final
+
+from deltalake.exceptions import DeltaError
+
+from tallystick.streaming.delta_table import CHECKPOINT_COMMITS, append, existing, made
+from tallystick.streaming.errors import TableError
+from tallystick.streaming.table_upkeep import Retention, keep_up
+from tallystick.streaming.tables import TABLES, arrow_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from deltalake import DeltaTable
+
+END_BATCH = None
+"""In place of a number: what was decided because the history ends here."""
+UPKEEP_BATCHES = CHECKPOINT_COMMITS
+"""Micro-batches with rows between two rounds of upkeep."""
+
+
+@final
+class TableSink:
+    """The tables in one directory.
+
+    Args:
+        directory: Has a directory for each table.
+        run_id: Keeps apart the micro-batches of different checkpoint locations.
+        retention: How long rows are kept; None: this run does no upkeep.
+    """
+
+    def __init__(self, directory: Path, run_id: str, retention: Retention | None = None) -> None:
+        self._directory = directory
+        self._run_id = run_id
+        self._retention = retention
+        self._tables: dict[str, DeltaTable] = {}
+        # The first micro-batch of each run is followed by upkeep.
+        self._batches = UPKEEP_BATCHES
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tables")
+        self._upkeep: Future[None] | None = None
+
+    def write(self, batch: int | None, **values: Sequence[Any]) -> None:
+        """Commit the values of one micro-batch, by the names of their tables.
+
+        Args:
+            batch: Its number; of one that was written before, nothing is. ``END_BATCH``: they
+                replace those of the end before.
+            values: What ``row_of`` of the table takes.
+
+        Raises:
+            TableError: A table cannot be written.
+        """
+        if batch is END_BATCH:
+            self.take_back_end()
+        filled = {name: list(of_table) for name, of_table in values.items() if of_table}
+        for name, of_table in filled.items():
+            with _one_sentence(name):
+                table = self._tables.get(name) or made(self._directory, TABLES[name])
+                self._tables[name] = table
+                append(table, arrow_rows(TABLES[name], of_table), self._run_id, batch)
+        self._batches += bool(filled)
+        if batch is not END_BATCH and self._batches >= UPKEEP_BATCHES:
+            self._begin_upkeep(batch)
+
+    def take_back_end(self) -> None:
+        """The history goes on: remove what was written at its end."""
+        self.await_upkeep()
+        for name, kind in TABLES.items():
+            with _one_sentence(name):
+                table = existing(self._directory, kind)
+                if table is not None:
+                    table.delete(f"run = '{self._run_id}' AND batch IS NULL")
+                    self._tables[name] = table
+
+    def _begin_upkeep(self, batch: int) -> None:
+        if self._retention is None or not (self._upkeep is None or self._upkeep.done()):
+            return
+        self.await_upkeep()
+        self._batches = 0
+        self._upkeep = self._executor.submit(
+            keep_up, self._directory, self._run_id, batch, self._retention
+        )
+
+    def await_upkeep(self) -> None:
+        """Wait for the upkeep that is under way, if any.
+
+        Raises:
+            TableError: It failed.
+        """
+        upkeep, self._upkeep = self._upkeep, None
+        if upkeep is not None:
+            with _one_sentence("upkeep"):
+                upkeep.result()
+
+
+@contextlib.contextmanager
+def _one_sentence(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise TableError(f"The table {name!r} cannot be written: {error}") from error
