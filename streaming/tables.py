@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -220,7 +221,8 @@ def page() -> str:
     lines = ["## Columns", "", f"Schema version {SCHEMA_VERSION}."]
     for kind in TABLES.values():
         kept = "keep_details_days" if kind.is_detail else "keep_history_days"
-        lines += ["", f"### `{kind.name}`", "", kind.text, f"Kept for `{kept}`.", ""]
+        text = textwrap.wrap(f"{kind.text} Kept for `{kept}`.", 120)
+        lines += ["", f"### `{kind.name}`", "", *text, ""]
         lines += ["| column | type |", "|---|---|"]
         lines += [f"| `{field.name}` | {_type_name(field.type)} |" for field in kind.schema]
     lines += ["", "### In each table", "", "| column | type |", "|---|---|"]
