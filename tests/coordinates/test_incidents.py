@@ -355,3 +355,47 @@ def test_a_control_survives_its_message() -> None:
     ):  # fmt: skip
         with pytest.raises(IncidentControlError, match="expected"):
             parse_control(value)
+
+
+def test_still_broken_counts_before_holds_of_the_same_time() -> None:
+    """Two sources of one replica may differ; in whatever order they are given."""
+    for outcomes in permutations((Outcome.HOLDS, Outcome.BROKEN)):
+        incidents = Incidents()
+        incidents.absorb([errant(1, 10)])
+        assert incidents.absorb(checks=[check(outcome, 13) for outcome in outcomes]) == []
+        assert only(incidents).is_open
+
+
+def test_a_journal_that_repeats_itself_opens_nothing_again() -> None:
+    """The finding of what is over comes again; one of a later time is the breach again."""
+    incidents = Incidents()
+    incidents.absorb([errant(1, 10)], checks=[check(Outcome.HOLDS, 13)])
+    assert incidents.absorb([errant(1, 10)]) == []
+    [change] = incidents.absorb([errant(1, 20)])
+    assert (change.kind.value, change.incident.count) == ("reopened", 2)
+
+
+def test_a_reset_begins_anew_what_is_executed() -> None:
+    """Of the instance; what a replica left out of its channel is still missing."""
+    lost = broken("executed_monotone", 10, witness=f"{A}:5")
+    omitted = broken("relay_mirrors_source", 10, case="omitted", channel="x", witness=f"{A}:5")
+    incidents = Incidents()
+    ends = event(FleetEventKind.LINEAGE, 20, reason="reset")
+    again = event(FleetEventKind.CHANNEL, 30, channel="x", action="reset")
+    incidents.absorb([lost, omitted], fleet_events=[ends, again])
+    assert [one.rule for one in incidents.newest() if one.is_open] == ["relay_mirrors_source"]
+    # What ended is remembered beside what ended later: the finding may come late.
+    assert kinds(incidents.absorb([broken(LOGGED, 10)])) == ["opened", "superseded"]
+
+
+def test_the_time_of_a_message_ends_an_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its very end; and the number of incidents that are remembered is bounded."""
+    monkeypatch.setattr("tallystick.coordinates.audit.incidents.CLOSED_MAX", 1)
+    incidents = Incidents()
+    incidents.absorb([errant(1, 10)])
+    name = only(incidents).incident_id
+    incidents.absorb(controls=[control("ack", name, 20, 50)])
+    assert kinds(incidents.absorb(controls=[control("unack", "other", 50)])) == ["reopened"]
+    incidents.absorb([broken(REDO, 10, instance_id="b")])
+    incidents.absorb(controls=[control("retire", "b", 60)])
+    assert len(incidents.newest()) == 1
