@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.audit.comparison import at_any_time
+from tallystick.coordinates.audit.comparison import RecoveryMade, at_any_time
 from tallystick.coordinates.audit.comparison_queues import Queue, QueueKey
 from tallystick.coordinates.audit.finding_collector import FindingCollector, FleetOutput, Subject
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS, in_time_order
@@ -29,6 +29,7 @@ from tallystick.coordinates.rules.between import (
     AMBIGUOUS,
     CLOCK_UNKNOWN,
     NOT_IN_FLEET,
+    SOURCE_UNKNOWN,
     Against,
     Compared,
     Remembered,
@@ -212,6 +213,8 @@ class FleetAudit:
             if len(found) > 1:
                 return Undecided(AMBIGUOUS)
             sources.append(found[0])
+        if not sources and not isinstance(item, RecoveryMade):
+            return Undecided(SOURCE_UNKNOWN)
         against = Against(sources, queue.memory, self.reader.fleet)
         answer = COMPARISONS[key.comparison].judge(item, against)
         if isinstance(settled(answer), (Broken, tuple)):

@@ -93,6 +93,8 @@ class RelayFiles:
         self._ahead: dict[int, int] = {}
         """Open files after the one at hand, by number: they may be purged before their turn."""
         self._file: int | None = None
+        self._is_closed = False
+        """Whether the file ended with the server: its next start has opened another one."""
         self._checksum_length: int | None = None
 
     def numbers(self) -> list[int]:
@@ -141,7 +143,8 @@ class RelayFiles:
             if self._has_begun_anew(numbers):
                 if self._file is not None:
                     self._read_file(found, None)
-                self.lost = self.lost or self._file is None or self.cursor.goes_on
+                is_last = self._file is not None and not (self.cursor.goes_on or self._is_closed)
+                self.lost = self.lost or not is_last
                 self.is_anew = True
                 self.close()
                 break
@@ -268,6 +271,7 @@ class RelayFiles:
             else:
                 self._take(chunk, offsets, lengths, found)
                 event = chunk[at : at + length]
+                self._is_closed = event[TYPE_OFFSET] == EventType.STOP
                 if event[TYPE_OFFSET] == EventType.FORMAT_DESCRIPTION:
                     # The source's is in the relay log, too, and its events follow it.
                     self._checksum_length = read_format_description(event).checksum_length

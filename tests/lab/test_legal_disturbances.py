@@ -1,7 +1,7 @@
 """What a DBA may do on an ordinary day: nothing is accused, little is undecided.
 
 The servers are followed all the time, collected after each act, and checked at the end.
-TALLYSTICK_LEGAL_SECONDS repeats the acts for so long.
+LEGAL_SECONDS repeats the acts for so long.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tallystick.servers.lab import Lab
 from tests.lab.test_audited_faults import begin_check, end_check
 from tests.support.tails import RunningTail, running, settings_of, wait_for
 
-SECONDS = float(os.environ.get("TALLYSTICK_LEGAL_SECONDS", "0"))
+SECONDS = float(os.environ.get("LEGAL_SECONDS", "0"))
 UNDECIDED_MAX = 0.05
 
 

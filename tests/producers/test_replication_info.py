@@ -234,9 +234,8 @@ class TestMasterInfo:
         seen = set()
         for seed in range(12):
             fleet, channel = pair(seed=seed)
-            shown = {
-                k: v for k, v in channel[MasterInfo].connection.items() if k != master_info.PASSWORD
-            }
+            connection = channel[MasterInfo].connection.items()
+            shown = {k: v for k, v in connection if v is not None and k != master_info.PASSWORD}
             restart(fleet, channel)
             assert shown.items() <= channel[MasterInfo].connection.items()
             seen.add((shown["Port"], shown["Enabled_ssl"], shown["Heartbeat"]))

@@ -222,7 +222,6 @@ def test_an_unreadable_journal_is_misuse(tallystick, content, said):
     [
         (("replay", "nowhere"), "'nowhere' cannot be read: No such file"),
         (("replay",), "Missing argument"),
-        (("report", "nowhere"), "nowhere/tables"),
         (("faults", "errant_writ"), "did you mean 'errant_write'?"),
         (("rules", "lsn_ordr"), "did you mean 'lsn_order'?"),
         (("demo", "--fault", "errant_writ"), "did you mean 'errant_write'?"),

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.server.channels import Channel
 
-_COLLECTIONS: Final = 2.5
-"""So many intervals after a fault the rows of a collection have shown it."""
+_COLLECTIONS: Final = 3.5
+"""So many intervals after a fault the collections have shown it, whatever the clocks."""
 _LOOK_US: Final = 50_000
 
 

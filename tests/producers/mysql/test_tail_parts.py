@@ -458,18 +458,23 @@ def test_a_purged_file_is_lost_only_where_no_start_can_hide(tmp_path: Path) -> N
     files.close()
 
 
-def test_files_that_began_again_at_one_are_not_read_as_the_old_ones(tmp_path: Path) -> None:
-    """After RESET REPLICA the rest of the old file is read, and nothing of the new ones."""
-    second = tmp_path / "relay.000002"
+@pytest.mark.parametrize("has_stopped", [False, True])
+def test_files_that_began_again_at_one_are_not_read_as_the_old_ones(
+    tmp_path: Path, *, has_stopped: bool
+) -> None:
+    """After RESET REPLICA the rest of the old file is read, and nothing of the new ones.
+
+    A file that ended with the server has a successor of the next start: that was not read.
+    """
     (tmp_path / "relay.000001").write_bytes(HEAD + rotate("relay.000002"))
-    second.write_bytes(HEAD)
+    (tmp_path / "relay.000002").write_bytes(HEAD + event(EventType.STOP) * has_stopped)
     files = relay(tmp_path)
-    assert len(types(files)) == 3
+    assert len(types(files)) == 3 + has_stopped
     for path in tmp_path.iterdir():
         path.unlink()
     (tmp_path / "relay.000001").write_bytes(HEAD)
     assert types(files) == []
-    assert (files.is_anew, files.lost) == (True, False)
+    assert (files.is_anew, files.lost) == (True, has_stopped)
     files.close()
 
 
