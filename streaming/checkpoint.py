@@ -170,6 +170,10 @@ class CheckpointLocation:
             )
         return states[batch_id - 1].read_bytes()
 
+    def next_batch_id(self) -> int:
+        """The number after that of the last micro-batch whose state was kept."""
+        return max(self._states(), default=-1) + 1
+
     def save_state(self, batch_id: int, data: bytes) -> None:
         """Keep the fleet's state as it is after micro-batch ``batch_id``."""
         write_atomically(self.directory / "fleet" / _state_name(batch_id), data)

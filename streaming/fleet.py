@@ -257,6 +257,7 @@ class FleetStep:
         Nothing of it is kept: if the job goes on from its checkpoint location after all, it goes on
         from the state before, and these rows are taken back.
         """
+        self._load_newest()
         events = [event for instance in instances for event in instance.fleet_events]
         cuts = [cut for instance in instances for cut in instance.cuts]
         of_fleet = [self._fleet.absorb(events), self._fleet.finish()]
@@ -274,6 +275,26 @@ class FleetStep:
             checks=[check for each in of_fleet for check in each.checks],
             fleet_events=events,
             rounds=[*rounds, *closed],
+            is_last=True,
+        )
+        self._done_batch_id = None
+
+    def pause(self) -> None:
+        """All that was there has been read, and the history goes on: what waits is undecided.
+
+        Nothing of it is kept, as with ``finish``.
+        """
+        self._load_newest()
+        output = self._fleet.give_up()
+        self._deliver(
+            END_BATCH,
+            findings=[],
+            observations=output.observations,
+            cuts=[],
+            dead_letters=[],
+            checks=output.checks,
+            fleet_events=[],
+            rounds=[],
             is_last=True,
         )
         self._done_batch_id = None
@@ -359,6 +380,11 @@ class FleetStep:
             "is_late": closed.is_late,
             "ts": closed.ts,
         }
+
+    def _load_newest(self) -> None:
+        """The state to end with, where this run had no micro-batch of its own."""
+        if self._done_batch_id is None:
+            self._load(self._checkpoint.next_batch_id())
 
     def _load(self, batch_id: int) -> None:
         self._lost = []
