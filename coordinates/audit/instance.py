@@ -91,9 +91,8 @@ class InstanceAudit(ServerRecordReader):
         """
         of = f"instance {self.instance_id!r}"
         if first is not None and len(first):
-            self.reporter.set_position(
-                first.epoch, first.first_sequence, int(first.columns["ts"][0])
-            )
+            ts = int(first.columns["ts"][0])
+            self.reporter.position = (first.epoch, first.first_sequence, ts)
         try:
             vars(self.server).update(vars(decode(Server, split(saved, of)[0], of)))
             why = observations.STATE_UNREADABLE
@@ -103,7 +102,7 @@ class InstanceAudit(ServerRecordReader):
         self.reporter.note(
             ObservationCode.STATE_UNREADABLE,
             why,
-            at=f"{self.reporter.epoch}:{self.reporter.sequence}",
+            at="{}:{}".format(*self.reporter.position),
             error=str(reason),
             is_undecided=True,
         )
@@ -134,7 +133,7 @@ class InstanceAudit(ServerRecordReader):
 
     def note_unreadable(self, reason: str, ts: int | None = None) -> AuditOutput:
         """A block of this instance could not be read: what it held counts as a gap."""
-        self.reporter.set_position(self.epoch, self.next_sequence, self.ts if ts is None else ts)
+        self.reporter.position = (self.epoch, self.next_sequence, self.ts if ts is None else ts)
         self.reporter.note(
             ObservationCode.BLOCK_UNREADABLE,
             observations.BLOCK_UNREADABLE,
@@ -164,9 +163,8 @@ class InstanceAudit(ServerRecordReader):
 
     def _admit(self, block: Block) -> Block | None:
         """The part of the block that is new; gaps and repeats are reported."""
-        self.reporter.set_position(
-            block.epoch, block.first_sequence, max(self.ts, int(block.columns["ts"][0]))
-        )
+        ts = max(self.ts, int(block.columns["ts"][0]))
+        self.reporter.position = (block.epoch, block.first_sequence, ts)
         at = f"{block.epoch}:{block.first_sequence}"
         if block.epoch < self.epoch:
             self.reporter.note(
@@ -242,7 +240,7 @@ class InstanceAudit(ServerRecordReader):
     def _read_events(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         before = len(self.reporter.findings)
         if self.backup_lock_freeze.is_held:
-            self._read_under_locks(block, first, last)
+            self._read_under_locks(block, first, last, events)
         # A waiting row is judged right after the event that reaches it, so one by one.
         while self.waiting and first < last:
             self._read_few(block, first, first + 1, events)
@@ -260,8 +258,7 @@ class InstanceAudit(ServerRecordReader):
     def _read_few(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         """Read the events between two server records one by one."""
         is_first = True
-        for index in range(first, last):
-            event = events.event(index)
+        for index, event in enumerate(events.between(first, last), first):
             stream = event.stream
             if stream == _BINLOG:
                 if is_first:
@@ -271,7 +268,7 @@ class InstanceAudit(ServerRecordReader):
                     self.clones.logged(block, index)
                 self.binlog.read_event(block, index, event, events)
             elif stream == _RELAY:
-                relay = self.relay(_channel_name(block, event.channel))
+                relay = self.relay(events.channel_names[event.channel])
                 relay.read_event(block, index, event, events)
             elif stream == _REDO:
                 self.redo.read_event(block, index, event)
@@ -293,15 +290,14 @@ class InstanceAudit(ServerRecordReader):
             channels = block.columns["channel"][first:last]
             for number in np.unique(channels[is_relay]).tolist():
                 indices = np.flatnonzero(is_relay & (channels == number)) + first
-                self.relay(_channel_name(block, number)).read(block, indices, events)
+                self.relay(events.channel_names[number]).read(block, indices, events)
 
     def _binlog_grows(self, block: Block, index: int) -> None:
         """Judge what forbids that; the first event of several is at ``index``."""
         if not (self.collections.is_open or self.engine_locks.freezes_binlog):
             return
-        self.reporter.set_position(
-            block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
-        )
+        ts = int(block.columns["ts"][index])
+        self.reporter.position = (block.epoch, block.first_sequence + index, ts)
         if self.collections.is_open:
             self.collections.progress("binlog_written")
         if self.engine_locks.freezes_binlog:
@@ -309,15 +305,16 @@ class InstanceAudit(ServerRecordReader):
             name = block.files[file] if file >= 0 else ""
             self.engine_locks.binlog_grew(f"{name}:{int(block.columns['start'][index])}")
 
-    def _read_under_locks(self, block: Block, first: int, last: int) -> None:
+    def _read_under_locks(
+        self, block: Block, first: int, last: int, events: EventColumns
+    ) -> None:
         """Judge events that are written while a backup holds its locks."""
-        streams = block.columns["stream"][first:last].tolist()
-        channels = block.columns["channel"][first:last].tolist()
-        for index, stream, channel in zip(range(first, last), streams, channels, strict=True):
-            if stream == _BINLOG:
+        for index, event in enumerate(events.between(first, last), first):
+            if event.stream == _BINLOG:
                 self.backup_lock_freeze.logged(block, index)
-            elif stream == _RELAY:
-                self.backup_lock_freeze.received(block, index, _channel_name(block, channel))
+            elif event.stream == _RELAY:
+                channel = events.channel_names[event.channel]
+                self.backup_lock_freeze.received(block, index, channel)
 
     def _read_server_record(
         self, block: Block, index: int, record_type: int, number: int, ts: int
@@ -329,7 +326,7 @@ class InstanceAudit(ServerRecordReader):
         self.ts = max(self.ts, ts)
         if self.waiting:
             self._settle_rows()
-        self.reporter.set_position(block.epoch, block.first_sequence + index, ts)
+        self.reporter.position = (block.epoch, block.first_sequence + index, ts)
         try:
             body = read_server_record(record_type, block.texts.get(index, "{}"), channel)
             self.handlers[record_type](self, body, ts)
@@ -349,7 +346,7 @@ class InstanceAudit(ServerRecordReader):
         self.reporter.note(
             ObservationCode.JOURNAL_GAP,
             observations.RECORDS_LOST,
-            at=f"{self.reporter.epoch}:{self.reporter.sequence}",
+            at="{}:{}".format(*self.reporter.position),
             channel=body.get("channel"),
             is_undecided=True,
         )
@@ -372,8 +369,7 @@ class InstanceAudit(ServerRecordReader):
         self.waiting.append(
             WaitingRow(
                 body,
-                self.reporter.epoch,
-                self.reporter.sequence,
+                *self.reporter.position[:2],
                 ts,
                 self.server.knows_tags,
                 RedoSeen.of(self.redo, ts),
@@ -414,7 +410,3 @@ class InstanceAudit(ServerRecordReader):
         int(RecordType.LOG_STATUS): _answered,
         int(RecordType.GAP): _gap,
     }
-
-
-def _channel_name(block: Block, number: int) -> str:
-    return block.channels[number].lower() if 0 <= number < len(block.channels) else ""

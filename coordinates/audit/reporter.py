@@ -41,16 +41,9 @@ class Reporter:
     findings: list[Finding] = field(default_factory=list, metadata=TRANSIENT)
     observations: list[Observation] = field(default_factory=list, metadata=TRANSIENT)
     fleet_events: list[FleetEvent] = field(default_factory=list, metadata=TRANSIENT)
-    epoch: int = field(default=0, metadata=TRANSIENT)
-    sequence: int = field(default=0, metadata=TRANSIENT)
-    ts: int = field(default=0, metadata=TRANSIENT)
+    position: tuple[int, int, int] = field(default=(0, 0, 0), metadata=TRANSIENT)
+    """Journal position of what is reported next: epoch, sequence, time."""
     _held: list[Callable[[], None]] = field(default_factory=list, metadata=TRANSIENT)
-
-    def set_position(self, epoch: int, sequence: int, ts: int) -> None:
-        """Set the journal position of what is reported next."""
-        self.epoch = epoch
-        self.sequence = sequence
-        self.ts = ts
 
     def broken(
         self,
@@ -72,6 +65,7 @@ class Reporter:
         """
         if rule.name in self.disabled or self.is_mute:
             return
+        epoch, sequence, ts = self.position
         self.findings.append(
             Finding(
                 rule=rule.name,
@@ -83,9 +77,9 @@ class Reporter:
                 witness=broken.witness,
                 data=broken.data,
                 collection_id=collection_id,
-                epoch=self.epoch,
-                sequence=self.sequence,
-                ts=self.ts,
+                epoch=epoch,
+                sequence=sequence,
+                ts=ts,
             )
         )
 
@@ -129,6 +123,7 @@ class Reporter:
             collection_id: The collection concerned.
             data: What the text names beside instance, channel, collection and ``at``.
         """
+        epoch, sequence, ts = self.position
         self.observations.append(
             Observation(
                 code=code,
@@ -140,9 +135,9 @@ class Reporter:
                 rules=tuple(rule.name for rule in rules),
                 is_undecided=is_undecided,
                 collection_id=collection_id,
-                epoch=self.epoch,
-                sequence=self.sequence,
-                ts=self.ts,
+                epoch=epoch,
+                sequence=sequence,
+                ts=ts,
             )
         )
 
@@ -162,7 +157,7 @@ class Reporter:
             journal_position: Epoch, sequence and time; None: where the journal is read.
         """
         self.release()
-        epoch, sequence, ts = journal_position or (self.epoch, self.sequence, self.ts)
+        epoch, sequence, ts = journal_position or self.position
         self.fleet_events.append(
             FleetEvent(
                 kind,

@@ -70,7 +70,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
             the row says by itself is judged.
     """
     reporter = audit.reporter
-    reporter.set_position(waiting.epoch, waiting.sequence, waiting.ts)
+    reporter.position = (waiting.epoch, waiting.sequence, waiting.ts)
     collection_id = str(waiting.body.get("collection_id"))
     checks = RowChecks(reporter, collection_id)
     if waiting.state is None:

@@ -142,24 +142,37 @@ class EventColumns:
 
     Attributes:
         file_names: Base name and number of each of the block's files, `NO_FILE` if unreadable.
+        channel_names: Its channels in lower case; the last one, which ABSENT indexes, has no name.
     """
 
-    __slots__ = ("_block", "_slices", "file_names")
+    __slots__ = ("_block", "_slices", "channel_names", "file_names")
 
     def __init__(self, block: Block) -> None:
         self._block = block
         self._slices: dict[int, list[Event]] = {}
         self.file_names = [_file_name(name) for name in block.files]
+        self.channel_names = [*map(str.lower, block.channels), ""]
 
     def event(self, index: int) -> Event:
         """The event at ``index`` of the block."""
-        number = index // SLICE
+        return self._slice(index // SLICE)[index % SLICE]
+
+    def between(self, first: int, last: int) -> list[Event]:
+        """The events from ``first`` up to and without ``last``."""
+        events: list[Event] = []
+        while first < last:
+            number, offset = divmod(first, SLICE)
+            events += self._slice(number)[offset : offset + last - first]
+            first = (number + 1) * SLICE
+        return events
+
+    def _slice(self, number: int) -> list[Event]:
         events = self._slices.get(number)
         if events is None:
             part = slice(number * SLICE, (number + 1) * SLICE)
             columns = [self._block.columns[name][part].tolist() for name in EVENT_COLUMNS]
             events = self._slices[number] = list(map(_event_of, zip(*columns, strict=True)))
-        return events[index - number * SLICE]
+        return events
 
 
 @lru_cache(maxsize=1024)

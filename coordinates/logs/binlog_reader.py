@@ -37,7 +37,7 @@ FIRST_NUMBER = 1
 XID_GROUPS_REMEMBERED = 64
 # Names of members are looked up by a function each time; these are read for every event.
 _XID, _PREVIOUS_GTIDS = EventType.XID, EventType.PREVIOUS_GTIDS
-_FRAMING_CLASS, _OPENER = EventClass.FRAMING, EventClass.OPENER
+_FRAMING_CLASS, _OPENER = int(EventClass.FRAMING), int(EventClass.OPENER)
 _FRAMING, _GROUP = Mark.FRAMING, Mark.GROUP
 
 
@@ -161,9 +161,10 @@ class BinlogReader(BinlogFileReader):
                 self._check_gtid_mode(event)
             mark = self._read_group_event(event, event_class, end)
         ends = self._gathered_ends
-        self._hold(bool(ends))
         if not ends:
+            self.reporter.hold(self.emit_gathered)
             self._gathered_start = event.start
+        self._gathered_at = self.reporter.position
         ends.append(end)
         if mark is _GROUP:
             group = self.group

@@ -31,6 +31,7 @@ from tallystick.coordinates.logs.event_window import (
     TYPE,
     EventWindow,
     Mark,
+    pack_row,
 )
 from tallystick.coordinates.logs.log_groups import (
     STEP_AFTER_OPENER,
@@ -66,7 +67,7 @@ FAST_MIN = 48
 
 _SPECIAL = (CLASS[:, 0] == EventClass.FRAMING) | (CLASS[:, 0] == EventClass.HEARTBEAT)
 # Names of members are looked up by a function each time; these are read for every event.
-_HEARTBEAT, _OPENER = EventClass.HEARTBEAT, EventClass.OPENER
+_HEARTBEAT, _OPENER = int(EventClass.HEARTBEAT), int(EventClass.OPENER)
 _GOES_ON, _ENDS = GroupStep.GOES_ON, GroupStep.ENDS
 _BEGINS_BODY = GroupStep.BEGINS_BODY
 _IDLE, _OPENED = GroupState.IDLE, GroupState.OPENED
@@ -102,6 +103,7 @@ class LogReader:
     _redelivering: bool = False
     _may_restart: bool = False
     _gathered_at: tuple[int, int, int] = field(default=(0, 0, 0), metadata=TRANSIENT)
+    """Journal position of the last event that is held: it precedes any other fleet event."""
 
     def __post_init__(self) -> None:
         self._sid_index = {sid: number for number, sid in enumerate(self.sids)}
@@ -161,7 +163,7 @@ class LogReader:
         event_class = CLASS_ROWS[event.type][event.query]
         if event_class == _HEARTBEAT:
             return
-        self.reporter.set_position(block.epoch, block.first_sequence + index, event.ts)
+        self.reporter.position = (block.epoch, block.first_sequence + index, event.ts)
         base_name, file_number = events.file_names[event.file] if event.file >= 0 else NO_FILE
         if not base_name:
             self._unreadable_file_name(block, event)
@@ -184,8 +186,8 @@ class LogReader:
         self.end = end
         carried = self.group if mark is _GROUP else event
         self.window.append(
-            (
-                self.file_number,
+            pack_row(
+                file_number,
                 start,
                 end,
                 mark,
@@ -209,13 +211,6 @@ class LogReader:
     def emit_gathered(self) -> None:
         """Hand what the event-by-event path has gathered to the fleet."""
         raise NotImplementedError
-
-    def _hold(self, has_held: bool) -> None:
-        """An event was gathered: it precedes any other fleet event, at its own position."""
-        reporter = self.reporter
-        self._gathered_at = (reporter.epoch, reporter.sequence, reporter.ts)
-        if not has_held:
-            reporter.hold(self.emit_gathered)
 
     def _unreadable_file_name(self, block: Block, event: Event) -> None:
         name = block.files[event.file] if 0 <= event.file < len(block.files) else ""
@@ -450,9 +445,8 @@ class LogReader:
         scan = scan_groups(run, mapping, self.group_state, self.group)
         if scan is None or not self._run_is_regular(run, scan):
             return False
-        self.reporter.set_position(
-            block.epoch, block.first_sequence + last, int(columns["ts"][last])
-        )
+        ts = int(columns["ts"][last])
+        self.reporter.position = (block.epoch, block.first_sequence + last, ts)
         self._take_run(run, scan, mapping)
         self.group = scan.tail
         self.group_state = scan.state

@@ -156,7 +156,7 @@ class RedoLogReader:
     def read_event(self, block: Block, index: int, event: Event) -> None:
         """Read one event on the event-by-event path; it is at ``index`` of the block."""
         self.ts = event.ts
-        self.reporter.set_position(block.epoch, block.first_sequence + index, event.ts)
+        self.reporter.position = (block.epoch, block.first_sequence + index, event.ts)
         redo_type, lsn = event.type, event.value
         offset = lsn % BLOCK_LENGTH
         is_in_data = BLOCK_HEADER_LENGTH <= offset < _DATA_END

@@ -38,7 +38,7 @@ WRAP_ZONE = 2**30
 """An event is at most 1 GiB, so a field can only have wrapped from within 1 GiB below 2^32."""
 
 # Names of members are looked up by a function each time; these are read for every event.
-_FRAMING, _OPENER = EventClass.FRAMING, EventClass.OPENER
+_FRAMING, _OPENER = int(EventClass.FRAMING), int(EventClass.OPENER)
 
 QUEUE_COLUMNS = 7
 Q_FILE, Q_END, Q_SOURCE_FILE, Q_SOURCE_END, Q_SID, Q_GNO, Q_TYPE = range(QUEUE_COLUMNS)
@@ -127,7 +127,7 @@ class RelayReader(LogReader):
     # One event in its file
 
     def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
-        is_own = bool(event.flags & FLAG_RELAY_LOG)
+        is_own = event.flags & FLAG_RELAY_LOG
         if event_class == _FRAMING:
             if event.type == EventType.PREVIOUS_GTIDS:
                 self._read_previous_gtids(event, text or "")
@@ -211,7 +211,9 @@ class RelayReader(LogReader):
         self.has_fallen = False
         self.may_step_back = False
         self.source_end = position
-        self.source_high = max(self.source_high, (self.source_number, position))
+        here = (self.source_number, position)
+        if here > self.source_high:
+            self.source_high = here
 
     def _unwrapped(self, event: Event) -> int:
         """The source position of 64 bits that a field of 32 means."""
@@ -266,7 +268,9 @@ class RelayReader(LogReader):
             event.type,
         )
         self._queue_fresh.append(row)
-        self._hold(bool(self._gathered))
+        if not self._gathered:
+            self.reporter.hold(self.emit_gathered)
+        self._gathered_at = self.reporter.position
         self._gathered.append(
             (self.position_end, group.sid, group.gno, group.server_id, group.commit_ts, event.type)
         )

@@ -230,9 +230,8 @@ class BackupLockFreeze:
             self._read_group_event(self._group, event_type, verb)
 
     def _read_at(self, block: Block, index: int) -> None:
-        self._reporter.set_position(
-            block.epoch, block.first_sequence + index, int(block.columns["ts"][index])
-        )
+        ts = int(block.columns["ts"][index])
+        self._reporter.position = (block.epoch, block.first_sequence + index, ts)
 
     def _read_group_event(self, group: _Group, event_type: int, verb: int) -> None:
         event_class = CLASS_ROWS[event_type][verb]

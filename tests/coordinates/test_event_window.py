@@ -13,6 +13,7 @@ from tallystick.coordinates.logs.event_window import (
     START,
     EventWindow,
     Mark,
+    pack_row,
 )
 from tallystick.coordinates.state_codec import decode, encode
 
@@ -53,7 +54,7 @@ def remembered(
         step = steps[at % len(steps)]
         run = rows[at : at + step]
         if step == 1:
-            window.append(run[0])
+            window.append(pack_row(*run[0]))
         else:
             window.extend(np.array(run, dtype=np.int64))
         at += step
@@ -104,7 +105,7 @@ def test_cleared_it_knows_nothing_and_says_so():
     """After a break no offset counts as covered until events come."""
     window = EventWindow(LIMIT)
     assert window.covers(1, 4)
-    window.append((1, 4, 126, *[0] * (COLUMN_COUNT - 3)))
+    window.append(pack_row(1, 4, 126, *[0] * (COLUMN_COUNT - 3)))
     window.clear()
     assert not window.covers(1, 4)
     assert 0 == len(window.rows())
@@ -114,7 +115,7 @@ def test_cleared_it_knows_nothing_and_says_so():
 def test_memory_stays_bounded_while_nobody_asks():
     """Single events are cut to the limit long before anybody looks."""
     window = EventWindow(LIMIT)
-    for number in range(10 * LIMIT):
-        window.append((1, number, number + 1, *[0] * (COLUMN_COUNT - 3)))
-        assert len(window._fresh) < 4 * LIMIT * 8 * COLUMN_COUNT  # bytes that have not been cut yet
+    for number in range(8192):
+        window.append(pack_row(1, number, number + 1, *[0] * (COLUMN_COUNT - 3)))
+        assert len(window._fresh) < 2**18  # bytes that have not been cut yet
     assert LIMIT == len(window.rows())

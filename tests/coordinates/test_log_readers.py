@@ -11,7 +11,7 @@ import pytest
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.logs import log_reader, redo_log, relay_reader
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
-from tallystick.coordinates.logs.event_window import EventWindow
+from tallystick.coordinates.logs.event_window import EventWindow, pack_row
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.relay_reader import Q_END, Q_GNO, RelayReader
 from tallystick.coordinates.state_codec import TRANSIENT
@@ -263,6 +263,6 @@ def test_what_a_window_covers_begins_with_its_oldest_event():
     """Not with the one after it, in the same file or the next one."""
     window = EventWindow(2)
     for row in ((1, 4, 100), (1, 100, 200), (2, 4, 150)):
-        window.append((*row, 0, 0, 0, -1, 0, -1, -1))
+        window.append(pack_row(*row, 0, 0, 0, -1, 0, -1, -1))
     positions = ((1, 99), (1, 100), (1, 101), (2, 3), (2, 4))
     assert [False, True, True, True, True] == [window.covers(*one) for one in positions]
