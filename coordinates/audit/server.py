@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.values._gtid_text import is_uuid
@@ -88,8 +89,7 @@ class Server:
     @property
     def knows_tags(self) -> bool:
         """Whether GTIDs may carry tags: from 8.3 on; an unknown version may."""
-        match = re.match(r"(\d+)\.(\d+)", self.version or "")
-        return match is None or (int(match[1]), int(match[2])) >= (8, 3)
+        return _knows_tags(self.version or "")
 
     @property
     def is_atomic(self) -> bool:
@@ -163,6 +163,12 @@ class Server:
     def is_backup_safe(self) -> bool:
         """have_backup_safe_binlog_info."""
         return self._flag("have_backup_safe_binlog_info", default=False)
+
+
+@lru_cache(maxsize=64)
+def _knows_tags(version: str) -> bool:
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return match is None or (int(match[1]), int(match[2])) >= (8, 3)
 
 
 def _uuid(values: Mapping[str, Any], name: str) -> str | None:

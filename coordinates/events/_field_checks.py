@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from tallystick.coordinates.values.binlog import parse_log_file_name
@@ -181,11 +182,15 @@ class ListOf:
 _PASSWORD_COLUMNS = frozenset({"user_password", "password", "master_password", "source_password"})
 
 
+# The few names of a table's columns come with each of its rows.
+_lowered = lru_cache(maxsize=1024)(str.lower)
+
+
 def table_row(value: Any) -> dict[str, Any]:
     """Column values of a server's table; its columns differ from server to server."""
     if type(value) is not dict:
         raise FieldError("an object of column values", value)
-    if not _PASSWORD_COLUMNS.isdisjoint(map(str.lower, value)):
+    if not _PASSWORD_COLUMNS.isdisjoint(map(_lowered, value)):
         key = next(key for key in value if key.lower() in _PASSWORD_COLUMNS)
         raise FieldError("no password: it must not be collected", path=key, shown=False)
     return value
@@ -207,16 +212,17 @@ class Shape:
         """Check the object ``value``."""
         if type(value) is not dict:
             raise FieldError("an object", value)
+        fields, aliases = self.fields, self.aliases
         kept: dict[str, Any] = {}
         for name, item in value.items():
-            key = self.aliases.get(name, name) if self.aliases else name
-            check = self.fields.get(key)
-            if item is None and check is not None:
-                continue
+            key = aliases.get(name, name) if aliases else name
+            check = fields.get(key)
             if check is None:
                 if not self.is_open:
-                    raise unknown_key(name, self.fields)
+                    raise unknown_key(name, fields)
                 kept[name] = item
+                continue
+            if item is None:
                 continue
             if key in kept:
                 raise FieldError(f"{key} only once, under one of its names", item, path=name)

@@ -233,6 +233,7 @@ _body_chunks = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
     allow_nan=True,
 )
 _ROW = Struct(f"{len(COLUMNS)}q")
+_pack_row, _ROW_BYTES = _ROW.pack, _ROW.size
 _SERVER = int(Stream.SERVER)
 _SERVER_DEFAULTS = [ABSENT] * (len(COLUMNS) - 6)
 """Columns after `channel`: a server record has none of them."""
@@ -261,14 +262,14 @@ class BlockBuilder:
         """What was added before the rows, of shape (columns, records)."""
         self._tabled = 0
         self._rows = bytearray()
-        """What was added one by one since, `_ROW` each."""
+        """What was added one by one since, `_ROW_BYTES` each."""
         self._texts: dict[int, str] = {}
         self._channels = _Dictionary()
         self._files = _Dictionary()
         self._sids = _Dictionary()
 
     def __len__(self) -> int:
-        return self._tabled + len(self._rows) // _ROW.size
+        return self._tabled + len(self._rows) // _ROW_BYTES
 
     def log_event(
         self,
@@ -298,7 +299,7 @@ class BlockBuilder:
         files, sids = self._files.index, self._sids.index
         if text is not None:
             self._texts[len(self)] = text
-        self._rows += _ROW.pack(
+        self._rows += _pack_row(
             stream,
             event_type,
             flags,
@@ -391,9 +392,8 @@ class BlockBuilder:
     ) -> None:
         """Add one server record; ``body`` must be JSON."""
         self._texts[len(self)] = "".join(_body_chunks(body, 0))
-        self._rows += _ROW.pack(
-            _SERVER, record_type, 0, 0, ts, self._channels.add(channel), *_SERVER_DEFAULTS
-        )
+        number = ABSENT if channel is None else self._channels.add(channel)
+        self._rows += _pack_row(_SERVER, record_type, 0, 0, ts, number, *_SERVER_DEFAULTS)
 
     def build(self) -> Block:
         """The block of all records added since the last call; the builder starts anew after it."""

@@ -10,6 +10,7 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.values._gtid_text import is_uuid
@@ -325,9 +326,7 @@ class _Reader:
         if not isinstance(rows, list):
             return []
         renamed = [
-            {str(k).lower().replace("master", "source"): v for k, v in row.items()}
-            for row in rows
-            if isinstance(row, dict)
+            {_name_today(k): v for k, v in row.items()} for row in rows if isinstance(row, dict)
         ]
         if one_each:
             self._find_doubled([row.get("channel_name", "") for row in renamed], key)
@@ -399,7 +398,10 @@ class _Reader:
     # Values
 
     def _channel(self, name: str) -> ChannelState:
-        return self.state.channels.setdefault(name, ChannelState(name))
+        channel = self.state.channels.get(name)
+        if channel is None:
+            channel = self.state.channels[name] = ChannelState(name)
+        return channel
 
     def _find_doubled(self, names: Sequence[Any], where: str) -> None:
         seen: set[str] = set()
@@ -473,6 +475,11 @@ class _Reader:
         self.state.problems.append(
             Problem(ProblemKind.INCOMPLETE, datum, repr(observed), expected, channel=channel)
         )
+
+
+@lru_cache(maxsize=1024)
+def _name_today(column: str) -> str:
+    return column.lower().replace("master", "source")
 
 
 def _thread(row: Mapping[str, Any], name: str) -> ThreadState | None:

@@ -26,6 +26,8 @@ from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from tallystick.coordinates.events.log_events import Event
@@ -193,7 +195,7 @@ class BinlogReader(BinlogFileReader):
         """Hand what the event-by-event path has gathered to the fleet."""
         if not self._gathered_ends:
             return
-        groups = np.array(self._gathered_groups, dtype=np.int64).reshape(-1, 5)
+        groups = np.array(self._gathered_groups, dtype=np.int64).reshape(-1, 5).T
         ends = np.array(self._gathered_ends, dtype=np.int64)
         self._gathered_ends = []
         self._gathered_groups = []
@@ -264,14 +266,12 @@ class BinlogReader(BinlogFileReader):
         self,
         start: int,
         event_ends: Array,
-        groups: Array,
+        groups: Sequence[Array] | Array,
         journal_position: tuple[int, int, int] | None = None,
     ) -> None:
-        """Hand a run of events to the fleet; ``groups`` has LOGGED's ``group_…`` as columns."""
-        event, sid, gno, server_id, commit_ts = groups.T
-        used = np.bincount(sid[sid >= 0]).nonzero()[0]
-        local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
-        local[used] = np.arange(len(used), dtype=np.int32)
+        """Hand a run of events to the fleet; ``groups`` are LOGGED's ``group_…``."""
+        event, sid, gno, server_id, commit_ts = groups
+        sids, sid = self.sids_in(sid)
         self.reporter.fleet_event(
             FleetEventKind.LOGGED,
             {
@@ -279,12 +279,12 @@ class BinlogReader(BinlogFileReader):
                 "base_name": self.base_name,
                 "file_number": self.file_number,
                 "start": start,
-                "sids": [self.sids[i] for i in used.tolist()],
+                "sids": sids,
             },
             {
                 "event_ends": event_ends,
                 "group_event": event.astype(np.int32),
-                "group_sid": local[sid],
+                "group_sid": sid,
                 "group_gno": gno,
                 "group_server_id": server_id,
                 "group_commit_ts": commit_ts,
@@ -329,7 +329,7 @@ class BinlogReader(BinlogFileReader):
         self._emit_logged(
             int(run["start"][0]),
             run["end"],
-            np.column_stack((scan.ends, scan.sid, scan.gno, scan.server_id, scan.commit_ts)),
+            (scan.ends, scan.sid, scan.gno, scan.server_id, scan.commit_ts),
         )
 
     # What happens to the log as a whole

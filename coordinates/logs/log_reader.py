@@ -139,6 +139,16 @@ class LogReader:
             mapping[index] = self.sid_number(block.sids[index])
         return mapping
 
+    def sids_in(self, column: Array) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """The sids that a column of the reader's numbers has, and the column with theirs."""
+        used = np.bincount(column + 1, minlength=len(self.sids) + 1)[1:].nonzero()[0]
+        numbers = column.astype(np.int32)
+        if len(used) < len(self.sids):
+            table = np.full(len(self.sids) + 1, -1, dtype=np.int32)
+            table[used] = np.arange(len(used), dtype=np.int32)
+            numbers = table[numbers]
+        return [self.sids[i] for i in used.tolist()], numbers
+
     # Reading
 
     def read(self, block: Block, indices: Array, events: EventColumns) -> None:

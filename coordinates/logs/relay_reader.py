@@ -281,16 +281,14 @@ class RelayReader(LogReader):
             return
         groups = np.array(self._gathered, dtype=np.int64)
         self._gathered = []
-        self._emit_received(groups, self._gathered_at)
+        self._emit_received(groups.T, self._gathered_at)
 
     def _emit_received(
-        self, groups: Array, journal_position: tuple[int, int, int] | None = None
+        self, groups: Sequence[Array] | Array, journal_position: tuple[int, int, int] | None = None
     ) -> None:
-        """Hand groups to the fleet: columns of RECEIVED's ``group_…``."""
-        source_end, sid, gno, server_id, commit_ts, types = groups.T
-        used = np.bincount(sid[sid >= 0]).nonzero()[0]
-        local = np.full(len(self.sids) + 1, ABSENT, dtype=np.int32)
-        local[used] = np.arange(len(used), dtype=np.int32)
+        """Hand groups to the fleet: RECEIVED's ``group_…``."""
+        source_end, sid, gno, server_id, commit_ts, types = groups
+        sids, sid = self.sids_in(sid)
         self.reporter.fleet_event(
             FleetEventKind.RECEIVED,
             {
@@ -298,11 +296,11 @@ class RelayReader(LogReader):
                 "channel_lineage": self.lineage,
                 "source_base_name": self.source_base,
                 "source_file_number": self.source_number,
-                "sids": [self.sids[i] for i in used.tolist()],
+                "sids": sids,
             },
             {
                 "group_source_end": source_end,
-                "group_sid": local[sid],
+                "group_sid": sid,
                 "group_gno": gno,
                 "group_server_id": server_id,
                 "group_commit_ts": commit_ts,
@@ -363,7 +361,7 @@ class RelayReader(LogReader):
                 scan.commit_ts,
                 run["type"][scan.ends],
             )
-            self._emit_received(np.column_stack(columns).astype(np.int64, copy=False))
+            self._emit_received(columns)
 
     # Groups that wait to be applied
 

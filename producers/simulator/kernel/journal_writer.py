@@ -52,9 +52,10 @@ class JournalWriter(BlockBuilder):
 
     def moment(self) -> int:
         """The time stamp of what is written now."""
-        ts = max(self._clock.now, self.last_ts)
-        self.last_ts = ts
-        return ts
+        now = self._clock.now
+        if now > self.last_ts:
+            self.last_ts = now
+        return self.last_ts
 
     def tick(self, microseconds: int) -> int:
         """Let time pass inside one act; the moment after it."""
