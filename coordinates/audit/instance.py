@@ -305,9 +305,7 @@ class InstanceAudit(ServerRecordReader):
             name = block.files[file] if file >= 0 else ""
             self.engine_locks.binlog_grew(f"{name}:{int(block.columns['start'][index])}")
 
-    def _read_under_locks(
-        self, block: Block, first: int, last: int, events: EventColumns
-    ) -> None:
+    def _read_under_locks(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         """Judge events that are written while a backup holds its locks."""
         for index, event in enumerate(events.between(first, last), first):
             if event.stream == _BINLOG:

@@ -27,6 +27,7 @@ class RowChecks:
         self.reporter = reporter
         self.collection_id = collection_id
         self._checks: dict[str | None, dict[str, Check]] = {}
+        self._has_broken = False
 
     def take(self, rule: Rule, answer: RowAnswer, channel: str | None = None) -> None:
         """Write down what a rule answers about the row."""
@@ -45,6 +46,7 @@ class RowChecks:
                 channel=channel,
                 collection_id=self.collection_id,
             )
+            self._has_broken = True
             if known is None or known.outcome is not Outcome.BROKEN:
                 checks[rule.name] = Check(rule.name, Outcome.BROKEN, answer.case, answer.data)
         elif known is None or known.outcome is Outcome.HOLDS:
@@ -58,7 +60,7 @@ class RowChecks:
 
     def is_broken(self, *rules: Rule, channel: str | None = None) -> bool:
         """Whether any of them was broken so far."""
-        return self._is_any(Outcome.BROKEN, rules, channel)
+        return self._has_broken and self._is_any(Outcome.BROKEN, rules, channel)
 
     def is_undecided(self, *rules: Rule, channel: str | None = None) -> bool:
         """Whether any of them is undecided so far."""

@@ -27,6 +27,8 @@ from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tallystick.coordinates.events.log_events import Event
     from tallystick.coordinates.logs.log_groups import GroupScan
 
@@ -212,8 +214,9 @@ class RelayReader(LogReader):
         self.may_step_back = False
         self.source_end = position
         here = (self.source_number, position)
-        if here > self.source_high:
-            self.source_high = here
+        if here <= self.source_high:
+            return
+        self.source_high = here
 
     def _unwrapped(self, event: Event) -> int:
         """The source position of 64 bits that a field of 32 means."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.channel import POSITION_WRAPPED
@@ -136,7 +138,7 @@ class AppliedGroups:
         """Take what was read of the logs since the last call."""
         for event in fleet_events:
             sids = event.arrays.get("group_sid")
-            if sids is None or not (sids == -1).any():
+            if sids is None or not np.count_nonzero(sids == -1):
                 continue
             if event.kind is FleetEventKind.RECEIVED:
                 self._receive(event)

@@ -142,11 +142,12 @@ def _split(file_name: str) -> tuple[str, int]:
     return match["base"], number
 
 
-# A log has few files, and every row and server record names one of the newest.
+# A log has few files, and every row and server record names one of the newest (below as well).
 _SHORT_NAME = 128
 _split_short = lru_cache(maxsize=2048)(_split)
 
 
+@lru_cache(maxsize=2048)
 def format_log_file_name(base_name: str, file_number: int) -> str:
     """Join base name and number as the server does.
 

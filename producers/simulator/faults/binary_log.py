@@ -111,7 +111,7 @@ class GroupSplit(ServerLogFault):
         old = instance[BinaryLog].active
         old.sequence_number += 1
         start = old.end
-        gtid_length = binary_log.gtid_event_length(torn, instance)
+        gtid_length = binary_log.gtid_event_length(torn, torn.body_length, instance)
         instance.journal.log_event(
             Stream.BINLOG,
             EventType.GTID,

@@ -53,9 +53,10 @@ def is_backup_safe(instance: Instance) -> bool:
 
 def updates_of(instance: Instance) -> HeaderUpdates:
     """When the instance writes the header; a backup-safe server always does at InnoDB commits."""
-    if instance[InnodbHeader].updates is HeaderUpdates.NEVER and is_backup_safe(instance):
+    updates = instance[InnodbHeader].updates
+    if updates is HeaderUpdates.NEVER and is_backup_safe(instance):
         return HeaderUpdates.INNODB_COMMITS
-    return instance[InnodbHeader].updates
+    return updates
 
 
 def join(bus: Bus) -> None:

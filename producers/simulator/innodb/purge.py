@@ -32,6 +32,8 @@ def purge(trx_sys: TrxSys, limit: int) -> int:
     """Remove all undo logs below the limit; how many they were."""
     removed = 0
     while (segment := trx_purge_choose_next_log(trx_sys, limit)) is not None:
-        segment.history.popleft()
-        removed += 1
+        # All of them go: whether those of another segment do so in between, nobody sees.
+        while segment.history and segment.history[0].trx_no < limit:
+            segment.history.popleft()
+            removed += 1
     return removed

@@ -78,10 +78,11 @@ def _write(instance: Instance, lsn: int) -> None:
     if lsn <= innodb.written:
         return
     number, length = last_block(lsn)
-    _record(
-        instance,
+    journal = instance.journal
+    journal.redo_event(
         RedoType.WRITE,
         lsn,
+        ts=journal.moment(),
         start_lsn=innodb.written,
         block_number=number,
         data_length=length,
@@ -93,9 +94,9 @@ def _flush(instance: Instance) -> None:
     """The log flusher: what is in the files is synced."""
     innodb = instance[Innodb]
     if innodb.flushed < innodb.written:
-        _record(instance, RedoType.FLUSH, innodb.written)
+        innodb.flushed_at = instance.journal.moment()
+        instance.journal.redo_event(RedoType.FLUSH, innodb.written, ts=innodb.flushed_at)
         innodb.flushed = innodb.written
-        innodb.flushed_at = instance.journal.last_ts
 
 
 def flush_redo(instance: Instance) -> None:
@@ -109,12 +110,8 @@ def write_checkpoint(instance: Instance) -> None:
     innodb = instance[Innodb]
     flush_redo(instance)
     if innodb.checkpoint < innodb.lsn and not innodb.checkpoint_is_held:
-        _record(instance, RedoType.CHECKPOINT, innodb.lsn)
+        instance.journal.redo_event(RedoType.CHECKPOINT, innodb.lsn, ts=instance.journal.moment())
         innodb.checkpoint = innodb.lsn
-
-
-def _record(instance: Instance, redo_type: RedoType, lsn: int, **fields: int) -> None:
-    instance.journal.redo_event(redo_type, lsn, ts=instance.journal.moment(), **fields)
 
 
 # Commits
@@ -131,14 +128,16 @@ def wait_for_redo(instance: Instance) -> None:
 
 def committed(instance: Instance, lsn: int) -> None:
     """A commit that needed redo up to ``lsn`` is about to return, with others of its group."""
-    instance[Innodb].returned = max(instance[Innodb].returned, lsn)
+    innodb = instance[Innodb]
+    innodb.returned = max(innodb.returned, lsn)
 
 
 def return_commits(instance: Instance) -> None:
     """The commits of a group return to their sessions."""
     innodb = instance[Innodb]
     if innodb.returned:
-        _record(instance, RedoType.COMMIT, innodb.returned)
+        journal = instance.journal
+        journal.redo_event(RedoType.COMMIT, innodb.returned, ts=journal.moment())
         innodb.returned = 0
 
 

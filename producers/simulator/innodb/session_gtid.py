@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.innodb.gtid_info import GtidDesc
     from tallystick.producers.simulator.kernel.transactions import Group
 
-_XA_KINDS = frozenset((GroupKind.XA_PREPARE, GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK))
+_XA_KINDS = (GroupKind.XA_PREPARE, GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK)
 
 
 class SessionGtid:

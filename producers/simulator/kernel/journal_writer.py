@@ -53,9 +53,10 @@ class JournalWriter(BlockBuilder):
     def moment(self) -> int:
         """The time stamp of what is written now."""
         now = self._clock.now
-        if now > self.last_ts:
-            self.last_ts = now
-        return self.last_ts
+        if now <= self.last_ts:
+            return self.last_ts
+        self.last_ts = now
+        return now
 
     def tick(self, microseconds: int) -> int:
         """Let time pass inside one act; the moment after it."""

@@ -14,9 +14,9 @@ from tallystick.coordinates.values.binlog import (
     PREVIOUS_GTIDS_LENGTH_PER_SID,
     ROTATE_EVENT_LENGTH_MIN,
     STOP_EVENT_LENGTH,
+    WRAP,
     EventType,
     format_log_file_name,
-    log_pos_field,
 )
 from tallystick.producers.simulator.backup import outer_locks
 from tallystick.producers.simulator.kernel.bus import Change, Notice, Permit
@@ -147,14 +147,14 @@ def format_description_length(instance: Instance) -> int:
     return _FORMAT_DESCRIPTION_LENGTH
 
 
-def gtid_event_length(group: Group, instance: Instance) -> int:
+def gtid_event_length(group: Group, body_length: int, instance: Instance) -> int:
     """Length of the GTID event; the transaction's length in it is packed."""
     length = _GTID_LENGTH_WITHOUT_LENGTH_FIELD
     if group.server_id != instance.server_id:
         length += GTID_LENGTH_REPLICATED
     if group.sid is not None and len(group.sid) > _UUID_LENGTH:
         length += len(group.sid) - _UUID_LENGTH
-    transaction_length = length + 3 + group.body_length
+    transaction_length = length + 3 + body_length
     if transaction_length - 2 < 251:
         return length + 1
     if transaction_length < 1 << 16:
@@ -294,8 +294,9 @@ def append_group(
 ) -> LoggedGroup:
     """A group at the end of the active file, as if it were written there."""
     file = instance[BinaryLog].active
-    gtid_length = gtid_event_length(group, instance)
-    length = gtid_length + group.body_length
+    body_length = group.body_length
+    gtid_length = gtid_event_length(group, body_length, instance)
+    length = gtid_length + body_length
     return LoggedGroup(
         group=group,
         start=file.end,
@@ -325,7 +326,7 @@ def journal_group(instance: Instance, file: BinlogFile, logged: LoggedGroup, to:
         start=logged.start,
         length=logged.gtid_length,
         ts=ts,
-        log_pos=log_pos_field(body_start),
+        log_pos=body_start % WRAP,
         server_id=group.server_id,
         checksum=logged.gtid_checksum,
         sid=group.sid,
@@ -346,7 +347,7 @@ def journal_group(instance: Instance, file: BinlogFile, logged: LoggedGroup, to:
             start=start,
             length=length,
             ts=ts,
-            log_pos=log_pos_field(end),
+            log_pos=end % WRAP,
             server_id=group.server_id,
             checksum=checksum,
             query=_VERBS[query],
@@ -387,7 +388,7 @@ def _frame(
         start=event.start,
         length=length,
         ts=journal.moment(),
-        log_pos=log_pos_field(event.end),
+        log_pos=event.end % WRAP,
         flags=flags,
         server_id=instance.server_id,
         checksum=event.checksum,
