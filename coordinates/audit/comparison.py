@@ -33,6 +33,8 @@ class ChannelRow:
     """Since when the coordinates are of the present source, None not known."""
     retrieved_ts: int | None
     """Since when the retrieved set grows from nothing, None not known."""
+    began_at: int | None = None
+    """When the observer began to read it, None not known."""
     gtid_executed: GtidSet | None = None
     """Of the replica; None not known, the channel leaves out groups of its source, or the replica
     does not log what it applies."""
@@ -234,12 +236,19 @@ def at_any_time(item: Evidence, later_us: int, earlier_us: int) -> Evidence:
         later_us: By how much the source's clock may be ahead of the replica's.
         earlier_us: By how much it may be behind it.
     """
-    since = {
-        one.name: getattr(item, one.name) - earlier_us
-        for one in fields(item)
-        if one.name.endswith("_ts") and getattr(item, one.name) is not None
-    }
+    since: dict[str, Any] = {name: ts - earlier_us for name, ts in _began(item).items()}
     return replace(item, at=item.at._replace(ts=item.at.ts + later_us), **since)
+
+
+def first_ts(item: Evidence) -> int:
+    """The earliest time of evidence: its own, or when something began that it shows."""
+    return min((item.at.ts, *(ts for ts in _began(item).values() if ts >= 0)))
+
+
+def _began(item: Evidence) -> dict[str, int]:
+    """Since when there is what evidence shows, by fields; -1: since before the journal."""
+    names = (one.name for one in fields(item) if one.name.endswith("_ts"))
+    return {name: ts for name in names if (ts := getattr(item, name)) is not None}
 
 
 REPLAYED_MAX = 2**16

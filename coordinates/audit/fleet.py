@@ -14,14 +14,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.audit.comparison import RecoveryMade, at_any_time
+from tallystick.coordinates.audit.comparison import ChannelRow, RecoveryMade, at_any_time, first_ts
 from tallystick.coordinates.audit.comparison_queues import Queue, QueueKey
 from tallystick.coordinates.audit.finding_collector import FindingCollector, FleetOutput, Subject
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS, in_time_order
 from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.journal_position import JournalPosition
-from tallystick.coordinates.audit.observer_clock import TOLERANCE_US, ahead
+from tallystick.coordinates.audit.observer_clock import TOLERANCE_US, ahead, is_one_clock
 from tallystick.coordinates.audit.replica_comparisons import ReplicaComparisons
 from tallystick.coordinates.audit.topology import Edge, describe_source
 from tallystick.coordinates.results import Check, Outcome
@@ -244,7 +244,7 @@ class FleetAudit:
         *,
         is_overdue: bool,
     ) -> Compared:
-        """The answer when the clocks are as far apart as they may be.
+        """The answer when the clocks are as far apart as they may be, unless they are one clock.
 
         It counts where a contradiction was found, and where clocks are known to differ.
         """
@@ -252,19 +252,27 @@ class FleetAudit:
         request = replica.request_at(item.at.ts)
         if request is None:
             return answer
+        judge = COMPARISONS[key.comparison].judge
+        upstreams = self.reader.fleet.upstreams(against.sources, item.at.ts)
+        clocks = [one.clock for one in (*against.sources, *upstreams)]
         is_undecided = isinstance(settled(answer), Undecided)
+        began_at = item.began_at if isinstance(item, ChannelRow) else item.at.ts
+        times = first_ts(item), item.at.ts
+        is_one = all(is_one_clock(clock, replica, *times) for clock in clocks)
+        if is_one and began_at is not None and not is_undecided:
+            # What began was noticed some time after that.
+            against = replace(against, uncertain_us=item.at.ts - began_at)
+            return judge(at_any_time(item, 0, TOLERANCE_US), against)
         if not is_overdue and not is_undecided:
             for source in against.sources:
                 if not source.clock.has_answered(request):
                     return Waiting(CLOCK_UNKNOWN, source=source.instance_id)
-        upstreams = self.reader.fleet.upstreams(against.sources, item.at.ts)
-        clocks = [one.clock for one in (*against.sources, *upstreams)]
         later_us = max((ahead(clock, replica, request) for clock in clocks), default=0)
         earlier_us = max((ahead(replica, clock, request) for clock in clocks), default=0)
         if is_undecided and max(later_us, earlier_us) <= TOLERANCE_US:
             return answer
         against = replace(against, uncertain_us=later_us + earlier_us)
-        return COMPARISONS[key.comparison].judge(at_any_time(item, later_us, earlier_us), against)
+        return judge(at_any_time(item, later_us, earlier_us), against)
 
     def _report(self, key: QueueKey, queue: Queue, item: Evidence, answer: Settled) -> None:
         comparison, subject = COMPARISONS[key.comparison], _subject(key, item)

@@ -50,6 +50,7 @@ BESIDE_THE_LOGS = frozenset(
         FleetEventKind.GAP,
         FleetEventKind.GTID_PURGED,
         FleetEventKind.NO_STATUS,
+        FleetEventKind.OBSERVER,
         FleetEventKind.PURGED,
         FleetEventKind.STATE_LOST,
     }
@@ -92,6 +93,7 @@ class FleetEventReader:
             FleetEventKind.CLONE: self._clone_stepped,
             FleetEventKind.BACKUP: self._backup_stepped,
             FleetEventKind.GAP: self._records_lost,
+            FleetEventKind.OBSERVER: self._observer_changed,
         }
 
     def enter(self, instance_id: str) -> Member:
@@ -362,6 +364,11 @@ class FleetEventReader:
         self.origins.row(event.instance_id, member.timeline.lineage, at)
         self.rows_with_claims.append(Subject(event.instance_id, None, at))
 
+    def _observer_changed(self, event: FleetEvent, member: Member) -> None:
+        timeline, at = member.timeline, member.replica.at
+        last_ts = timeline.known_ts if at is None else max(at.ts, timeline.known_ts)
+        timeline.clock.change(event.body["clock"], last_ts, timeline.marked_ts)
+
     def _read_clock(self, event: FleetEvent, clock: ObserverClock, at: JournalPosition) -> None:
         clock.answered(event.body["requested_at"], event.ts)
         if clock.is_found_wrong():
@@ -380,6 +387,7 @@ class FleetEventReader:
                 channel.lose()
         if name is not None:
             return
+        member.timeline.clock.lose(member.timeline.marked_ts)
         lineage = event.body["binlog_lineage"]
         is_gap = lineage != member.timeline.lineage
         if is_gap:

@@ -54,12 +54,12 @@ class FleetEventKind(str, Enum):
     GTID_PURGED = "gtid_purged"
     """SET gtid_purged. body: ``added``."""
     STATUS = "status"
-    """An accepted log_status row. body: ``collection_id``, ``requested_at``, ``server_uuid``,
-    ``server_id`` (None unknown), ``binlog_lineage``, ``binary_log_file``, ``binary_log_position``,
-    ``gtid_executed``, ``gtid_purged`` (None unknown), ``purged_complete`` (bool), ``clone_status``
-    (row or None), ``logs_everything`` (bool: log_bin and log_replica_updates) and ``channels``:
-    list of {``channel``, ``channel_lineage``, ``source_uuid``, ``source_instance`` and
-    ``source_server_id`` (None unknown), ``auto_position``
+    """An accepted log_status row. body: ``collection_id``, ``requested_at``, ``began_at`` (None
+    unknown), ``server_uuid``, ``server_id`` (None unknown), ``binlog_lineage``,
+    ``binary_log_file``, ``binary_log_position``, ``gtid_executed``, ``gtid_purged`` (None unknown),
+    ``purged_complete`` (bool), ``clone_status`` (row or None), ``logs_everything`` (bool: log_bin
+    and log_replica_updates) and ``channels``: list of {``channel``, ``channel_lineage``,
+    ``source_uuid``, ``source_instance`` and ``source_server_id`` (None unknown), ``auto_position``
     (bool), ``filtered`` (bool), ``retrieved_gtid_set``, ``read_source_log_file``,
     ``read_source_log_pos``, ``exec_source_log_file``, ``exec_source_log_pos``}; a value that is
     missing, or that failed a check of tier 0 to 3, is None."""
@@ -69,6 +69,8 @@ class FleetEventKind(str, Enum):
     """body: the journal's ``clone`` record."""
     BACKUP = "backup"
     """body: the journal's ``backup`` record plus ``binlog_lineage``."""
+    OBSERVER = "observer"
+    """Another observer writes the journal from here on. body: ``clock``, the name of its clock."""
     TIME = "time"
     """Nothing but ``ts``: the journal of the instance is known up to it (heartbeat)."""
     GAP = "gap"

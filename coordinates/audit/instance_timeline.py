@@ -205,6 +205,11 @@ class InstanceTimeline:
             cache = self._logged_cache = (grouped, self.previous, self.previous | grouped)
         return cache[2]
 
+    @property
+    def marked_ts(self) -> int:
+        """Up to when the journal is known for comparisons, as soon as that instant is over."""
+        return max(-1 if self.open_ts is None else self.open_ts, self.states.last_ts)
+
     # What is taken back
 
     def end_file(self, body: Mapping[str, Any], ts: int) -> GtidSet:
@@ -241,7 +246,7 @@ class InstanceTimeline:
         An observer records a start, a RESET, or of what it missed, when it has come back: what
         happened since it knew the journal, groups of the new boot among it, is after that.
         """
-        known_ts = max(-1 if self.open_ts is None else self.open_ts, self.states.last_ts)
+        known_ts = self.marked_ts
         self.take_snapshot(known_ts)
         if ts > known_ts:
             kept = self.is_complete, self.base_name

@@ -1,14 +1,17 @@
-"""The clock of an instance's observer, as its answers to requests show it.
+"""The clock of an instance's observer: its name, and what its answers to requests show of it.
 
-An answer has two times: when it was asked for, by the clock of who asks all instances, and when it
-was written, by the observer's own. The difference is what the observer's clock is ahead, and what
-the answer took. docs/decisions/0014-clocks-that-differ.md.
+Journals that were written by one clock are compared by their times alone. Of other clocks the
+answers show how far apart they may be: an answer has two times, when it was asked for, by the clock
+of who asks all instances, and when it was written, by the observer's own. The difference is what
+the observer's clock is ahead, and what the answer took. docs/decisions/0014-clocks-that-differ.md,
+docs/decisions/0016-one-clock-for-several-journals.md.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 TOLERANCE_US = 1_000_000
 """What an answer may take: clocks that differ by less cannot be told from slow answers."""
@@ -17,19 +20,59 @@ WINDOW = 4
 LAG_MAX_US = 86_400_000_000
 """Nothing is so late: a journal without times numbers its records."""
 REMEMBERED_MAX = 256
+OBSERVERS_MAX = 16
+
+
+class Writing(NamedTuple):
+    """One observer's part of a journal.
+
+    Attributes:
+        clock: The name of its clock.
+        after: The last time in the journal before it: later times are of this clock.
+        until: Up to when the journal was known when the part ended; None: it goes on.
+    """
+
+    clock: str
+    after: int
+    until: int | None = None
 
 
 @dataclass(slots=True)
 class ObserverClock:
-    """The answers of one instance.
+    """Who wrote one instance's journal, and when requests were answered there.
 
     Attributes:
         answers: When each was asked for, and how long after that it was written, oldest first.
         is_reported: Whether it has been reported that the clock is wrong.
+        writings: The parts of the journal whose observer is known, oldest first.
     """
 
     answers: list[tuple[int, int]] = field(default_factory=list)
     is_reported: bool = False
+    writings: list[Writing] = field(default_factory=list)
+
+    def change(self, clock: str, last_ts: int, known_ts: int) -> None:
+        """Another observer goes on with the journal.
+
+        Args:
+            clock: The name of its clock.
+            last_ts: The last time in the journal so far.
+            known_ts: Up to when the journal is known.
+        """
+        self.lose(known_ts)
+        self.writings = [*self.writings[1 - OBSERVERS_MAX :], Writing(clock, last_ts)]
+
+    def lose(self, known_ts: int) -> None:
+        """Records are missing: who goes on with the journal is not known."""
+        if self.writings and self.writings[-1].until is None:
+            self.writings[-1] = self.writings[-1]._replace(until=known_ts)
+
+    def name(self, first_ts: int, last_ts: int) -> str | None:
+        """The clock by which the journal was written between two times, None not known."""
+        for one in reversed(self.writings):
+            if one.after < first_ts and (one.until is None or last_ts <= one.until):
+                return one.clock
+        return None
 
     def answered(self, requested_at: object, ts: int) -> None:
         """A row was written at ``ts``."""
@@ -64,6 +107,12 @@ class ObserverClock:
             return False
         self.is_reported = min(lags) > TOLERANCE_US or max(lags) < -TOLERANCE_US
         return self.is_reported
+
+
+def is_one_clock(one: ObserverClock, other: ObserverClock, first_ts: int, last_ts: int) -> bool:
+    """Whether both journals were written by one clock between two times."""
+    name = one.name(first_ts, last_ts)
+    return name is not None and name == other.name(first_ts, last_ts)
 
 
 def ahead(clock: ObserverClock, of: ObserverClock, request: int) -> int:

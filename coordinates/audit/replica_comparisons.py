@@ -82,9 +82,7 @@ class ReplicaComparisons:
             for gtids in shown:
                 has = has | gtids
         for channel, values in zip(channels, listed, strict=True):
-            sets = executed, has
-            is_logged = bool(body["logs_everything"])
-            self._compare_channel(member, channel, values, sets, at, is_logged=is_logged)
+            self._compare_channel(member, channel, values, (executed, has), at, body=body)
         if executed is not None and sources:
             received: GtidSet | None = GtidSet.EMPTY
             for gtids in retrieved:
@@ -123,7 +121,7 @@ class ReplicaComparisons:
         sets: tuple[GtidSet | None, GtidSet | None],
         at: JournalPosition,
         *,
-        is_logged: bool,
+        body: Mapping[str, Any],
     ) -> None:
         """Queue what a row says of a channel; `sets`: executed, and executed or retrieved."""
         if not channel.has_source:
@@ -131,6 +129,7 @@ class ReplicaComparisons:
         if channel.key is None:
             self._note_unknown(member, channel, at)
             return
+        is_logged = bool(body["logs_everything"])
         row = ChannelRow(
             instance_id=member.timeline.instance_id,
             at=at,
@@ -142,7 +141,8 @@ class ReplicaComparisons:
             auto_position=bool(values["auto_position"]),
             coordinates_ts=channel.coordinates_ts,
             retrieved_ts=channel.retrieved_ts,
-            gtid_executed=None if channel.is_filtered or not is_logged else sets[0],
+            began_at=body["began_at"],
+            gtid_executed=sets[0] if is_logged and not channel.is_filtered else None,
             is_relay_seen=bool(channel.received.freeze()),
             is_filtered=channel.is_filtered,
         )

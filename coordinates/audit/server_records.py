@@ -342,6 +342,9 @@ class ServerRecordReader(InstanceState):
     def _redo_sampled(self, body: dict[str, Any], ts: int) -> None:
         self.redo_positions.status(body)
 
+    def _observed(self, body: dict[str, Any], ts: int) -> None:
+        self.reporter.fleet_event(FleetEventKind.OBSERVER, {"clock": body["clock"]})
+
     def _heartbeat(self, body: dict[str, Any], ts: int) -> None:
         self.reporter.fleet_event(FleetEventKind.TIME, {})
 
@@ -360,6 +363,7 @@ class ServerRecordReader(InstanceState):
         int(RecordType.ENGINE_LOCK): _engine_locked,
         int(RecordType.CLONE): _clone_stepped,
         int(RecordType.GTID_PERSISTER): _gtids_persisted,
+        int(RecordType.OBSERVER): _observed,
         int(RecordType.HEARTBEAT): _heartbeat,
         int(RecordType.STATEMENT): _statement_executed,
         int(RecordType.BACKUP): _backed_up,

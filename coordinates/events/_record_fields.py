@@ -95,6 +95,7 @@ _LOG_STATUS = Shape(
     {
         "collection_id": name,
         "requested_at": _COUNT,
+        "began_at": _COUNT,
         "row": anything,
         "error": Shape(
             {
@@ -422,6 +423,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
     RecordType.REDO_STATUS: Shape(
         dict.fromkeys(("current", "written", "flushed", "checkpoint"), _COUNT)
     ),
+    RecordType.OBSERVER: Shape({"clock": name}, ("clock",)),
     RecordType.HEARTBEAT: Shape({}),
     RecordType.GAP: Shape({"channel": text}),
 }

@@ -75,6 +75,7 @@ class RecordType(IntEnum):
     STATEMENT = 18
     BACKUP = 19
     REDO_STATUS = 20
+    OBSERVER = 21
 
 
 class QueryVerb(IntEnum):

@@ -363,10 +363,8 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
     if next(source.states.since(ts), None) is None:
         return Waiting(NOT_REACHED)
     before = source.states.until(ts - against.uncertain_us)
-    if before is None or before.row_ts is None:
+    if before is None or before.row_ts is None or before.purged is None:
         return _purged_by_next_row(source, ts, row.has)
-    if before.purged is None:
-        return Undecided(SOURCE_PURGED_UNKNOWN)
     missing = before.purged - source.assigned - row.has
     fresh = missing - against.memory.reported
     if not fresh:

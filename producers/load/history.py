@@ -102,7 +102,8 @@ def journal_blocks(plan: LoadPlan) -> Iterator[Block]:
                 yield blocks.pop(0)
         ts += slot_us
         slot += 1
-        collection = {"collection_id": f"load-{slot}", "requested_at": ts - _QUIET_US}
+        asked = ts - _QUIET_US
+        collection = {"collection_id": f"load-{slot}", "requested_at": asked, "began_at": asked}
         for instance in instances:
             yield instance.answer(ts, collection)
 
@@ -136,6 +137,8 @@ class _Instance:
 
     def begin(self, ts: int) -> Block:
         builder = self._builder()
+        clock = f"load of {self.plan.seed} from {self.plan.start_us}"
+        builder.server_record(RecordType.OBSERVER, {"clock": clock}, ts=ts)
         builder.server_record(
             RecordType.START,
             {

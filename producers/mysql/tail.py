@@ -68,7 +68,6 @@ class Tail:
         options: How it is followed.
         notice: Takes one line about what went wrong or was noticed.
         answered: Is called with a collection's id when its answer is in the journal.
-        clock_us: Microseconds since 1970, the same for all servers that replicate with each other.
 
     Attributes:
         journal: What has been recorded, and how far it has come.
@@ -85,13 +84,11 @@ class Tail:
         state_file: Path | None = None,
         options: TailOptions = _OPTIONS,
         answered: Callable[[str], None] | None = None,
-        clock_us: Callable[[], int] = steady_clock_us,
     ) -> None:
         self._settings = settings
         self._collector_of = collector_of
         self._options = options
         self._to_notice = notice
-        self._clock_us = clock_us
         self._clock = time.monotonic
         self.journal = TailJournal(
             settings.name, sink, state, state_file=state_file, clock=self._clock
@@ -99,9 +96,9 @@ class Tail:
         self._history = ServerHistory(
             settings.name,
             self.journal,
-            RelayLogs(settings.relay_log_dir, self.journal, self._notice, clock_us),
+            RelayLogs(settings.relay_log_dir, self.journal, self._notice, steady_clock_us),
             notice=self._notice,
-            clock_us=clock_us,
+            clock_us=steady_clock_us,
             from_oldest=options.from_oldest,
             first_file=options.first_file,
         )
@@ -195,7 +192,7 @@ class Tail:
             watch = ServerWatch(
                 self._settings,
                 collector,
-                clock_us=self._clock_us,
+                clock_us=steady_clock_us,
                 interval_s=self._options.probe_interval_s,
                 seen=self._seen,
                 report=self._reports.put,
@@ -285,7 +282,7 @@ class Tail:
         Where the journals end, each is taken as known up to the latest time of all. A collection
         that all of them were asked for is answered: one without an answer would be in doubt.
         """
-        until = self._clock_us() + _STOP_MARGIN_US
+        until = steady_clock_us() + _STOP_MARGIN_US
         self._history.is_stopping = True
         deadline = self._clock() + _STOP_S
         while self._clock() < deadline and (

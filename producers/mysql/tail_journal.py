@@ -13,6 +13,7 @@ from typing import Any, final
 from tallystick.coordinates.events.journal import BlockBuilder, RecordType, Stream
 from tallystick.producers.mysql.binlog_events import LogEvent
 from tallystick.producers.mysql.event_runs import EventRun
+from tallystick.producers.mysql.tail_options import CLOCK
 from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.publisher import BlockLinger, EventSink
 
@@ -48,6 +49,7 @@ class TailJournal:
         self.state = state
         self.records = 0
         self._is_proven = True
+        self._is_observer_known = False
         self._sink = sink
         self._state_file = state_file
         self._builder = BlockBuilder(
@@ -74,6 +76,7 @@ class TailJournal:
 
     def binlog_event(self, event: LogEvent) -> None:
         """An event of the binary log."""
+        self._name_observer()
         self._builder.log_event(Stream.BINLOG, event.type, ts=self.state.ts, **event.fields)
         self.state.logged(event.file, event.end, event.type)
         self._added()
@@ -85,6 +88,7 @@ class TailJournal:
 
     def relay_event(self, channel: str, event: LogEvent) -> None:
         """An event of a channel's relay log."""
+        self._name_observer()
         self._builder.log_event(
             Stream.RELAY, event.type, ts=self.state.ts, channel=channel, **event.fields
         )
@@ -97,6 +101,7 @@ class TailJournal:
         self.state.received(channel, run.file, run.end, run.last_type, None)
 
     def _add_run(self, stream: Stream, run: EventRun, channel: str | None) -> None:
+        self._name_observer()
         for first in range(0, len(run), BLOCK_RECORDS):
             part = run.part(first, first + BLOCK_RECORDS)
             self._builder.log_events(
@@ -111,10 +116,21 @@ class TailJournal:
 
     def server_record(self, record_type: RecordType, body: Mapping[str, Any]) -> None:
         """A server record."""
+        if record_type is RecordType.GAP:
+            self._is_observer_known &= "channel" in body
+        else:
+            self._name_observer()
         self._builder.server_record(
             record_type, body, ts=self.state.ts, channel=body.get("channel")
         )
         self._added()
+
+    def _name_observer(self) -> None:
+        """Write by whose clock the records are that follow: another process may go on, or a gap."""
+        if not self._is_observer_known:
+            self._is_observer_known = True
+            body = {"clock": CLOCK}
+            self._builder.server_record(RecordType.OBSERVER, body, ts=self.state.ts)
 
     def _added(self, count: int = 1) -> None:
         self.records += count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from uuid import uuid4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,8 @@ class TailOptions:
     back_off_max_s: float = 15.0
 
 
+CLOCK = str(uuid4())
+"""The name of this process's clock: journals that have it can be compared by their times."""
 _started_us, _started_ns = time.time_ns() // 1_000, time.monotonic_ns()
 
 

@@ -232,6 +232,8 @@ class Fleet:
         """Start a new server; it has no channel yet, and clients do nothing there of themselves."""
         instance = self._make_instance(plan, number, uuid, base_name)
         self.instances[plan.instance_id] = instance
+        clock = f"simulation of {self.scenario.seed} from {self.start_ts}"
+        instance.journal.record(RecordType.OBSERVER, {"clock": clock})
         instance.journal.record(RecordType.START, lifecycle.start_body(self, instance))
         if instance[BinaryLog].is_open:
             binary_log.open_file(self, instance, self.scenario.first_file_number, GtidIntervals())

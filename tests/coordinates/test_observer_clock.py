@@ -2,7 +2,13 @@
 
 import pytest
 
-from tallystick.coordinates.audit.observer_clock import TOLERANCE_US, ObserverClock, ahead
+from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.observer_clock import (
+    TOLERANCE_US,
+    ObserverClock,
+    ahead,
+    is_one_clock,
+)
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
@@ -10,6 +16,8 @@ from tallystick.producers.simulator.assemble import SETTLE_MS, Fleet, simulate
 from tallystick.producers.simulator.kernel.journal_writer import WrongClock
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support import rule_cases_of_channels  # noqa: F401 - registers its cases
+from tests.support.fleet_journals import A, B, Clock, Journal, fleet_of_two, names
+from tests.support.fleet_journals import audit as audit_fleet
 from tests.support.journals import audit
 from tests.support.rule_cases import CASES
 
@@ -29,7 +37,7 @@ def skewed(ahead_us: dict[str, int], seed: int = 4, **options: object) -> AuditR
     """The audit of a pair whose observers have other clocks."""
     fleet = Fleet(Scenario(seed=seed, topology="pair", writes_per_second=20.0, **options))
     for name, instance in fleet.instances.items():
-        instance.journal.observer = WrongClock(fleet.start_ts, ahead_us.get(name[:6], 0), 0.0)
+        instance.journal.hand_over(WrongClock(fleet.start_ts, ahead_us.get(name[:6], 0), 0.0))
     moments = range(fleet.start_ts + SECOND_US, fleet.load_ends_at + SETTLE_MS * 1_000, SECOND_US)
     for number, ts in enumerate(moments):
         fleet.schedule(ts, None, Fleet.collect, f"c{number}", ts)
@@ -124,3 +132,103 @@ def test_a_row_is_not_read_after_what_a_clock_behind_shows(asked_later_us, is_br
     journal = CASES["info_write_steps_complete"].build(breaks=True)
     journal.records[-1]["requested_at"] += asked_later_us
     assert audit(journal).broken == ["info_write_steps_complete"] * is_broken
+
+
+def answer(journal: Journal, executed: str, *channels: dict, purged: str = "", took_us: int = 0):
+    """A row that was asked for and begun so long before it was written."""
+    row = journal.status(executed, *channels, purged=purged)
+    row.body.update(requested_at=row.ts - took_us, began_at=row.ts - took_us)
+
+
+def pair_of(source_clock: str, replica_clock: str) -> tuple[Journal, Journal]:
+    """A source and its replica, whose journals name the clocks; "" is none."""
+    source, replica = fleet_of_two()
+    for journal, name in ((source, source_clock), (replica, replica_clock)):
+        if name:
+            journal.written_by(name)
+    replica.follow(source)
+    answer(source, f"{A}:1-3")
+    return source, replica
+
+
+@pytest.mark.parametrize(
+    ("source_clock", "replica_clock", "is_found"),
+    [("p", "p", True), ("p", "q", False), ("p", "", False), ("", "", False)],
+)
+def test_by_one_clock_no_other_answer_is_waited_for(source_clock, replica_clock, is_found):
+    """What has come of the source's journal is later than the row, whatever it has answered."""
+    source, replica = pair_of(source_clock, replica_clock)
+    answer(replica, f"{A}:1-3,{B}:1", replica.says(source))
+    source.time()
+    fleet = FleetAudit()
+    for journal in (source, replica):
+        fleet.absorb(journal.fleet_events[:-1])
+    output = fleet.absorb([replica.fleet_events[-1], source.fleet_events[-1]])
+    assert names(output) == ["no_errant_gtids"] * is_found
+    left = {check.check.rule for check in fleet.give_up().checks}
+    assert ("no_errant_gtids" in left) != is_found
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_what_another_observer_goes_on_with_is_by_its_clock(is_noted):
+    """It is an hour ahead: the journal looks known beyond the row, and has not come so far."""
+    source, replica = pair_of("p", "p")
+    source.clock = Clock()
+    source.clock.advance(HOUR_US)
+    if is_noted:
+        source.written_by("q")
+    source.time()
+    answer(replica, f"{A}:1-4", replica.says(source, f"{A}:4"))
+    source.log(f"{A}:4")
+    answer(source, f"{A}:1-4", took_us=HOUR_US)
+    source.time()
+    assert names(audit_fleet(source, replica)) == ["received_within_source_logged"] * (not is_noted)
+
+
+@pytest.mark.parametrize(("took_us", "is_found"), [(0, True), (1, True), (2, False)])
+def test_a_purge_is_held_against_what_was_read_after_it(took_us, is_found):
+    """The replica may have got and executed it while it was read."""
+    source, replica = pair_of("p", "p")
+    answer(source, f"{A}:1-3", purged=f"{A}:1-2")
+    answer(replica, f"{A}:1", replica.says(source), took_us=took_us)
+    answer(source, f"{A}:1-3", purged=f"{A}:1-2")
+    assert names(audit_fleet(source, replica)) == ["purged_not_needed"] * is_found
+
+
+def test_an_observer_has_its_part_of_a_journal():
+    """Times of its clock are later than the last one before it, and known before it ends."""
+    found = clock()
+    assert found.name(1, 2) is None
+    found.change("p", 10, -1)
+    assert [found.name(first, 20) for first in (10, 11)] == [None, "p"]
+    found.lose(30)
+    found.change("p", 40, 35)
+    assert [found.name(first, last) for first, last in ((11, 30), (11, 31), (11, 50))] == [
+        "p",
+        None,
+        None,
+    ]
+    assert [found.name(first, 50) for first in (40, 41)] == [None, "p"]
+    found.change("q", 60, 55)
+    assert [found.name(41, last) for last in (55, 56)] == ["p", None]
+    assert is_one_clock(found, found, 61, 62)
+    assert not is_one_clock(clock(), clock(), 61, 62)
+
+
+def test_a_gap_leaves_the_clock_unknown():
+    """What is missing may be that another observer goes on."""
+    source, replica = pair_of("p", "p")
+    replica.gap()
+    fleet = FleetAudit()
+    for journal in (source, replica):
+        fleet.absorb(journal.fleet_events)
+    ts = replica.fleet_events[-1].ts
+    known = [one.clock.name(ts, ts) for one in fleet.reader.timelines.values()]
+    assert known == ["p", None]
+
+
+def test_a_journal_that_goes_on_shows_what_contradicts():
+    """A simulated fleet has one clock: nothing waits for an answer that is not in the file."""
+    scenario = Scenario(seed=4, fault="errant_write", topology="pair")
+    result = audit_history(simulate(scenario).blocks(512), goes_on=True)
+    assert result.verdict is Verdict.INCONSISTENT

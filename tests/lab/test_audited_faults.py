@@ -108,4 +108,4 @@ def test_a_real_fault_is_named(own_mysqld: Lab, expected: set[str], name: str) -
     """The audit finds what the catalogue says, and nothing that no fault so far accounts for."""
     expected |= set(FAULTS[name].expected)
     make_fault(own_mysqld, name)
-    assert (ExitCode.INCONSISTENT, expected) == end_check(begin_check(own_mysqld, collections=5))
+    assert (ExitCode.INCONSISTENT, expected) == end_check(begin_check(own_mysqld, collections=2))

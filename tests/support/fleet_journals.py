@@ -80,6 +80,9 @@ class Journal:
     def time(self) -> None:
         self.fleet_event(FleetEventKind.TIME)
 
+    def written_by(self, clock: str) -> None:
+        self.fleet_event(FleetEventKind.OBSERVER, clock=clock)
+
     def gap(self) -> None:
         self.lineage += 1
         self.fleet_event(FleetEventKind.GAP, binlog_lineage=self.lineage)
@@ -232,6 +235,7 @@ class Journal:
             FleetEventKind.STATUS,
             collection_id=f"c{self.collections}",
             requested_at=None,
+            began_at=None,
             server_uuid=self.uuid,
             server_id=self.server_id,
             binlog_lineage=self.lineage,

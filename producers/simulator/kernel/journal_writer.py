@@ -69,6 +69,11 @@ class JournalWriter(BlockBuilder):
         """Write a record about the server."""
         self.server_record(record_type, body, ts=self.moment(), channel=channel)
 
+    def hand_over(self, clock: WrongClock) -> None:
+        """Another observer writes the journal, by a clock that no other has."""
+        self.observer = clock
+        self.record(RecordType.OBSERVER, {"clock": f"that of {self.instance_id}"})
+
     def build(self) -> Block:
         """The block of all records since the last call, at the times that the observer sees."""
         block = super().build()

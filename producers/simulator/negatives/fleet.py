@@ -146,7 +146,7 @@ class SkewedClock(Negative):
         for number, instance in enumerate(instances):
             ahead_us = (amount, -amount)[number] if number < 2 else 0
             drift = rng.uniform(-0.001, 0.001)
-            instance.journal.observer = WrongClock(fleet.start_ts, ahead_us, drift)
+            instance.journal.hand_over(WrongClock(fleet.start_ts, ahead_us, drift))
 
 
 def _demote(old: Instance) -> None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from tallystick.coordinates.events.collect_request import CollectRequest
-from tallystick.coordinates.events.journal import BlockBuilder, Stream, concatenate
+from tallystick.coordinates.events.journal import BlockBuilder, RecordType, Stream, concatenate
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.mysql.binlog_dump import (
@@ -31,7 +31,7 @@ from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.server_history import ServerHistory
 from tallystick.producers.mysql.server_watch import ChannelsRead, Collected, LogEnd, ServerWatch
 from tallystick.producers.mysql.tail_journal import TailJournal
-from tallystick.producers.mysql.tail_options import TailOptions, steady_clock_us
+from tallystick.producers.mysql.tail_options import CLOCK, TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState, TailStateError
 from tallystick.producers.publisher import MemorySink
 from tallystick.servers.tailing import resumed
@@ -94,6 +94,34 @@ def test_an_older_copy_of_a_log_is_known_by_when_its_files_were_opened(
     assert found == expected
 
 
+def test_a_journal_names_its_clock_when_a_process_begins_and_after_each_gap() -> None:
+    """Whoever reads it knows up to where times are of one clock."""
+    sink, state = MemorySink(), TailState(epoch=1)
+    for _ in range(2):
+        journal = TailJournal("a", sink, state, state_file=None, clock=time.monotonic)
+        for record_type, body in (
+            (RecordType.HEARTBEAT, {}),
+            (RecordType.GAP, {"channel": ""}),
+            (RecordType.GAP, {}),
+            (RecordType.HEARTBEAT, {}),
+        ):
+            journal.server_record(record_type, body)
+        journal.save()
+    records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))]
+    kinds = ["observer", "heartbeat", "gap", "gap", "observer", "heartbeat"]
+    assert [record["kind"] for record in records] == 2 * kinds
+    assert {record.get("clock") for record in records} == {CLOCK, None}
+
+
+def test_the_clock_of_a_process_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wall clock that is set an hour back or on leaves it alone."""
+    before = steady_clock_us()
+    for hours in (-1, 1):
+        now = time.time_ns() + hours * 3_600 * 10**9
+        monkeypatch.setattr(time, "time_ns", lambda now=now: now)
+        assert 0 <= steady_clock_us() - before < 600 * 10**6
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_server_that_is_there_is_asked_again(is_there: bool) -> None:
     """RESET ends the stream, and nothing else: a collection that was under way is made anew."""
@@ -145,7 +173,7 @@ def test_a_row_is_taken_again_when_a_relay_log_began_anew(tmp_path: Path) -> Non
     journal.save()
     records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))]
     # Nothing had counted what was done to channels: this may have been twice.
-    kinds = ["relay", "heartbeat", "gap", "channel", "relay", "log_status"]
+    kinds = ["observer", "relay", "heartbeat", "gap", "channel", "relay", "log_status"]
     assert [one["kind"] for one in records] == kinds
     assert watch.asked == [request, request]
 
@@ -550,7 +578,7 @@ def test_a_relay_log_is_of_the_source_that_was_described_before_and_after(
     received = (
         ["b", "FORMAT_DESCRIPTION", "XID"] if is_late else ["c", "FORMAT_DESCRIPTION", "STOP"]
     )
-    assert seen == ["FORMAT_DESCRIPTION", "heartbeat", "gap", *received]
+    assert seen == ["observer", "FORMAT_DESCRIPTION", "heartbeat", "gap", *received]
     relays.forget()
 
 
