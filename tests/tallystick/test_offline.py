@@ -394,7 +394,7 @@ def test_a_reader_that_goes_away_ends_it_quietly():
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    assert process.stdout.readline().startswith('{"kind":"start"')
+    assert process.stdout.readline().startswith('{"kind":"observer"')
     process.stdout.close()
     assert "" == process.stderr.read()
     process.stderr.close()
