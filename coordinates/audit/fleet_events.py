@@ -44,10 +44,10 @@ class FleetEventKind(str, Enum):
     """A new binlog lineage began (RESET, clone, restore). body: ``binlog_lineage``, ``reason``."""
     RECEIVED = "received"
     """Complete groups queued in a relay log. body: ``channel``, ``channel_lineage``,
-    ``source_base_name``, ``source_file_number``, ``sids``. Arrays: ``group_source_end`` (int64, the
-    source position after the group, -1 unknown), ``group_sid``, ``group_gno``,
-    ``group_server_id``, ``group_commit_ts`` as in LOGGED, ``group_type`` (int32, the event that
-    ends the group)."""
+    ``source_base_name``, ``source_file_number``, ``follows_hole`` (bool: part of the relay log is
+    missing before the first of them), ``sids``. Arrays: ``group_source_end`` (int64, the source
+    position after the group, -1 unknown), ``group_sid``, ``group_gno``, ``group_server_id``,
+    ``group_commit_ts`` as in LOGGED, ``group_type`` (int32, the event that ends the group)."""
     CHANNEL = "channel"
     """Channel administration: body as the journal's ``channel`` record plus
     ``channel_lineage`` (int) after it."""

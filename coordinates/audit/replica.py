@@ -110,7 +110,7 @@ class ReplicaChannel:
         self.begins_by_gtid = self.auto_position is True
 
     def lose(self) -> None:
-        """Records are missing: it may have received groups that the journal does not show."""
+        """Part of the relay log is missing: groups may have come that are not shown."""
         self.begins = True
         self.begins_by_gtid = False
 
@@ -243,6 +243,8 @@ class Replica:
         if body["channel_lineage"] != channel.lineage:
             channel.lineage = body["channel_lineage"]
             channel.begins = True
+        if body["follows_hole"]:
+            channel.lose()
         sender = channel.key or channel.name
         if self.clone_ts is not None and len(sid) and sender not in self.resumed_from:
             self.resumed_from.add(sender)

@@ -68,6 +68,7 @@ class RelayReader(LogReader):
         position_end: Source position after the very last event, even where it fell.
         has_unpositioned: Whether the last events of the source had no ``log_pos``: ``source_end``
             and ``source_high`` are then of an earlier one.
+        follows_hole: Whether part of the relay log is missing since the last groups emitted.
     """
 
     log_name = "relay log"
@@ -90,6 +91,7 @@ class RelayReader(LogReader):
     source_high: tuple[int, int] = (ABSENT, ABSENT)
     has_fallen: bool = False
     has_unpositioned: bool = False
+    follows_hole: bool = False
     may_step_back: bool = True
     steps_back: int = 0
     _queue: npt.NDArray[np.int64] = field(
@@ -299,6 +301,7 @@ class RelayReader(LogReader):
                 "channel_lineage": self.lineage,
                 "source_base_name": self.source_base,
                 "source_file_number": self.source_number,
+                "follows_hole": self.follows_hole,
                 "sids": sids,
             },
             {
@@ -311,6 +314,7 @@ class RelayReader(LogReader):
             },
             journal_position,
         )
+        self.follows_hole = False
 
     # Whole columns
 
@@ -417,6 +421,7 @@ class RelayReader(LogReader):
         self.lineage += 1
         self.received = GrowingGtidSet()
         self.received_is_complete = True
+        self.follows_hole = False
         self.forgotten = self.cut = GtidSet.EMPTY
         self.has_restarted = False
         self.may_step_back = True
@@ -458,5 +463,6 @@ class RelayReader(LogReader):
         self.received_is_complete = False
         self.may_step_back = True
         self.emit_gathered()
+        self.follows_hole = True
         self._queue = self._queue[:0]
         self._queue_fresh = []

@@ -1101,6 +1101,17 @@ class TestRelayMirrorsSource:
             assert output.findings[0].witness == f"{A}:2"
             assert output.findings[0].at == f"s-bin.000001:{end_of(2)} omitted"
 
+    def test_what_a_hole_of_the_relay_log_may_hide_is_not_omitted(self):
+        """The hole is a finding of its own; after it omissions are found again."""
+        source, replica = fleet_of_two(groups=5)
+        replica.receive(source, (1, f"{A}:1"))
+        replica.receive(source, (3, f"{A}:3"), follows_hole=True)
+        assert names(self.row(source, replica)) == []
+        replica.receive(source, (5, f"{A}:5"))
+        replica.status("", replica.says(source))
+        source.status(f"{A}:1-5")
+        assert the_only(audit(source, replica), "relay_mirrors_source").witness == f"{A}:4"
+
     def test_an_omitted_group_that_came_by_another_channel(self):
         """A GTID that another channel brought is skipped."""
         source, replica = fleet_of_two()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.logs import log_reader, redo_log, relay_reader
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
@@ -247,6 +248,26 @@ def test_a_group_is_arriving_from_its_gtid_to_its_end():
     counts = range(first, len(journal.records) + 1)
     arriving = [str(relay_of(journal.records[:count]).arriving()) for count in counts]
     assert ["", *[f"{UUID_C}:4"] * 4, ""] == arriving
+
+
+@pytest.mark.parametrize("fast_min", [1, 10**9])
+def test_groups_after_a_hole_are_marked(monkeypatch, fast_min):
+    """The first of them, once."""
+    monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
+    journal, relay, more = replica()
+    relay.copy(more[0])
+    lost = len(journal.records)
+    relay.copy(more[1])
+    goes_on = len(journal.records)
+    for group in more[2:4]:
+        relay.copy(group)
+    records = journal.records[:lost] + journal.records[goes_on:]
+    runs = [
+        (one.body["follows_hole"], one.arrays["group_gno"].tolist())
+        for one in audit(records).fleet_events
+        if one.kind is FleetEventKind.RECEIVED
+    ]
+    assert [6] == [gnos[0] for follows_hole, gnos in runs if follows_hole]
 
 
 @pytest.mark.parametrize("count", [2, 60])

@@ -204,6 +204,7 @@ class Journal:
         channel: str = "",
         file: int | None = 1,
         server_id: int | None = None,
+        follows_hole: bool = False,
     ) -> None:
         """Groups (which of the file, GTID), or with a position of its own above 1000."""
         sids, columns = self._columns(
@@ -217,6 +218,7 @@ class Journal:
             channel_lineage=self.channel_lineages.get(channel, 0),
             source_base_name=None if file is None else f"{source.name}-bin",
             source_file_number=-1 if file is None else file,
+            follows_hole=follows_hole,
             sids=sids,
         )
 
