@@ -63,7 +63,12 @@ class Check:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
-        return {**asdict(self), "outcome": self.outcome.value}
+        return {
+            "rule": self.rule,
+            "outcome": self.outcome.value,
+            "reason": self.reason,
+            "data": dict(self.data),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Check:

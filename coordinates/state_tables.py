@@ -27,14 +27,16 @@ class Writer:
 
     def array(self, array: Array) -> int:
         """Enter an array; the integers of a long one take the narrowest room."""
-        if array.dtype.str[0] == ">":
+        dtype = array.dtype.str
+        if dtype[0] == ">":
             array = array.astype(array.dtype.newbyteorder("<"))
+            dtype = array.dtype.str
         if array.ndim != 1 or len(array) >= _NARROW_MIN:
             stored, base = _narrowed(array)
-            self.index.append((array.dtype.str, array.shape, stored.dtype.str, base))
+            self.index.append((dtype, array.shape, stored.dtype.str, base))
             self.raw.append(stored.tobytes())
         else:
-            self.index.append((array.dtype.str, len(array)))
+            self.index.append((dtype, len(array)))
             self.raw.append(array.tobytes())
         return len(self.raw) - 1
 

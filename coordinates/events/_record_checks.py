@@ -38,8 +38,8 @@ _AT_LEAST_ABSENT = tuple(
     name for name, dtype in COLUMNS.items() if dtype.kind == "i" and name not in INDEX_COLUMNS
 )
 _AT_MOST = (
-    ("stream", max(Stream)),
-    ("query", max(QueryVerb)),
+    ("stream", int(max(Stream))),
+    ("query", int(max(QueryVerb))),
     ("log_pos", UINT32_MAX),
     ("server_id", UINT32_MAX),
     ("gno", GNO_MAX),
@@ -60,8 +60,10 @@ def _needs_by_type() -> npt.NDArray[np.uint8]:
 
 
 _NEEDS = _needs_by_type().tobytes()
-_RECORD_TYPE_MAX = max(RecordType)
-_REDO_TYPE_MAX = max(RedoType)
+# Plain numbers: an array looks through a member's class for what it might do with arrays.
+_RECORD_TYPE_MAX, _REDO_TYPE_MAX = int(max(RecordType)), int(max(RedoType))
+_SERVER, _RELAY, _REDO = int(Stream.SERVER), int(Stream.RELAY), int(Stream.REDO)
+_REDO_WRITE = int(RedoType.WRITE)
 _POSITION_MAX = 2**63 - 1
 
 _min, _max = np.minimum.reduce, np.maximum.reduce
@@ -88,7 +90,7 @@ def check_records(block: Block, where: str) -> None:
     needs = np.frombuffer(columns["type"].tobytes().translate(_NEEDS), dtype=np.uint8)
     if not _min(columns["stream"]):
         needs = _check_server_records(block, where, needs)
-    if _max(columns["stream"]) == Stream.REDO:
+    if _max(columns["stream"]) == _REDO:
         needs = _check_redo_events(block, where, needs)
     _check_positions(block, where, needs)
     _check_fields_of_types(block, where, needs)
@@ -98,7 +100,7 @@ def _check_server_records(
     block: Block, where: str, needs: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
     event_type = block.columns["type"]
-    is_server = block.columns["stream"] == Stream.SERVER
+    is_server = block.columns["stream"] == _SERVER
     unknown = is_server & ((event_type < 1) | (event_type > _RECORD_TYPE_MAX))
     if unknown.any():
         _refuse(block, where, unknown, "type", "a known kind of record")
@@ -110,13 +112,13 @@ def _check_redo_events(
 ) -> npt.NDArray[np.uint8]:
     columns = block.columns
     redo_type, lsn, start = columns["type"], columns["value"], columns["start"]
-    is_redo = columns["stream"] == Stream.REDO
+    is_redo = columns["stream"] == _REDO
     unknown = is_redo & ((redo_type < 1) | (redo_type > _REDO_TYPE_MAX))
     if unknown.any():
         _refuse(block, where, unknown, "type", "a known event of the redo log")
     if (without := is_redo & (lsn < 0)).any():
         _refuse(block, where, without, "value", "an LSN")
-    is_write = is_redo & (redo_type == RedoType.WRITE)
+    is_write = is_redo & (redo_type == _REDO_WRITE)
     if (wrong := is_write & ((start < 0) | (start >= lsn))).any():
         _refuse(block, where, wrong, "start", "an LSN below the write's own")
     return np.where(is_redo, np.uint8(0), needs)
@@ -139,7 +141,7 @@ def _check_positions(block: Block, where: str, needs: npt.NDArray[np.uint8]) -> 
         if wrong.any():
             _refuse(block, where, wrong, "start", "an event that ends below 2^63")
     if _min(columns["channel"]) < 0:
-        wrong = (columns["stream"] == Stream.RELAY) & (columns["channel"] < 0)
+        wrong = (columns["stream"] == _RELAY) & (columns["channel"] < 0)
         if wrong.any():
             _refuse(block, where, wrong, "channel", "a channel")
 

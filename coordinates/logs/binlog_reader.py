@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FIRST_NUMBER = 1
 XID_GROUPS_REMEMBERED = 64
 # Names of members are looked up by a function each time; these are read for every event.
-_XID, _PREVIOUS_GTIDS = EventType.XID, EventType.PREVIOUS_GTIDS
+_XID, _PREVIOUS_GTIDS = int(EventType.XID), int(EventType.PREVIOUS_GTIDS)
 _FRAMING_CLASS, _OPENER = int(EventClass.FRAMING), int(EventClass.OPENER)
 _FRAMING, _GROUP = Mark.FRAMING, Mark.GROUP
 
@@ -322,7 +322,7 @@ class BinlogReader(BinlogFileReader):
                 if len(mine):
                     self.local.add_gnos(sid, mine)
         if len(self.xid_groups) < XID_GROUPS_REMEMBERED:
-            xids = np.flatnonzero(run["type"][scan.ends] == EventType.XID)
+            xids = np.flatnonzero(run["type"][scan.ends] == _XID)
             xids = xids[: XID_GROUPS_REMEMBERED - len(self.xid_groups)]
             self.xid_groups += zip(scan.sid[xids].tolist(), scan.gno[xids].tolist(), strict=True)
         self._remember_run(run, scan, mapping, None)

@@ -58,11 +58,16 @@ STEP_AFTER_OPENER, STEP_IN_BODY = (
 )
 """The grammar of a group, by `EventClass`: between its opening event and its body, and in it."""
 
-_ENDS_AFTER_OPENER = np.array(STEP_AFTER_OPENER) == GroupStep.ENDS
+_STEPS = np.array((STEP_IN_BODY, STEP_AFTER_OPENER))
+_AFTER_OPENER_FROM = np.uint8(len(EventClass))
+"""What is added to the class of an event right after the opening one, in the next two tables."""
+_ENDS_GROUP = (_STEPS == GroupStep.ENDS).ravel()
 # Of columns, an event between the opening one and the body is left to the event-by-event path.
-_FOLLOWS_OPENER = _ENDS_AFTER_OPENER | (np.array(STEP_AFTER_OPENER) == GroupStep.BEGINS_BODY)
-_ENDS_BODY = np.array(STEP_IN_BODY) == GroupStep.ENDS
-_BODY = np.array(STEP_IN_BODY) != GroupStep.DOES_NOT_FIT
+_FITS_GROUP = (_STEPS != GroupStep.DOES_NOT_FIT).ravel()
+_FITS_GROUP[int(_AFTER_OPENER_FROM) :] &= _STEPS[1] != GroupStep.GOES_ON
+_CLASS, _QUERY_VERBS = CLASS.ravel(), CLASS.shape[1]
+# A plain number: an array looks through a member's class for what it might do with arrays.
+_OPENER = int(EventClass.OPENER)
 
 
 @dataclass(slots=True)
@@ -112,39 +117,33 @@ def scan_groups(
         state: The group state before the run.
         carry: The group that is open there.
     """
-    classes = CLASS[run["type"], run["query"]]
+    classes = _CLASS.take(run["type"].astype(np.intp) * _QUERY_VERBS + run["query"])
     is_open = state is not GroupState.IDLE
-    is_opener = classes == EventClass.OPENER
+    is_opener = classes == _OPENER
     after_opener = np.empty(len(classes), dtype=bool)
     after_opener[0] = state is GroupState.OPENED
     after_opener[1:] = is_opener[:-1]
-    is_end = np.where(after_opener, _ENDS_AFTER_OPENER[classes], _ENDS_BODY[classes])
-    is_end &= ~is_opener
+    steps = classes + after_opener * _AFTER_OPENER_FROM
+    is_end = _ENDS_GROUP.take(steps)
     after_end = np.empty(len(classes), dtype=bool)
     after_end[0] = not is_open
     after_end[1:] = is_end[:-1]
-    fits = np.where(
-        after_end,
-        is_opener,
-        np.where(after_opener, _FOLLOWS_OPENER[classes], _BODY[classes]),
-    )
-    if not fits.all():
+    if not np.where(after_end, is_opener, _FITS_GROUP.take(steps)).all():
         return None
     openers = np.flatnonzero(is_opener)
     ends = np.flatnonzero(is_end)
 
-    def grouped(column: Array, carried: int) -> Array:
-        values = column[openers]
+    def grouped(opened: Array, carried: int) -> Array:
         if is_open:
-            values = np.concatenate((np.array([carried], dtype=values.dtype), values))
-        return values
+            return np.concatenate((np.array([carried], dtype=opened.dtype), opened))
+        return opened
 
-    sid = grouped(mapping[run["sid"]], carry.sid)
-    gno = grouped(run["gno"], carry.gno)
-    server_id = grouped(run["server_id"], carry.server_id)
-    commit_ts = grouped(run["original_commit_timestamp"], carry.commit_ts)
-    lengths = grouped(run["transaction_length"], carry.transaction_length)
-    starts = grouped(run["start"], int(run["start"][0]) - carry.size)
+    sid = grouped(mapping[run["sid"][openers]], carry.sid)
+    gno = grouped(run["gno"][openers], carry.gno)
+    server_id = grouped(run["server_id"][openers], carry.server_id)
+    commit_ts = grouped(run["original_commit_timestamp"][openers], carry.commit_ts)
+    lengths = grouped(run["transaction_length"][openers], carry.transaction_length)
+    starts = grouped(run["start"][openers], int(run["start"][0]) - carry.size)
     count = len(ends)
     sizes = run["end"][ends] - starts[:count]
     announced = lengths[:count]

@@ -132,10 +132,9 @@ class LogReader:
 
     def _sid_mapping(self, block: Block, indices: Array) -> npt.NDArray[np.int32]:
         # A sid that only other logs of the block have is not entered.
-        occurs = np.zeros(len(block.sids) + 1, dtype=bool)
-        occurs[block.columns["sid"][indices]] = True
-        mapping = np.full(len(occurs), -1, dtype=np.int32)
-        for index in np.flatnonzero(occurs[:-1]).tolist():
+        column = block.columns["sid"][indices]
+        mapping = np.full(len(block.sids) + 1, -1, dtype=np.int32)
+        for index in np.bincount(column[column >= 0]).nonzero()[0].tolist():
             mapping[index] = self.sid_number(block.sids[index])
         return mapping
 
@@ -155,9 +154,9 @@ class LogReader:
         """Read the events of ``block`` at ``indices``, which belong to this log, in order."""
         types = block.columns["type"][indices]
         files = block.columns["file"][indices]
-        special = _SPECIAL[types]
+        special = _SPECIAL.take(types)
         special[1:] |= files[1:] != files[:-1]
-        stops = np.flatnonzero(special)
+        stops = special.nonzero()[0]
         mapping = self._sid_mapping(block, indices)
         at = 0
         for stop in [*stops.tolist(), len(indices)]:

@@ -41,6 +41,7 @@ WRAP_ZONE = 2**30
 
 # Names of members are looked up by a function each time; these are read for every event.
 _FRAMING, _OPENER = int(EventClass.FRAMING), int(EventClass.OPENER)
+_ANONYMOUS_GTID = int(EventType.ANONYMOUS_GTID)
 
 QUEUE_COLUMNS = 7
 Q_FILE, Q_END, Q_SOURCE_FILE, Q_SOURCE_END, Q_SID, Q_GNO, Q_TYPE = range(QUEUE_COLUMNS)
@@ -329,7 +330,7 @@ class RelayReader(LogReader):
         if self.source_end >= WRAP - 2 * WRAP_ZONE:
             return False
         openers = scan.openers
-        anonymous = run["type"][openers] == EventType.ANONYMOUS_GTID
+        anonymous = run["type"][openers] == _ANONYMOUS_GTID
         named = ~anonymous
         return not (
             (run["gno"][openers][named] < 1).any() or (run["sid"][openers][named] < 0).any()
