@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.log_status import ChannelState
     from tallystick.coordinates.logs.relay_reader import RelayReader
 
-_XID = int(EventType.XID)
+# Plain numbers: an array looks through a member's class for what it might do with arrays.
+_XID, _GROUP = int(EventType.XID), int(Mark.GROUP)
 _OF_SOURCE = np.zeros(len(Mark), dtype=bool)
 """By mark: whether the event is copied from the source's groups."""
 _OF_SOURCE[[Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN]] = True
@@ -143,10 +144,10 @@ def _beside_master_info(
         return {}
     values: dict[str, Any] = {"relay_read": _in_source(relay, before[-1])}
     unstored = before[
-        np.flatnonzero(~_is_after(before, stored, SOURCE_FILE, SOURCE_END)).max(initial=-1) + 1 :
+        (~_is_after(before, stored, SOURCE_FILE, SOURCE_END)).nonzero()[0].max(initial=-1) + 1 :
     ]
     if not history.auto_position:
-        unstored = unstored[: np.flatnonzero(unstored[:, MARK] == Mark.GROUP).max(initial=-1) + 1]
+        unstored = unstored[: (unstored[:, MARK] == _GROUP).nonzero()[0].max(initial=-1) + 1]
     values["events_unstored"] = int(_OF_SOURCE[unstored[:, MARK]].sum())
     following = after[_OF_SOURCE[after[:, MARK]]][:1]
     is_new = len(following) > 0 and write.steps_back == relay.steps_back
@@ -299,9 +300,8 @@ def _stored_group(
 
 def _source_end_at(relay: RelayReader, stored: LogCoordinates) -> tuple[int, int] | None:
     queue = relay.queue()
-    hits = np.flatnonzero(
-        (queue[:, Q_FILE] == stored.file_number) & (queue[:, Q_END] == stored.position)
-    )
+    is_here = (queue[:, Q_FILE] == stored.file_number) & (queue[:, Q_END] == stored.position)
+    hits = is_here.nonzero()[0]
     if len(hits):
         return int(queue[hits[-1], Q_SOURCE_FILE]), int(queue[hits[-1], Q_SOURCE_END])
     found = relay.window.find_end(stored.file_number, stored.position)

@@ -176,12 +176,13 @@ class FleetEventReader:
         column = timeline.sid_column(sids, local)
         gno = arrays["group_gno"].astype(np.int64, copy=False)
         timeline.log(event, BinlogGroups(arrays["group_event"], column, gno))
-        for sid, which in _by_sid(sids, local):
+        by_sid = _by_sid(sids, local)
+        for sid, which in by_sid:
             timeline.grouped.add_gnos(sid, gno[which])
         if member.replica.recovery is not None:
             member.replica.recovery.log(sids, local, gno)
         member.replica.is_fresh &= not len(gno)
-        self._claim(event, (BINLOG, timeline.lineage), sids)
+        self._claim(event, (BINLOG, timeline.lineage), by_sid)
 
     def _received(self, event: FleetEvent, member: Member) -> None:
         replica, arrays = member.replica, event.arrays
@@ -195,13 +196,16 @@ class FleetEventReader:
             # Where in a run that was is not known: its time depends on how the journal was cut.
             known_ts = self.origins.instance(event.instance_id).known_ts
             self.origins.end_logs(event.instance_id, stream, min(event.ts, known_ts))
-        for sid, which in _by_sid(sids, local):
+        by_sid = _by_sid(sids, local)
+        for sid, which in by_sid:
             channel.received.add_gnos(sid, arrays["group_gno"][which])
-        self._claim(event, (stream, channel.lineage), sids)
+        self._claim(event, (stream, channel.lineage), by_sid)
 
-    def _claim(self, event: FleetEvent, log: tuple[str, int], sids: list[str]) -> None:
+    def _claim(
+        self, event: FleetEvent, log: tuple[str, int], by_sid: list[tuple[str, Any]]
+    ) -> None:
         arrays = event.arrays
-        for sid, which in _by_sid(sids, arrays["group_sid"]):
+        for sid, which in by_sid:
             groups = OriginColumns(
                 arrays["group_gno"][which],
                 arrays["group_server_id"][which],
@@ -402,10 +406,14 @@ def _coordinates(summary: Mapping[str, Any], name: str) -> tuple[str, int] | Non
     return (file, position) if isinstance(file, str) and isinstance(position, int) else None
 
 
+# As local.min(), but without a call of Python's for each of many small arrays.
+_min = np.minimum.reduce
+
+
 def _by_sid(sids: list[str], local: npt.NDArray[Any]) -> list[tuple[str, Any]]:
     """(sid, which groups) for each sid of a event, in log order."""
     if not len(local):
         return []
-    if len(sids) == 1 and (len(local) == 1 or local.min() == 0):
+    if len(sids) == 1 and (len(local) == 1 or not _min(local)):
         return [(sids[0], slice(None))] if local[0] == 0 else []
     return [(sid, which) for at, sid in enumerate(sids) if (which := local == at).any()]

@@ -225,7 +225,7 @@ class InstanceAudit(ServerRecordReader):
     def _read(self, block: Block) -> None:
         streams = block.columns["stream"]
         events = EventColumns(block)
-        indices = np.flatnonzero(streams == _SERVER)
+        indices = (streams == _SERVER).nonzero()[0]
         columns = (indices, *(block.columns[name][indices] for name in ("type", "channel", "ts")))
         at = 0
         for index, record_type, channel, ts in zip(*(c.tolist() for c in columns), strict=True):
@@ -278,9 +278,9 @@ class InstanceAudit(ServerRecordReader):
         streams = block.columns["stream"][first:last]
         is_binlog, is_relay, is_redo = streams == _BINLOG, streams == _RELAY, streams == _REDO
         if is_redo.any():
-            self.redo.read(block, np.flatnonzero(is_redo) + first, events)
+            self.redo.read(block, is_redo.nonzero()[0] + first, events)
         if is_binlog.any():
-            indices = np.flatnonzero(is_binlog) + first
+            indices = is_binlog.nonzero()[0] + first
             if self.clones.blocks_xa:
                 for index in indices.tolist():
                     self.clones.logged(block, index)
@@ -289,7 +289,7 @@ class InstanceAudit(ServerRecordReader):
         if is_relay.any():
             channels = block.columns["channel"][first:last]
             for number in np.unique(channels[is_relay]).tolist():
-                indices = np.flatnonzero(is_relay & (channels == number)) + first
+                indices = (is_relay & (channels == number)).nonzero()[0] + first
                 self.relay(events.channel_names[number]).read(block, indices, events)
 
     def _binlog_grows(self, block: Block, index: int) -> None:

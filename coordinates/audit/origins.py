@@ -88,7 +88,7 @@ class _Layer:
         if not size or gno[0] > self.gno[size - 1]:
             self._append(gno, server_id, commit_ts)
             return None
-        at = np.searchsorted(self.gno[:size], gno)
+        at = self.gno[:size].searchsorted(gno)
         known = self.gno[np.minimum(at, size - 1)] == gno
         at = at[known] if not known.all() else at
         if len(at) == len(gno):
@@ -375,15 +375,19 @@ class Origins:
         return sorted(origin for origin in found if origin is not None)
 
 
+# As the methods of arrays, but without a call of Python's for each of many small ones.
+_min, _all = np.minimum.reduce, np.logical_and.reduce
+
+
 def _distinct(groups: OriginColumns) -> list[OriginColumns]:
     """Groups of known origin, in parts with ascending GNOs: a number twice makes two parts."""
     gno = groups.gno
-    if groups.server_id.min() < 0 or groups.commit_ts.min() < 0:
+    if _min(groups.server_id) < 0 or _min(groups.commit_ts) < 0:
         groups = groups.take((groups.server_id >= 0) & (groups.commit_ts >= 0))
         gno = groups.gno
         if not len(gno):
             return []
-    if len(gno) == 1 or (gno[1:] > gno[:-1]).all():
+    if len(gno) == 1 or _all(gno[1:] > gno[:-1]):
         return [groups]
     groups = groups.take(np.argsort(gno, kind="stable"))
     repeats = np.concatenate(([False], groups.gno[1:] == groups.gno[:-1]))

@@ -143,17 +143,18 @@ class BinlogFile:
             return PositionKind.OUTSIDE
         if position > limit:
             return PositionKind.BEYOND
-        if not self.is_known(np.array([position]))[0]:
+        is_whole = not (self.holes or self.is_open_ended or self.is_doubtful)
+        if not is_whole and not self.is_known(np.array([position]))[0]:
             return PositionKind.UNKNOWN
         ends = self.event_ends()
-        index = int(np.searchsorted(ends, position))
+        index = int(ends.searchsorted(position))
         if index == len(ends) or ends[index] != position:
             return PositionKind.BEYOND if position > self.end else PositionKind.INSIDE_EVENT
         return self._kind_of_event(index, limit)
 
     def _kind_of_event(self, index: int, limit: int) -> PositionKind:
         events, ends = self.groups().event, self.event_ends()
-        at = int(np.searchsorted(events, index))
+        at = int(events.searchsorted(index))
         if at < len(events) and events[at] == index:
             return PositionKind.GROUP_END
         if index < HEADER_EVENTS and not self._has_hole(0, int(ends[index])):

@@ -41,6 +41,7 @@ XID_GROUPS_REMEMBERED = 64
 _XID, _PREVIOUS_GTIDS = int(EventType.XID), int(EventType.PREVIOUS_GTIDS)
 _FRAMING_CLASS, _OPENER = int(EventClass.FRAMING), int(EventClass.OPENER)
 _FRAMING, _GROUP = Mark.FRAMING, Mark.GROUP
+_GROUP_MARK = int(Mark.GROUP)
 
 
 @dataclass(eq=False)
@@ -475,13 +476,13 @@ class BinlogReader(BinlogFileReader):
     def groups_after(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
         """Remembered groups with a GTID that end beyond the position."""
         rows = self.window.after(file_number, position)
-        groups: npt.NDArray[np.int64] = rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0)]
+        groups: npt.NDArray[np.int64] = rows[(rows[:, MARK] == _GROUP_MARK) & (rows[:, SID] >= 0)]
         return groups
 
     def groups_up_to(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
         """Remembered groups with a GTID that end at or before the position, oldest first."""
         rows = self.window.rows()
-        rows = rows[(rows[:, MARK] == Mark.GROUP) & (rows[:, SID] >= 0)]
+        rows = rows[(rows[:, MARK] == _GROUP_MARK) & (rows[:, SID] >= 0)]
         earlier = (rows[:, FILE] < file_number) | (
             (rows[:, FILE] == file_number) & (rows[:, END] <= position)
         )

@@ -59,7 +59,7 @@ def from_pairs(flat: Sequence[int]) -> Bounds:
 
 def from_arrays(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Bounds:
     """Build the boundaries of the intervals `starts[i] <= gno < ends[i]`, in any order."""
-    if np.any(starts[1:] < starts[:-1]):
+    if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
     highest = np.maximum.accumulate(ends)

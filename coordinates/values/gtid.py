@@ -198,7 +198,7 @@ class GtidSet:
             raise CoordinateError(f"{index.size} sid indexes for {gnos.size} GNOs")
         if not len(gnos):
             return cls.EMPTY
-        if index.min() < 0 or index.max() >= len(sids):
+        if _min(index) < 0 or _max(index) >= len(sids):
             raise CoordinateError(
                 f"sid indexes from {index.min()} to {index.max()}, expected 0 to {len(sids) - 1}"
             )
@@ -209,7 +209,7 @@ class GtidSet:
             return cls._of(_from_flat(flat))
         order = np.lexsort((gnos, index))
         index, gnos = index[order], gnos[order]
-        cuts = np.concatenate(([0], np.flatnonzero(index[1:] != index[:-1]) + 1, [len(index)]))
+        cuts = np.concatenate(([0], (index[1:] != index[:-1]).nonzero()[0] + 1, [len(index)]))
         found: dict[str, Bounds] = {}
         for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             sid = gtid_text.read_sid(sids[int(index[begin])])
@@ -428,7 +428,7 @@ def _from_flat(flat: Mapping[str, list[int]]) -> dict[str, Bounds]:
 
 def _runs(ascending: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Cut ascending GNOs, maybe repeated, into runs without a hole; ends exclusive."""
-    cuts = np.flatnonzero(ascending[1:] - ascending[:-1] > 1)
+    cuts = (ascending[1:] - ascending[:-1] > 1).nonzero()[0]
     starts = ascending[np.concatenate(([0], cuts + 1))]
     ends = ascending[np.concatenate((cuts, [len(ascending) - 1]))] + 1
     return starts, ends
@@ -442,13 +442,17 @@ def _require_gno(gno: int) -> int:
     return number
 
 
+# As the methods of arrays, but without a call of Python's for each of many small ones.
+_min, _max = np.minimum.reduce, np.maximum.reduce
+
+
 def _require_gnos(gnos: NDArray[np.int64]) -> NDArray[np.int64]:
     numbers = np.asarray(gnos)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
         raise TypeError(f"expected one column of integers, found {numbers.ndim}-d {numbers.dtype}")
     # Unsigned numbers from 2**63 on become negative here, and so are refused below.
     numbers = numbers.astype(np.int64, copy=False)
-    if len(numbers) and (numbers.min() < GNO_MIN or numbers.max() >= GNO_END):
+    if len(numbers) and (_min(numbers) < GNO_MIN or _max(numbers) >= GNO_END):
         raise CoordinateError(
             f"expected GNOs from {GNO_MIN} to {GNO_END - 1},"
             f" found {numbers.min()} to {numbers.max()}"
