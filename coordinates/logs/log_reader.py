@@ -140,13 +140,16 @@ class LogReader:
 
     def sids_in(self, column: Array) -> tuple[list[str], npt.NDArray[np.int32]]:
         """The sids that a column of the reader's numbers has, and the column with theirs."""
-        used = np.bincount(column + 1, minlength=len(self.sids) + 1)[1:].nonzero()[0]
+        if len(column) < FAST_MIN:
+            used = sorted({*column.tolist()} - {-1})
+        else:
+            used = np.bincount(column[column >= 0]).nonzero()[0].tolist()
         numbers = column.astype(np.int32)
         if len(used) < len(self.sids):
             table = np.full(len(self.sids) + 1, -1, dtype=np.int32)
-            table[used] = np.arange(len(used), dtype=np.int32)
+            table[used] = range(len(used))
             numbers = table[numbers]
-        return [self.sids[i] for i in used.tolist()], numbers
+        return [self.sids[i] for i in used], numbers
 
     # Reading
 
