@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet import FleetOutput
     from tallystick.coordinates.audit.instance import AuditOutput
-    from tallystick.coordinates.results import SubjectCheck
+    from tallystick.coordinates.results import IncidentChange, SubjectCheck
     from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.progress import Metrics
@@ -157,6 +157,7 @@ class FleetStep:
         instances: Instances that must answer from the first collection on.
         deadline: When a round does not wait any longer.
         disabled: Names of rules that are switched off.
+        alert: Takes the changes of incidents, for alerts; must neither raise nor take long.
         backlog_blocks: A micro-batch of about so many blocks was cut from a backlog: it shows
             nothing about what has not come yet. None: there never is a backlog.
     """
@@ -172,6 +173,7 @@ class FleetStep:
         instances: Sequence[str] = (),
         deadline: Deadline | None = None,
         disabled: frozenset[str] = frozenset(),
+        alert: Callable[[Sequence[IncidentChange]], None] | None = None,
         backlog_blocks: int | None = None,
     ) -> None:
         self._backlog_blocks = backlog_blocks
@@ -183,6 +185,7 @@ class FleetStep:
         self._instances = tuple(instances)
         self._deadline = deadline
         self._disabled = disabled
+        self._alert = alert
         self._done_batch_id: int | None = None
         self._begin()
         self._last: tuple[list[Cut], list[SubjectCheck]] = [], []
@@ -321,6 +324,8 @@ class FleetStep:
             self._kafka.publish_findings(findings)
             self._kafka.publish_incidents(changes)
             self._kafka.publish_dead_letters(dead_letters)
+        if self._alert is not None:
+            self._alert(changes)
         validations, of_collections = self._validations(rounds, is_last=is_last)
         missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
         self._tables.write(

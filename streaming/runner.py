@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.instance import AuditOutput
+    from tallystick.coordinates.results import IncidentChange
     from tallystick.streaming.fleet import ValidatorAnswer
 
 AUDITOR_QUERY = "auditor"
@@ -126,6 +127,7 @@ def run_job(
     validate: Callable[[list[Cut]], ValidatorAnswer] | None = None,
     report: Callable[[Mapping[str, float]], None] | None = None,
     started: Callable[[], None] | None = None,
+    alert: Callable[[Sequence[IncidentChange]], None] | None = None,
 ) -> dict[str, float]:
     """Start Spark, run the job in it until it ends, and stop Spark.
 
@@ -136,6 +138,7 @@ def run_job(
         validate: Called with the cuts of each round.
         report: Called with all metrics after every change.
         started: Called once when the queries run.
+        alert: Called with the changes of incidents; must neither raise nor take long.
 
     Returns:
         The metrics at the end.
@@ -147,9 +150,8 @@ def run_job(
     with CheckpointLocation(settings.checkpoint, layout) as checkpoint:
         spark = start_session(session)
         try:
-            return AuditJob(spark, settings, checkpoint, validate, Metrics(report)).run(
-                stop, started
-            )
+            job = AuditJob(spark, settings, checkpoint, validate, Metrics(report), alert=alert)
+            return job.run(stop, started)
         finally:
             stop_session(spark)
 
@@ -163,6 +165,7 @@ class AuditJob:
         checkpoint: The entered checkpoint location.
         validate: Called with the cuts of each round.
         metrics: Receives all numbers.
+        alert: Called with the changes of incidents.
     """
 
     def __init__(
@@ -172,6 +175,8 @@ class AuditJob:
         checkpoint: CheckpointLocation,
         validate: Callable[[list[Cut]], ValidatorAnswer] | None,
         metrics: Metrics,
+        *,
+        alert: Callable[[Sequence[IncidentChange]], None] | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
@@ -195,6 +200,7 @@ class AuditJob:
             instances=settings.instances,
             deadline=settings.deadline,
             disabled=settings.disabled,
+            alert=alert,
             backlog_blocks=settings.max_blocks_per_trigger,
         )
 

@@ -11,6 +11,7 @@ import typer
 
 from tallystick import __version__, process, terminal
 from tallystick.commands import (
+    alerts,
     audit,
     broker,
     check,
@@ -79,6 +80,7 @@ for command in (
     reference.config,
 ):
     app.command(help=_help_of(command))(command)
+app.add_typer(alerts.app, name="alerts")
 app.add_typer(broker.app, name="broker")
 app.add_typer(incidents.app, name="incidents")
 app.add_typer(lab.app, name="lab")

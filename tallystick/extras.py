@@ -15,6 +15,7 @@ _STREAM = {
     "pandas": "pandas",
     "google.protobuf": "protobuf",
     "prometheus_client": "prometheus-client",
+    "urllib3": "urllib3",
 }
 """Modules, and the packages that bring them. confluent-kafka can be missing: there is a second."""
 

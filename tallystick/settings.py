@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_serializer, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -26,6 +26,10 @@ FILE = Path("tallystick.toml")
 PREFIX = "TALLYSTICK_"
 NOT_SETTINGS = frozenset({"TALLYSTICK_HOME"})
 """Variables with our prefix that others read: where fetched jars are kept (``deploy.jars``)."""
+ALERTS_SECRET = "TALLYSTICK_ALERTS_SECRET"  # noqa: S105  its name, not its value
+"""The secret that signs what a webhook gets."""
+ALERT_PREFIX = "TALLYSTICK_ALERT_"
+"""Values of an alert, in the environment of a command that it is handed to."""
 PASSWORD_PREFIX = "TALLYSTICK_MYSQL_PASSWORD"  # noqa: S105  its name, not its value
 """Passwords of servers, which ``producers.mysql.settings`` reads: secrets are no settings."""
 
@@ -97,6 +101,24 @@ class Settings(BaseSettings):
         int | None,
         Field(ge=1, le=65_535, description="port of 127.0.0.1 for a Prometheus scrape"),
     ] = None
+    alerts: Annotated[
+        tuple[str, ...], NoDecode, Field(description="sinks of alerts: NAME or NAME=TARGET")
+    ] = ()
+    alerts_growth: Annotated[
+        int, Field(ge=2, le=1_000, description="an incident that grew by this factor is alerted")
+    ] = 10
+    alerts_queue: Annotated[
+        int, Field(ge=10, le=1_000_000, description="alerts that wait for one sink at most")
+    ] = 10_000
+    alerts_secret_file: Annotated[
+        Path | None, Field(description="file with the secret that signs what a webhook gets")
+    ] = None
+    page_url: Annotated[
+        str | None,
+        Field(
+            pattern=r"^https?://[^\s@]+$", description="where the page is, for links to incidents"
+        ),
+    ] = None
 
     @classmethod
     def settings_customise_sources(
@@ -110,7 +132,14 @@ class Settings(BaseSettings):
         """Flags over environment over file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
-    @field_validator("instances", "disabled", mode="before")
+    @field_serializer("alerts", when_used="json")
+    def _without_secrets(self, texts: tuple[str, ...]) -> list[str]:
+        """What is shown of sinks: the path of a URL is a secret at many services."""
+        from tallystick.alerts.sinks import shown
+
+        return [shown(text) for text in texts]
+
+    @field_validator("instances", "disabled", "alerts", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         """The environment has a list as text with commas."""
@@ -164,7 +193,9 @@ def _refuse_unknown_variables() -> None:
     for variable in os.environ:
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
-        if variable == PASSWORD_PREFIX or variable.startswith(f"{PASSWORD_PREFIX}_"):
+        if variable in (PASSWORD_PREFIX, ALERTS_SECRET):
+            continue
+        if variable.startswith((f"{PASSWORD_PREFIX}_", ALERT_PREFIX)):
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name not in Settings.model_fields:
@@ -206,7 +237,9 @@ def _sentence(error: ValidationError, origins: Mapping[str, Origin]) -> str:
 
 def flag_name(name: str) -> str:
     """The flag of a setting: a list's flag is repeated for each value."""
-    return "--" + {"instances": "instance", "disabled": "disable"}.get(name, name).replace("_", "-")
+    return "--" + {"instances": "instance", "disabled": "disable", "alerts": "alert"}.get(
+        name, name
+    ).replace("_", "-")
 
 
 def suggestion(name: str, known: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from tallystick import terminal
 from tallystick.commands.options import (
+    AlertSinks,
     BootstrapServers,
     Directory,
     Disable,
@@ -17,6 +18,7 @@ from tallystick.commands.options import (
     JsonResult,
     Outputs,
     TopicPrefix,
+    alert_flags,
     finish,
     requested,
 )
@@ -54,6 +56,7 @@ def audit(
     metrics_port: Annotated[
         int | None, typer.Option(help="Port of 127.0.0.1 for a Prometheus scrape.")
     ] = None,
+    alert: AlertSinks = None,
     output: Outputs = None,
     json: JsonResult = False,
     fail_on: FailOnFlag = FailOn.EVER,
@@ -73,6 +76,7 @@ def audit(
             "collect_deadline_s": collect_deadline_s,
             "disabled": disable,
             "metrics_port": metrics_port,
+            "alerts": alert_flags(alert),
         }
     ).settings
     if history_ends and not available_now:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from tallystick.errors import MisuseError
 from tallystick.terminal import STANDARD_STREAM
 
 if TYPE_CHECKING:
@@ -52,6 +53,16 @@ Outputs = Annotated[
 ]
 
 
+AlertSinks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--alert",
+        help="Send alerts of incidents to a sink (docs/alerts.md); may be repeated.",
+        metavar="NAME[=TARGET]",
+    ),
+]
+
+
 class FailOn(str, Enum):
     """Which verdict the exit status is of."""
 
@@ -67,6 +78,23 @@ FailOnFlag = Annotated[
     ),
 ]
 JsonResult = Annotated[bool, typer.Option("--json", help="The short form of --output json.")]
+
+
+def alert_flags(texts: Sequence[str] | None) -> Sequence[str] | None:
+    """The flags of sinks.
+
+    Raises:
+        MisuseError: One has a user or password, which every user of the machine could see.
+    """
+    from tallystick.alerts.sinks import has_credentials, shown
+
+    for text in texts or ():
+        if has_credentials(text):
+            raise MisuseError(
+                f"--alert {shown(text)}: no password is an argument; set TALLYSTICK_ALERTS, or"
+                " alerts in tallystick.toml"
+            )
+    return texts
 
 
 def requested(output: Sequence[str] | None, json: bool) -> list[Request]:

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from tallystick import terminal
+from tallystick.alerts.metrics import AlertMetrics
+from tallystick.alerts.service import Alerts, sinks_of
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
 from tallystick.errors import MisuseError
@@ -54,12 +57,18 @@ class Audit:
         problems = check_machine(directory=self.directory)
         if problems:
             raise MisuseError("\n".join(map(str, problems)))
+        sinks_of(self._settings, terminal.notice)
         prepare_topics(self._settings)
         if self._settings.metrics_port is not None:
             self._metrics.serve(self._settings.metrics_port)
 
     def run(self, stop: threading.Event, progress: Progress) -> RunResult | None:
         """Run the job until it ends or is to stop; None when it was stopped before it ran."""
+        with Alerts(self.directory, self._settings, progress.done) as alerts:
+            self._metrics.serve_also(AlertMetrics(alerts))
+            return self._run(stop, progress, alerts)
+
+    def _run(self, stop: threading.Event, progress: Progress, alerts: Alerts) -> RunResult | None:
         settings = self._settings
         title = f"{settings.topic_prefix}.journal at {settings.bootstrap_servers}"
         jars = spark_kafka_jars(progress.done)
@@ -86,6 +95,7 @@ class Audit:
             ),
             keep_runs=settings.keep_runs,
             report_collections=settings.report_collections,
+            alert=alerts.take,
         )
         has_run = stream.run(
             lambda: self._job(jars), stop=stop, started=f"auditing {title}", watch=watch

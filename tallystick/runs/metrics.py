@@ -26,6 +26,8 @@ class JobMetrics(Collector):
     def __init__(self, counters: tuple[str, ...]) -> None:
         self._counters = frozenset(counters)
         self._values: Mapping[str, float] = {}
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
 
     def take(self, values: Mapping[str, float]) -> None:
         """Remember the newest numbers."""
@@ -44,16 +46,18 @@ class JobMetrics(Collector):
                 gauge.add_metric([], value)
                 yield gauge
 
+    def serve_also(self, other: Collector) -> None:
+        """Answer scrapes with the numbers of somebody else, too."""
+        self._registry.register(other)
+
     def serve(self, port: int) -> None:
         """Listen for scrapes, in a thread that ends with the process.
 
         Raises:
             MisuseError: The port cannot be listened on.
         """
-        registry = CollectorRegistry()
-        registry.register(self)
         try:
-            start_http_server(port, addr=HOST, registry=registry)
+            start_http_server(port, addr=HOST, registry=self._registry)
         except OSError as error:
             raise MisuseError(
                 f"--metrics-port: {HOST}:{port} cannot be listened on: {error.strerror}"

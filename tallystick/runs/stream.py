@@ -16,7 +16,7 @@ from tallystick.runs.tables import read_run
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.results import Observation
+    from tallystick.coordinates.results import IncidentChange, Observation
     from tallystick.expectations.validate import CollectionValidator
     from tallystick.expectations.validation import CollectionValidation
     from tallystick.streaming.runner import JobSettings
@@ -37,6 +37,7 @@ class StreamRun:
         progress: Where to report what happens.
         validated: Makes a line of progress of a validated collection.
         keep_runs: How many collections Data Docs keep.
+        alert: Takes the changes of incidents, for alerts.
         report_collections: How many newest ones the result has in detail; None: all.
 
     Attributes:
@@ -53,6 +54,7 @@ class StreamRun:
         validated: Callable[[list[Cut], CollectionValidation], str],
         keep_runs: int = 20,
         report_collections: int | None = None,
+        alert: Callable[[Sequence[IncidentChange]], None] | None = None,
     ) -> None:
         self._command = command
         self._directory = directory
@@ -61,6 +63,7 @@ class StreamRun:
         self._validated = validated
         self._keep_runs = keep_runs
         self._report_collections = report_collections
+        self._alert = alert
         self._begun_at = datetime.now(timezone.utc)
         self._validator: CollectionValidator | None = None
         self._stop = threading.Event()
@@ -142,6 +145,7 @@ class StreamRun:
                 validate=self._validate,
                 report=self._take,
                 started=report_started,
+                alert=self._alert,
             )
         except Exception as error:  # noqa: BLE001  raised by the calling thread
             self._error = error

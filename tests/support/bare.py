@@ -7,7 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-STREAM = ("deltalake", "pyspark", "great_expectations", "pandas", "google", "prometheus_client")
+STREAM = (
+    "deltalake",
+    "pyspark",
+    "great_expectations",
+    "pandas",
+    "google",
+    "prometheus_client",
+    "urllib3",
+)
 """The modules that only the extra stream brings, without the Kafka client."""
 EXTRAS = (*STREAM, "confluent_kafka", "cryptography", "py4j", "scipy")
 ALL_BUT_TABLES = tuple(name for name in EXTRAS if name != "deltalake")

@@ -1,0 +1,1 @@
+"""Alerts of incidents: decided from their changes, queued on disk, delivered to sinks."""

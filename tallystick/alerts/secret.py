@@ -1,0 +1,53 @@
+"""The secret that signs what a webhook gets: from the environment, or from a file."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import stat
+from pathlib import Path
+
+from tallystick.errors import MisuseError
+from tallystick.settings import ALERTS_SECRET
+
+_PREFIX = "whsec_"
+_BYTES_MIN, _BYTES_MAX = 24, 64
+
+
+def read_secret(path: Path | None) -> bytes | None:
+    """The environment's secret, else that of the file; None without either.
+
+    Raises:
+        MisuseError: It cannot be read, others can read it, or it is no base64 of 24 to 64 bytes.
+    """
+    text, where = os.environ.get(ALERTS_SECRET), ALERTS_SECRET
+    if text is None:
+        if path is None:
+            return None
+        where = f"alerts_secret_file {str(path)!r}"
+        text = _text_of(path, where)
+    try:
+        secret = base64.b64decode(text.strip().removeprefix(_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        secret = b""
+    if not _BYTES_MIN <= len(secret) <= _BYTES_MAX:
+        raise MisuseError(
+            f"{where}: expected the base64 of {_BYTES_MIN} to {_BYTES_MAX} random bytes,"
+            " as openssl rand -base64 32 prints"
+        )
+    return secret
+
+
+def _text_of(path: Path, where: str) -> str:
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if mode & (stat.S_IRWXO | stat.S_IWGRP):
+                raise MisuseError(
+                    f"{where} is open to others (mode {stat.S_IMODE(mode):04o}); expected at most"
+                    " 0640: chmod 600"
+                )
+            return file.read(1_024).decode("ascii", "replace")
+    except OSError as error:
+        raise MisuseError(f"{where} cannot be read: {error.strerror}") from None

@@ -1,0 +1,161 @@
+"""The alerts of a run: takes changes of incidents, owns the queue and the threads."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, final
+
+from tallystick.alerts.alert import alert_of, now_us
+from tallystick.alerts.secret import read_secret
+from tallystick.alerts.sinks import Context, Request, Sink, open_sink, requests_of
+from tallystick.alerts.store import AlertStore
+from tallystick.alerts.worker import SinkWorker
+from tallystick.errors import MisuseError
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.results import IncidentChange
+    from tallystick.settings import Settings
+
+FILE = "alerts.sqlite"
+"""In the directory of the audit."""
+DRAIN_S = 10.0
+
+
+class SinkNumbers(NamedTuple):
+    """How it is with one sink."""
+
+    label: str
+    queued: int
+    sent: int
+    failed: int
+    dropped: int
+    is_up: bool
+
+
+def sinks_of(settings: Settings, notice: Callable[[str], None]) -> list[tuple[Request, Sink]]:
+    """The sinks that the settings name.
+
+    Raises:
+        MisuseError: One is not known, or the secret cannot be read.
+    """
+    context = Context(notice, read_secret(settings.alerts_secret_file))
+    return [(request, open_sink(request, context)) for request in requests_of(settings.alerts)]
+
+
+@final
+class Alerts:
+    """A context manager: the threads run while it is entered.
+
+    Args:
+        directory: The audit's own.
+        settings: Which sinks, and how many alerts wait for one.
+        notice: Takes a line for people.
+        cluster_of: The cluster of an instance; None where it is not known.
+
+    Raises:
+        MisuseError: A sink is not known, or the queue cannot be opened.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Settings,
+        notice: Callable[[str], None],
+        cluster_of: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        self._settings = settings
+        self._notice = notice
+        self._cluster_of = cluster_of
+        self._lost = 0
+        sinks = sinks_of(settings, notice)
+        try:
+            self._store = AlertStore(
+                directory / FILE,
+                growth=settings.alerts_growth,
+                queue_max=settings.alerts_queue,
+                notice=notice,
+            )
+            dropped = self._store.forget_other_sinks(request.key for request, _ in sinks)
+        except (OSError, sqlite3.Error) as error:
+            path = str(directory / FILE)
+            raise MisuseError(
+                f"the queue of alerts, {path!r}, cannot be opened: {error}"
+            ) from error
+        if dropped:
+            notice(f"alerts: {dropped:,} waited for sinks that are not set any more: dropped")
+        self._workers = [SinkWorker(request, sink, self._store, notice) for request, sink in sinks]
+
+    def __enter__(self) -> Alerts:
+        """Start to deliver, first what an earlier run has left."""
+        for worker in self._workers:
+            worker.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Deliver what can be delivered at once; what is left waits for the next run."""
+        for worker in self._workers:
+            worker.close()
+        deadline = time.monotonic() + DRAIN_S
+        for worker in self._workers:
+            worker.join(max(deadline - time.monotonic(), 0))
+            worker.sink.close()
+        for worker in self._workers:
+            worker.join(1)
+            left = self._store.waiting(worker.request.key)
+            if left:
+                self._notice(f"alerts: {left:,} wait for {worker.request.label}, for the next run")
+        self._store.close()
+
+    def take(self, changes: Sequence[IncidentChange]) -> None:
+        """Queue the alerts of changes; what goes wrong here is shown, and stops no audit."""
+        if not changes:
+            return
+        detected_us = now_us()
+        try:
+            dropped = self._store.take(
+                changes,
+                lambda change: alert_of(
+                    change,
+                    fleet=self._settings.topic_prefix,
+                    cluster=self._cluster_of(change.incident.instance_id),
+                    detected_us=detected_us,
+                    page_url=self._settings.page_url,
+                ),
+                [(w.request.key, w.request.label, w.sink.repeat_s is not None)
+                 for w in self._workers],
+            )  # fmt: skip
+        except (OSError, sqlite3.Error) as error:
+            self._lost += len(changes)
+            self._notice(f"alerts of {len(changes):,} changes cannot be queued: {error}")
+            return
+        if dropped:
+            self._lost += dropped
+            self._notice(f"alerts: the queue is full, {dropped:,} are dropped")
+        for worker in self._workers:
+            worker.look()
+
+    @property
+    def lost(self) -> int:
+        """How many could not be queued, or were dropped since the queue was full."""
+        return self._lost
+
+    def numbers(self) -> Iterator[SinkNumbers]:
+        """How it is with each sink now."""
+        for worker in self._workers:
+            yield SinkNumbers(
+                worker.request.label,
+                self._store.waiting(worker.request.key),
+                worker.sent,
+                worker.failed,
+                worker.dropped,
+                worker.is_up,
+            )

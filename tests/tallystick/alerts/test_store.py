@@ -1,0 +1,174 @@
+"""Which changes are alerted, that none is twice, and what a full queue keeps."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from changes import History
+
+from tallystick.alerts.alert import alert_of
+from tallystick.alerts.store import SENT, AlertStore, read_deliveries, step_of
+from tallystick.coordinates.events.incident_control import ControlAction
+
+HTTP, STATE = ("k1", "webhook", False), ("k2", "alertmanager", True)
+
+
+def document(change):
+    return alert_of(change, fleet="f", cluster=None, detected_us=1, page_url=None)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Open the store again, as another run does."""
+    stores = []
+
+    def open_(queue_max=100, growth=10):
+        if stores:
+            stores.pop().close()
+        stores.append(
+            AlertStore(
+                tmp_path / "alerts.sqlite",
+                growth=growth,
+                queue_max=queue_max,
+                notice=notices.append,
+            )
+        )
+        return stores[0]
+
+    notices = open_.notices = []
+    yield open_
+    for store in stores:
+        store.close()
+
+
+def drained(store, sink="k1"):
+    """The kinds of all that waits, delivered."""
+    kinds = []
+    while (delivery := store.next(sink, ())) is not None:
+        kinds.append(delivery.alert["kind"])
+        store.done(delivery, SENT)
+    return kinds
+
+
+def test_once_when_it_opens_grows_past_a_step_and_ends(opened):
+    """Counts of 1, 9, 10, 60, 130: two steps of growth."""
+    store, history = opened(), History()
+    steps = [history.errant(), history.errant(8), history.errant(), history.errant(50)]
+    steps += [history.errant(70), history.healed()]
+    for changes in steps:
+        assert 0 == store.take(changes, document, [HTTP])
+    assert ["opened", "grown", "grown", "resolved"] == drained(store)
+    assert [0, 0, 1, 1, 2, 0] == [step_of(n, 10) for n in (1, 9, 10, 99, 130, 0)]
+
+
+def test_a_micro_batch_that_is_done_again_alerts_nothing(opened):
+    """Any beginning of a history comes again after a restart, whatever has followed it."""
+    history = History()
+    steps = [history.errant(), history.errant(12), history.healed(), history.errant(2)]
+    steps += [history.control(ControlAction.ACK, next(iter(history.incidents.open)))]
+    steps += [history.errant(200)]
+    store = opened()
+    for changes in steps:
+        store.take(changes, document, [HTTP])
+    expected = drained(store)
+    assert ["opened", "grown", "resolved", "opened"] == expected
+    for first in range(len(steps)):
+        store = opened()
+        for changes in steps[first:]:
+            store.take(changes, document, [HTTP])
+        assert [] == drained(store), first
+
+
+def test_what_is_acknowledged_is_quiet_until_it_counts_again(opened):
+    """A sink that keeps the state is told, so that it ends; the end is told to all."""
+    store, history = opened(), History()
+    store.take(history.errant(), document, [HTTP, STATE])
+    (name,) = history.incidents.open
+    store.take(history.control(ControlAction.ACK, name), document, [HTTP, STATE])
+    assert [] == store.firing()
+    store.take(history.errant(30), document, [HTTP, STATE])
+    assert ["opened"] == drained(store)
+    assert ["opened", "acknowledged"] == drained(store, "k2")
+    store.take(history.control(ControlAction.UNACK, name), document, [HTTP, STATE])
+    store.take(history.errant(), document, [HTTP, STATE])
+    assert [32] == [one["count"] for one in store.firing()]
+    store.take(history.healed(), document, [HTTP, STATE])
+    assert ["reopened", "resolved"] == drained(store)
+    assert [] == store.firing()
+
+
+def test_what_is_acknowledged_before_it_is_seen_is_quiet(opened):
+    """A job that begins anew reads the acknowledgement first."""
+    store, history = opened(), History()
+    first = History().errant()[0].incident.incident_id
+    history.control(ControlAction.ACK, first)
+    changes = history.errant()
+    assert ["opened", "acknowledged"] == [change.kind.value for change in changes]
+    store.take(changes, document, [HTTP, STATE])
+    assert [] == drained(store) + drained(store, "k2")
+    store.take(history.control(ControlAction.UNACK, first), document, [HTTP])
+    assert ["reopened"] == drained(store)
+
+
+def test_a_sink_hears_of_the_end_of_what_it_heard_of(opened):
+    """One that was set later does not; one that keeps the state does."""
+    store, history = opened(), History()
+    store.take(history.errant(), document, [HTTP])
+    store.take(history.healed(), document, [HTTP, ("new", "log", False), STATE])
+    assert [] == drained(store, "new")
+    assert ["resolved"] == drained(store, "k2")
+
+
+def test_a_full_queue_merges_before_it_drops(opened):
+    """Of an incident the newest stays; what is under way is not touched."""
+    store, history = opened(queue_max=4), History()
+    store.take(history.errant(instance="x"), document, [HTTP])
+    under_way = store.next("k1", ())
+    for name in ("b", "c", "d"):
+        assert 0 == store.take(history.errant(instance=name), document, [HTTP])
+    assert 0 == store.take(history.errant(20, instance="b"), document, [HTTP])
+    assert 1 == store.take(history.errant(instance="e"), document, [HTTP])
+    store.failed(under_way, "no")
+    left = []
+    while (delivery := store.next("k1", ())) is not None:
+        left.append((delivery.alert["instance"], delivery.alert["kind"]))
+        store.done(delivery, SENT)
+    assert [("x", "opened"), ("d", "opened"), ("b", "grown"), ("e", "opened")] == left
+
+
+def test_those_of_an_incident_stay_in_order(opened, tmp_path):
+    """One that waits holds back its own incident only; attempts outlive the process."""
+    store, history = opened(), History()
+    store.take(history.errant(), document, [HTTP])
+    store.take(history.healed(), document, [HTTP])
+    store.take(history.errant(instance="c"), document, [HTTP])
+    first = store.next("k1", ())
+    store.failed(first, "down")
+    other = store.next("k1", [first.alert["incident_id"]])
+    assert "c" == other.alert["instance"]
+    store = opened()
+    again = store.next("k1", ())
+    assert (first.number, 2) == (again.number, again.attempts)
+    rows = read_deliveries(tmp_path / "alerts.sqlite", 10)
+    assert ["opened", "resolved", "opened"] == [row.alert["kind"] for row in rows]
+    assert "down" == rows[2].error
+    assert 3 == store.forget_other_sinks(["k9"])
+    assert [] == drained(store)
+
+
+def test_a_damaged_file_is_set_aside_and_said(opened, tmp_path):
+    """The audit goes on."""
+    path = tmp_path / "alerts.sqlite"
+    path.write_bytes(b"no database " * 1000)
+    store = opened()
+    store.take(History().errant(), document, [HTTP])
+    assert ["opened"] == drained(store)
+    assert path.with_name("alerts.sqlite.damaged").exists()
+    assert "begins anew" in opened.notices[0]
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 9")
+    db.close()
+    store.close()
+    opened()
+    assert "version 9, expected 1" in opened.notices[1]
