@@ -18,9 +18,9 @@ from tests.support.ports import HOST, free_base_port
 DEADLINE_S = 60
 
 
-def wait_for(is_so: Callable[[], object], what: str) -> None:
+def wait_for(is_so: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
     """Return when it is so."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + deadline_s
     while not is_so():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)

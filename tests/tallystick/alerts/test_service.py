@@ -140,10 +140,10 @@ def test_a_queue_that_cannot_be_written_stops_no_audit(service, quick):
         alerts._store._db.execute("PRAGMA query_only = 1")
         alerts.take(History().errant())
         assert 1 == value(alerts, "alerts_dropped_total")
-        assert "cannot be queued" in service.notices[0]
         alerts._workers[0].look()
         wait_for(lambda: len(service.notices) == 2, "no notice of the worker")
-        assert "readonly" in service.notices[1]
+        assert any("cannot be queued" in notice for notice in service.notices)
+        assert any("does not take alerts" in notice for notice in service.notices)
         alerts._store._db.execute("PRAGMA query_only = 0")
         alerts.take(History().errant())
         wait_for(lambda: "opened critical" in str(service.notices), "its thread has ended")
