@@ -23,7 +23,7 @@ def list_(
     directory: Directory = None,
     json: Json = False,
 ) -> None:
-    """List the alerts of an audit, the newest first: to whom, when, and whether it was taken."""
+    """List the alerts of an audit, the newest first, and what became of them."""
     from tallystick.alerts.alert import utc
     from tallystick.alerts.service import FILE
     from tallystick.alerts.store import read_deliveries
@@ -72,7 +72,7 @@ def list_(
 
 @app.command("test")
 def try_out(*, alert: AlertSinks = None, json: Json = False) -> None:
-    """Send a test alert to each sink, without the queue. Status 2 if one does not take it."""
+    """Send a test alert to each sink; status 2 if one does not take it."""
     require_stream("tallystick alerts test")
     from tallystick.alerts.alert import trial_alert
     from tallystick.alerts.service import sinks_of
