@@ -33,8 +33,8 @@ class ChannelRow:
     """Since when the coordinates are of the present source, None not known."""
     retrieved_ts: int | None
     """Since when the retrieved set grows from nothing, None not known."""
-    began_at: int | None = None
-    """When the observer began to read it, None not known."""
+    received_at: int | None = None
+    """When the observer was asked for it, by its own clock, None not known."""
     gtid_executed: GtidSet | None = None
     """Of the replica; None not known, the channel leaves out groups of its source, or the replica
     does not log what it applies."""

@@ -256,12 +256,13 @@ class FleetAudit:
         upstreams = self.reader.fleet.upstreams(against.sources, item.at.ts)
         clocks = [one.clock for one in (*against.sources, *upstreams)]
         is_undecided = isinstance(settled(answer), Undecided)
-        began_at = item.began_at if isinstance(item, ChannelRow) else item.at.ts
+        received_at = item.received_at if isinstance(item, ChannelRow) else item.at.ts
+        taken_us = 0 if received_at is None else item.at.ts - received_at
         times = first_ts(item), item.at.ts
         is_one = all(is_one_clock(clock, replica, *times) for clock in clocks)
-        if is_one and began_at is not None and not is_undecided:
+        if is_one and received_at is not None and not is_undecided:
             # What began was noticed some time after that.
-            against = replace(against, uncertain_us=item.at.ts - began_at)
+            against = replace(against, uncertain_us=taken_us)
             return judge(at_any_time(item, 0, TOLERANCE_US), against)
         if not is_overdue and not is_undecided:
             for source in against.sources:
@@ -271,7 +272,7 @@ class FleetAudit:
         earlier_us = max((ahead(replica, clock, request) for clock in clocks), default=0)
         if is_undecided and max(later_us, earlier_us) <= TOLERANCE_US:
             return answer
-        against = replace(against, uncertain_us=later_us + earlier_us)
+        against = replace(against, uncertain_us=taken_us + later_us + earlier_us)
         return judge(at_any_time(item, later_us, earlier_us), against)
 
     def _report(self, key: QueueKey, queue: Queue, item: Evidence, answer: Settled) -> None:

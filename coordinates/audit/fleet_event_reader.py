@@ -374,10 +374,10 @@ class FleetEventReader:
         timeline.clock.change(event.body["clock"], last_ts, timeline.marked_ts)
 
     def _read_clock(self, event: FleetEvent, clock: ObserverClock, at: JournalPosition) -> None:
-        clock.answered(event.body["requested_at"], event.ts)
+        clock.answered(event.body["requested_at"], event.ts, event.body["received_at"])
         if clock.is_found_wrong():
             subject = Subject(event.instance_id, None, at)
-            lag_ms = clock.answers[-1][1] // 1_000
+            lag_ms = clock.answers[-1].lag // 1_000
             code = ObservationCode.CLOCKS_DIFFER
             self.comparisons.collector.note(subject, code, CLOCKS_DIFFER, lag_ms=lag_ms)
 

@@ -54,7 +54,7 @@ class FleetEventKind(str, Enum):
     GTID_PURGED = "gtid_purged"
     """SET gtid_purged. body: ``added``."""
     STATUS = "status"
-    """An accepted log_status row. body: ``collection_id``, ``requested_at``, ``began_at`` (None
+    """An accepted log_status row. body: ``collection_id``, ``requested_at``, ``received_at`` (None
     unknown), ``server_uuid``, ``server_id`` (None unknown), ``binlog_lineage``,
     ``binary_log_file``, ``binary_log_position``, ``gtid_executed``, ``gtid_purged`` (None unknown),
     ``purged_complete`` (bool), ``clone_status`` (row or None), ``logs_everything`` (bool: log_bin

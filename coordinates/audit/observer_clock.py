@@ -2,15 +2,16 @@
 
 Journals that were written by one clock are compared by their times alone. Of other clocks the
 answers show how far apart they may be: an answer has two times, when it was asked for, by the clock
-of who asks all instances, and when it was written, by the observer's own. The difference is what
-the observer's clock is ahead, and what the answer took. docs/decisions/0014-clocks-that-differ.md,
-docs/decisions/0016-one-clock-for-several-journals.md.
+of who asks all instances, and when its observer received that, or wrote the answer where nothing
+else is known, by the observer's own. The difference is what the observer's clock is ahead, and what
+lies between. docs/decisions/0014-clocks-that-differ.md and 0016-one-clock-for-several-journals.md.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 TOLERANCE_US = 1_000_000
@@ -21,6 +22,17 @@ LAG_MAX_US = 86_400_000_000
 """Nothing is so late: a journal without times numbers its records."""
 REMEMBERED_MAX = 256
 OBSERVERS_MAX = 16
+
+
+class Answer(NamedTuple):
+    """When one was asked for, when it was written, and how long after the request it was received.
+
+    The first by the clock of who asks, the last between the two clocks.
+    """
+
+    requested_at: int
+    ts: int
+    lag: int
 
 
 class Writing(NamedTuple):
@@ -42,12 +54,12 @@ class ObserverClock:
     """Who wrote one instance's journal, and when requests were answered there.
 
     Attributes:
-        answers: When each was asked for, and how long after that it was written, oldest first.
+        answers: Those to requests with times, oldest first.
         is_reported: Whether it has been reported that the clock is wrong.
         writings: The parts of the journal whose observer is known, oldest first.
     """
 
-    answers: list[tuple[int, int]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     is_reported: bool = False
     writings: list[Writing] = field(default_factory=list)
 
@@ -74,35 +86,36 @@ class ObserverClock:
                 return one.clock
         return None
 
-    def answered(self, requested_at: object, ts: int) -> None:
+    def answered(self, requested_at: object, ts: int, received_at: int | None = None) -> None:
         """A row was written at ``ts``."""
         if isinstance(requested_at, int) and abs(ts - requested_at) < LAG_MAX_US:
-            self.answers.append((requested_at, ts - requested_at))
+            received_at = ts if received_at is None else received_at
+            self.answers.append(Answer(requested_at, ts, received_at - requested_at))
             del self.answers[:-REMEMBERED_MAX]
 
     def request_at(self, ts: int) -> int | None:
         """The request of the first answer at or after a time of this clock, else of the last."""
-        later = (asked for asked, lag in self.answers if asked + lag >= ts)
-        return next(later, self.answers[-1][0] if self.answers else None)
+        later = (one.requested_at for one in self.answers if one.ts >= ts)
+        return next(later, self.answers[-1].requested_at if self.answers else None)
 
     def has_answered(self, request: int) -> bool:
         """Whether there is an answer to that request, or to a later one."""
-        return bool(self.answers) and self.answers[-1][0] >= request
+        return bool(self.answers) and self.answers[-1].requested_at >= request
 
     def lags(self, request: int) -> list[int]:
-        """How long after their requests the answer to this one and some before it were written.
+        """How long after it this request and some before it were received.
 
         Whatever else is known by now: so the order in which journals arrive makes no difference.
         """
-        at = bisect_left(self.answers, request, key=_request) + 1
-        return [lag for _, lag in self.answers[max(at - WINDOW, 0) : at]]
+        at = bisect_left(self.answers, request, key=attrgetter("requested_at")) + 1
+        return [one.lag for one in self.answers[max(at - WINDOW, 0) : at]]
 
     def is_found_wrong(self) -> bool:
         """Whether the last answers show for the first time that the clock is wrong.
 
-        All of them were written before their requests, or too late for an answer.
+        All of them were received before they were sent, or too late.
         """
-        lags = [lag for _, lag in self.answers[-WINDOW:]]
+        lags = [one.lag for one in self.answers[-WINDOW:]]
         if self.is_reported or len(lags) < WINDOW:
             return False
         self.is_reported = min(lags) > TOLERANCE_US or max(lags) < -TOLERANCE_US
@@ -122,7 +135,3 @@ def ahead(clock: ObserverClock, of: ObserverClock, request: int) -> int:
     """
     lags, others = clock.lags(request), of.lags(request)
     return TOLERANCE_US + max(0, max(lags) - min(others)) if lags and others else 0
-
-
-def _request(answer: tuple[int, int]) -> int:
-    return answer[0]

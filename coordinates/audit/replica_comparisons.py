@@ -141,7 +141,7 @@ class ReplicaComparisons:
             auto_position=bool(values["auto_position"]),
             coordinates_ts=channel.coordinates_ts,
             retrieved_ts=channel.retrieved_ts,
-            began_at=body["began_at"],
+            received_at=body["received_at"],
             gtid_executed=sets[0] if is_logged and not channel.is_filtered else None,
             is_relay_seen=bool(channel.received.freeze()),
             is_filtered=channel.is_filtered,

@@ -404,7 +404,7 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
         {
             "collection_id": collection_id,
             "requested_at": waiting.body.get("requested_at"),
-            "began_at": waiting.body.get("began_at"),
+            "received_at": waiting.body.get("received_at"),
             "server_uuid": state.server_uuid,
             "server_id": audit.server.server_id,
             "binlog_lineage": audit.binlog.lineage,

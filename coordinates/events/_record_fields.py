@@ -95,7 +95,7 @@ _LOG_STATUS = Shape(
     {
         "collection_id": name,
         "requested_at": _COUNT,
-        "began_at": _COUNT,
+        "received_at": _COUNT,
         "row": anything,
         "error": Shape(
             {

@@ -103,7 +103,7 @@ def journal_blocks(plan: LoadPlan) -> Iterator[Block]:
         ts += slot_us
         slot += 1
         asked = ts - _QUIET_US
-        collection = {"collection_id": f"load-{slot}", "requested_at": asked, "began_at": asked}
+        collection = {"collection_id": f"load-{slot}", "requested_at": asked, "received_at": asked}
         for instance in instances:
             yield instance.answer(ts, collection)
 

@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.producers.mysql.server_watch import Collected, ServerWatch
+from tallystick.producers.mysql.tail_options import steady_clock_us
 
 if TYPE_CHECKING:
     from tallystick.producers.mysql.server_history import LogPosition, ServerHistory
@@ -25,11 +26,19 @@ PENDING_MAX = 400_000
 """So many events wait for a row at most."""
 
 
+class _Received(NamedTuple):
+    """A request, when it came, in seconds that never fall, and by the clock of the journal."""
+
+    request: CollectRequest
+    since: float
+    received_at: int
+
+
 @dataclass(slots=True)
 class _Asked:
     """A collection under way."""
 
-    request: CollectRequest
+    received: _Received
     since: float
     collected: Collected | None = None
     is_given_up: bool = False
@@ -62,13 +71,13 @@ class CollectionScheduler:
         self._options = options
         self._answered = answered
         self._clock = time.monotonic
-        self._requests: queue.SimpleQueue[tuple[CollectRequest, float]] = queue.SimpleQueue()
-        self._waiting: deque[tuple[CollectRequest, float]] = deque()
+        self._requests: queue.SimpleQueue[_Received] = queue.SimpleQueue()
+        self._waiting: deque[_Received] = deque()
         self._asked: _Asked | None = None
 
     def ask(self, request: CollectRequest) -> None:
         """Take a request; from any thread."""
-        self._requests.put((request, self._clock()))
+        self._requests.put(_Received(request, self._clock(), steady_clock_us()))
 
     @property
     def is_asked(self) -> bool:
@@ -96,22 +105,25 @@ class CollectionScheduler:
         """Have the next collection made, once the one before is done."""
         self._take_requests()
         while self._waiting:
-            request, since = self._waiting[0]
-            if self._asked is None and not self._history.relays.anew:
-                self._asked = _Asked(request, self._clock())
-                watch.ask(request)
-            elif self._clock() - since > self._options.deadline_s:
-                self._answer_error(
-                    request,
-                    {"timed_out": True, "message": "an earlier collection is still under way"},
-                )
+            is_anew = bool(self._history.relays.anew)
+            if self._asked is None and not is_anew:
+                received = self._waiting.popleft()
+                self._asked = _Asked(received, self._clock())
+                watch.ask(received.request)
+            elif self._is_overdue(self._waiting[0]):
+                message = "an earlier collection is still under way"
+                if is_anew:
+                    message = "what was done to its channels was not known in time"
+                self._answer_error(self._waiting.popleft(), {"timed_out": True, "message": message})
             else:
                 return
-            self._waiting.popleft()
+
+    def _is_overdue(self, received: _Received) -> bool:
+        return self._clock() - received.since > self._options.deadline_s
 
     def collected(self, collected: Collected) -> None:
         """Take what was read; an answer that has been given up is dropped."""
-        if self._asked is None or self._asked.request != collected.request:
+        if self._asked is None or self._asked.received.request != collected.request:
             return
         if self._asked.is_given_up:
             self._asked = None
@@ -128,11 +140,11 @@ class CollectionScheduler:
         if collected is None:
             if is_late:
                 asked.is_given_up = True
-                self._answer_error(asked.request, {"timed_out": True})
+                self._answer_error(asked.received, {"timed_out": True})
             return
         if "row" not in collected.body:
             self._asked = None
-            self._answer(collected.body)
+            self._answer(asked.received, collected.body)
             return
         limit = row_position(collected.body)
         if limit is not None:
@@ -142,13 +154,13 @@ class CollectionScheduler:
             self._asked = None
             if self._history.is_row_late(collected):
                 # The row may be of before or after that: it is taken again.
-                self._waiting.appendleft((asked.request, asked.since))
+                self._waiting.appendleft(asked.received)
             else:
-                self._record_row(collected)
+                self._record_row(asked.received, collected)
         elif is_late or here > limit:
             self._asked = None
             self._answer_error(
-                asked.request,
+                asked.received,
                 {
                     "timed_out": True,
                     "message": "the log that was followed did not come to the row's coordinates"
@@ -156,48 +168,47 @@ class CollectionScheduler:
                 },
             )
 
-    def _record_row(self, collected: Collected) -> None:
+    def _record_row(self, received: _Received, collected: Collected) -> None:
         if self._history.record_shown(collected):
-            self._answer(collected.body)
+            self._answer(received, collected.body)
         else:
             self._answer_error(
-                collected.request,
+                received,
                 {"timed_out": True, "message": "a relay log was gone before it was read that far"},
             )
 
-    def end_session(self, *, is_there: bool) -> None:
-        """What was under way has no answer any more; of a server that is there it is asked anew."""
-        if self._asked is not None and not self._asked.is_given_up and is_there:
-            self._waiting.appendleft((self._asked.request, self._asked.since))
-        elif self._asked is not None and not self._asked.is_given_up:
-            message = "the stream of its binary log ended while it was asked"
-            self._answer_error(self._asked.request, {"unreachable": True, "message": message})
+    def end_session(self) -> None:
+        """What was under way is asked anew when the server is followed again."""
+        if self._asked is not None and not self._asked.is_given_up:
+            self._waiting.appendleft(self._asked.received)
         self._asked = None
 
     def withdraw(self) -> None:
         """Nobody waits for answers any more: what could still have come in time is left out."""
         self._take_requests()
-        earliest = self._clock() - self._options.deadline_s
-        if self._asked is not None and self._asked.since > earliest:
-            self._asked = None
-        self._waiting = deque(asked for asked in self._waiting if asked[1] <= earliest)
+        self._waiting = deque(filter(self._is_overdue, self._waiting))
 
-    def answer_unreachable(self) -> None:
-        """Answer all that is asked while the server is not followed."""
+    def answer_unreachable(self, *, is_awaited: bool) -> None:
+        """Answer what is asked while the server is not followed.
+
+        Args:
+            is_awaited: Whether the server may be back before an answer is overdue.
+        """
         self._take_requests()
-        for request, _ in self._waiting:
-            self._answer_error(request, {"unreachable": True})
-        self._waiting.clear()
+        while self._waiting and (not is_awaited or self._is_overdue(self._waiting[0])):
+            self._answer_error(self._waiting.popleft(), {"unreachable": True})
 
     def _take_requests(self) -> None:
         while not self._requests.empty():
             self._waiting.append(self._requests.get())
 
-    def _answer_error(self, request: CollectRequest, error: dict[str, Any]) -> None:
+    def _answer_error(self, received: _Received, error: dict[str, Any]) -> None:
+        request = received.request
         body = {"collection_id": request.collection_id, "requested_at": request.requested_at}
-        self._answer({**body, "error": error})
+        self._answer(received, {**body, "error": error})
 
-    def _answer(self, body: dict[str, Any]) -> None:
+    def _answer(self, received: _Received, body: dict[str, Any]) -> None:
+        body = {**body, "received_at": received.received_at}
         self._journal.server_record(RecordType.LOG_STATUS, body)
         self.answers += 1
         if self._answered is not None:

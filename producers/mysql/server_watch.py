@@ -195,9 +195,7 @@ class ServerWatch:
             variables = self._collector.variables()
         except MysqlError:
             variables = {}  # the collection itself reports what is wrong
-        began_at = self._clock_us()
         body = self._collector.collect(request.collection_id, request.requested_at)
-        body["began_at"] = began_at
         ts = self._clock_us()
         channels: list[dict[str, Any]] = []
         changes = None

@@ -47,6 +47,8 @@ READ_S = 0.05
 RELAY_READ_S = 0.1
 RETRY_S = 0.5
 RETRY_FOLLOWED_MAX_S = 2.0
+RETRY_ASKED_S = 0.3
+"""While somebody waits for its answer."""
 RETRY_AT_ONCE_S = 0.1
 """After an end that the server explained: it is there."""
 _STOP_MARGIN_US = 1_000_000
@@ -109,7 +111,7 @@ class Tail:
         self._problem = ""
         self._goes_on = state_file is not None
         self._is_known_to_end = False
-        self._is_followed = False
+        self._is_followed = self._was_followed = False
 
     @property
     def name(self) -> str:
@@ -149,20 +151,20 @@ class Tail:
                 history.ended_code = error.code if isinstance(error, MysqlError) else None
             while not self._reports.empty():
                 self._reports.get()
+            self._scheduler.end_session()
             if stop.is_set() and not self._goes_on:
                 self._scheduler.withdraw()
             is_there = history.is_anew or history.ended_code == PURGED_OR_UNKNOWN
-            self._scheduler.end_session(is_there=is_there and not stop.is_set())
             self._save()
             if self._clock() - begun > self._options.back_off_max_s:
                 wait_s = RETRY_S
             # One that was followed may come back for seconds only.
-            most = RETRY_FOLLOWED_MAX_S if self.journal.records else self._options.back_off_max_s
+            most = RETRY_FOLLOWED_MAX_S if self._was_followed else self._options.back_off_max_s
             if not self._is_followed:
-                self._scheduler.answer_unreachable()
+                self._scheduler.answer_unreachable(is_awaited=self._was_followed)
             self._rest(RETRY_AT_ONCE_S if is_there else wait_s, stop)
             wait_s = min(2 * wait_s, most)
-        self._scheduler.answer_unreachable()
+        self._scheduler.answer_unreachable(is_awaited=False)
         has_begun = self.journal.state.server_uuid is not None
         if not self._is_known_to_end and not self._goes_on and has_begun:
             # The end of a journal counts as known up to the latest time of all: here it is not.
@@ -199,7 +201,7 @@ class Tail:
             )
             self._dump = dump
             watch.start()
-            self._is_followed = True
+            self._is_followed = self._was_followed = True
             if self._problem:
                 self._problem = ""
                 self._notice("followed again")
@@ -304,9 +306,10 @@ class Tail:
         self._saved_at = self._clock()
 
     def _rest(self, seconds: float, stop: threading.Event) -> None:
-        end = self._clock() + seconds
+        begun = self._clock()
+        end = begun + seconds
         while not stop.wait(min(0.1, max(0.0, end - self._clock()))) and self._clock() < end:
-            if self._scheduler.is_asked:
+            if self._scheduler.is_asked and self._clock() - begun >= RETRY_ASKED_S:
                 return  # the server may be there again
             self._history.relays.read()
             self.journal.poll()

@@ -67,13 +67,23 @@ def test_answers_to_later_requests_do_not_count():
     ]
 
 
+def test_an_answer_that_comes_late_does_not_make_a_clock_look_ahead():
+    """The server had to start first; its observer had the request at once."""
+    found = ObserverClock()
+    for asked in range(4):
+        found.answered(asked * SECOND_US, 10 * SECOND_US + asked, asked * SECOND_US + 5)
+    assert found.lags(3 * SECOND_US) == [5] * 4
+    assert not found.is_found_wrong()
+    assert found.request_at(10 * SECOND_US + 1) == SECOND_US
+
+
 def test_a_journal_without_times_shows_no_clock():
     """Its records are numbered by their lines, its requests have times."""
     found = ObserverClock()
     found.answered(1_700_000_000 * SECOND_US, 17)
     assert found.answers == []
     found.answered(100 * HOUR_US, 90 * HOUR_US)
-    assert found.answers == [(100 * HOUR_US, -10 * HOUR_US)]
+    assert found.answers == [(100 * HOUR_US, 90 * HOUR_US, -10 * HOUR_US)]
 
 
 @pytest.mark.parametrize(
@@ -134,10 +144,18 @@ def test_a_row_is_not_read_after_what_a_clock_behind_shows(asked_later_us, is_br
     assert audit(journal).broken == ["info_write_steps_complete"] * is_broken
 
 
-def answer(journal: Journal, executed: str, *channels: dict, purged: str = "", took_us: int = 0):
-    """A row that was asked for and begun so long before it was written."""
+def answer(
+    journal: Journal,
+    executed: str,
+    *channels: dict,
+    purged: str = "",
+    took_us: int = 0,
+    ahead_us: int = 0,
+):
+    """A row that took so long, by a clock that is so far ahead of who asked for it."""
     row = journal.status(executed, *channels, purged=purged)
-    row.body.update(requested_at=row.ts - took_us, began_at=row.ts - took_us)
+    received_at = row.ts - took_us
+    row.body.update(requested_at=received_at - ahead_us, received_at=received_at)
 
 
 def pair_of(source_clock: str, replica_clock: str) -> tuple[Journal, Journal]:
@@ -180,7 +198,7 @@ def test_what_another_observer_goes_on_with_is_by_its_clock(is_noted):
     source.time()
     answer(replica, f"{A}:1-4", replica.says(source, f"{A}:4"))
     source.log(f"{A}:4")
-    answer(source, f"{A}:1-4", took_us=HOUR_US)
+    answer(source, f"{A}:1-4", ahead_us=HOUR_US)
     source.time()
     assert names(audit_fleet(source, replica)) == ["received_within_source_logged"] * (not is_noted)
 

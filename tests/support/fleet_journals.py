@@ -237,7 +237,7 @@ class Journal:
             FleetEventKind.STATUS,
             collection_id=f"c{self.collections}",
             requested_at=None,
-            began_at=None,
+            received_at=None,
             server_uuid=self.uuid,
             server_id=self.server_id,
             binlog_lineage=self.lineage,

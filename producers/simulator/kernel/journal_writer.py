@@ -69,6 +69,10 @@ class JournalWriter(BlockBuilder):
         """Write a record about the server."""
         self.server_record(record_type, body, ts=self.moment(), channel=channel)
 
+    def shown(self, ts: int) -> int:
+        """What the observer's clock shows at a time."""
+        return ts if self.observer is None else int(self.observer.shown(np.array([ts]))[0])
+
     def hand_over(self, clock: WrongClock) -> None:
         """Another observer writes the journal, by a clock that no other has."""
         self.observer = clock

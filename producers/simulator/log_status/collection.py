@@ -77,7 +77,7 @@ def _read_tables(fleet: World, instance: Instance, collection_id: str, requested
         body["error"] = {"unreachable": True}
         _write(fleet, instance, body)
         return
-    body["began_at"] = fleet.now
+    body["received_at"] = instance.journal.shown(fleet.now)
     body["gtid_executed_first"] = instance[GtidState].executed.server_text()
     body["gtid_executed_table"] = instance[GtidState].table.text()
     body["slave_master_info"] = _master_info_rows(instance)

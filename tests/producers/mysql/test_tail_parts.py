@@ -122,23 +122,60 @@ def test_the_clock_of_a_process_is_not_set(monkeypatch: pytest.MonkeyPatch) -> N
         assert 0 <= steady_clock_us() - before < 600 * 10**6
 
 
-@pytest.mark.parametrize("is_there", [True, False])
-def test_a_server_that_is_there_is_asked_again(is_there: bool) -> None:
-    """RESET ends the stream, and nothing else: a collection that was under way is made anew."""
+@pytest.mark.parametrize(
+    ("is_awaited", "deadline_s", "answers"), [(True, 60, 0), (True, -1, 1), (False, 60, 1)]
+)
+def test_a_server_that_comes_back_is_asked_again(
+    is_awaited: bool, deadline_s: float, answers: int
+) -> None:
+    """A restart ends the stream, and RESET does: a collection waits for it, while there is time."""
     sink = MemorySink()
     journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
     relays = RelayLogs(None, journal, print, steady_clock_us)
     history = ServerHistory(
         "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
     )
-    scheduler = CollectionScheduler(journal, history, TailOptions(), None)
+    scheduler = CollectionScheduler(journal, history, TailOptions(deadline_s=deadline_s), None)
     watch = Asked()
+    before = steady_clock_us()
     scheduler.ask(CollectRequest("c1", 0))
+    received = steady_clock_us()
     for _ in range(2):
         scheduler.hand_on(cast("ServerWatch", watch))
-        scheduler.end_session(is_there=is_there)
-    assert [request.collection_id for request in watch.asked] == ["c1"] * (2 if is_there else 1)
-    assert scheduler.answers == (0 if is_there else 1)
+        scheduler.end_session()
+    assert [request.collection_id for request in watch.asked] == ["c1", "c1"]
+    scheduler.answer_unreachable(is_awaited=is_awaited)
+    assert scheduler.answers == answers
+    scheduler.answer_unreachable(is_awaited=False)
+    journal.save()
+    [answer] = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
+    assert answer["error"] == {"unreachable": True}
+    assert before <= answer["received_at"] <= received
+
+
+@pytest.mark.parametrize("is_anew", [True, False])
+def test_a_request_that_waited_too_long_is_told_why(is_anew: bool) -> None:
+    """Another collection goes on, or what was done to channels is still to be recorded."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
+    relays = RelayLogs(None, journal, print, steady_clock_us)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
+    )
+    scheduler = CollectionScheduler(journal, history, TailOptions(deadline_s=-1), None)
+    if is_anew:
+        relays.anew.add("")
+    for name in ("c1", "c2"):
+        scheduler.ask(CollectRequest(name, 0))
+    scheduler.hand_on(cast("ServerWatch", Asked()))
+    journal.save()
+    records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
+    expected = (
+        "what was done to its channels was not known in time"
+        if is_anew
+        else "an earlier collection is still under way"
+    )
+    assert [one["error"]["message"] for one in records] == [expected] * (1 + is_anew)
 
 
 def test_a_row_is_taken_again_when_a_relay_log_began_anew(tmp_path: Path) -> None:
