@@ -283,7 +283,7 @@ class FleetStep:
         self._done_batch_id = None
 
     def pause(self) -> None:
-        """All that was there has been read, and the history goes on: what waits is undecided.
+        """The run ends, and the history goes on: what waits is undecided.
 
         Nothing of it is kept, as with ``finish``.
         """
@@ -291,7 +291,7 @@ class FleetStep:
         output = self._fleet.give_up()
         self._deliver(
             END_BATCH,
-            findings=[],
+            findings=output.findings,
             observations=output.observations,
             cuts=[],
             dead_letters=[],

@@ -238,11 +238,10 @@ class AuditJob:
                 drain(auditor, self._settings.drain_timeout_s)
                 # A query that ended by itself reports why.
                 auditor.awaitTermination()
-                if self._settings.available_now and not stop.is_set():
-                    if self._settings.history_ends:
-                        self._step.finish(self._finish_instances())
-                    else:
-                        self._step.pause()
+                if self._settings.history_ends and not stop.is_set():
+                    self._step.finish(self._finish_instances())
+                else:
+                    self._step.pause()
             self._tables.await_upkeep()
         finally:
             for query in (collector, auditor):

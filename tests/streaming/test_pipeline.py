@@ -15,6 +15,7 @@ import pytest
 from streaming_journals import history, make_topics, produce, read_topic, send_raw
 
 from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.events.incident_control import (
     ControlAction,
@@ -22,6 +23,7 @@ from tallystick.coordinates.events.incident_control import (
     encode_control,
 )
 from tallystick.coordinates.events.journal import cut_into_blocks
+from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import finding_document
 from tallystick.streaming import table_reader
@@ -36,6 +38,7 @@ from tallystick.streaming.runner import AuditJob, JobSettings, drain
 from tallystick.streaming.schema import AUDIT_ROWS, BLOCK_ROWS
 from tallystick.streaming.table_sink import TableSink
 
+REAL_JOURNALS = Path(__file__).parents[1] / "real_journals"
 SHUFFLE_PARTITIONS = 2
 INSTANCES = ("a", "b", "c")
 BLOCKS = [
@@ -382,6 +385,39 @@ def _is_made(admin, topic) -> bool:
     except Exception:  # noqa: BLE001  the broker still takes the old one away
         return False
     return True
+
+
+def test_what_waits_when_a_run_is_stopped_is_undecided(spark, broker, tmp_path):
+    """The source of an errant group has not answered since, by a clock that is not known."""
+    lines = (REAL_JOURNALS / "errant_write.jsonl").read_text("utf-8").splitlines()
+    blocks, output = list(blocks_from_lines(lines)), tmp_path / "out"
+    expected = audit_history(blocks, goes_on=True)
+    topics = make_topics(broker.bootstrap_servers)
+    produce(broker.bootstrap_servers, topics["journal_topic"], blocks, 400)
+    settings = JobSettings(broker.bootstrap_servers, tmp_path / "cp", output, **topics)
+    for _ in range(2):  # the second run reads nothing, and ends as the first
+        stop = threading.Event()
+
+        def stop_when_read(stop: threading.Event = stop) -> None:
+            wait_until(
+                lambda: (
+                    output.exists() and len(table_reader.read_cuts(output)) == len(expected.cuts)
+                ),
+                "cuts",
+            )
+            stop.set()
+
+        watcher = threading.Thread(target=stop_when_read)
+        watcher.start()
+        run(spark, settings, stop)
+        watcher.join()
+        seen = table_reader.observations_of(table_reader.read_observations(output))
+        doubts = [
+            {one.rules for one in observations if one.code is ObservationCode.COMPARISON_UNDECIDED}
+            for observations in (seen, expected.observations)
+        ]
+        assert ("no_errant_gtids",) in doubts[0]
+        assert doubts[0] == doubts[1]
 
 
 def test_a_collection_that_nobody_answers_is_undecided(spark, broker, tmp_path):
