@@ -59,7 +59,8 @@ def lines(result: RunResult) -> Iterator[Line]:
     if result.verdict_now is not result.verdict:
         over = Counter(one.state.value for one in result.incidents)
         states = ", ".join(f"{number:,} {state}" for state, number in over.items())
-        yield f"  now {result.verdict_now.value}: incidents {states}", STYLES[result.verdict_now]
+        why = f"incidents {states}" if states else "what is undecided is of earlier collections"
+        yield f"  now {result.verdict_now.value}: {why}", STYLES[result.verdict_now]
     counts = result.counts.items()
     yield "  " + ", ".join(f"{number:,} {singular(noun, number)}" for noun, number in counts)
     yield from _findings(result)

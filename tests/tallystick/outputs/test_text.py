@@ -27,6 +27,16 @@ def test_the_text_names_verdict_findings_and_remedy():
     assert any(line.startswith("  to do: ") for line in lines)
 
 
+def test_the_verdict_of_now_says_what_it_is_of():
+    """Incidents by their states; without any, evidence was missing earlier."""
+    doubt = observation(is_undecided=True, collection_id="c-1", at="c-1", ts=1)
+    lines = written(replace(healthy(), observations=(doubt,))).splitlines()
+    assert lines[:2] == [
+        "UNDECIDED",
+        "  now CONSISTENT: what is undecided is of earlier collections",
+    ]
+
+
 def test_no_character_of_an_instance_moves_the_cursor():
     """Control, bidi and line characters are escaped; each line stays a line."""
     said = written(hostile())
