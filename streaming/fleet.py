@@ -7,6 +7,7 @@ location, and writes the same rows under the same number.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,8 +27,10 @@ from tallystick.coordinates.events.incident_control import (
 )
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict, gravest
 from tallystick.coordinates.rules.observations import FLEET_STATE_UNREADABLE, MESSAGE_UNREADABLE
+from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
+from tallystick.coordinates.values.topics import FLEET
 from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.schema import CONTROL, DEAD_LETTER, REQUEST, decode_document
 from tallystick.streaming.sinks import DeadLetterRow
@@ -158,6 +161,8 @@ class FleetStep:
         deadline: When a round does not wait any longer.
         disabled: Names of rules that are switched off.
         alert: Takes the changes of incidents, for alerts; must neither raise nor take long.
+        fleet: The fleet's name, in messages.
+        page_url: Where the audit's page is, for links in messages.
         backlog_blocks: A micro-batch of about so many blocks was cut from a backlog: it shows
             nothing about what has not come yet. None: there never is a backlog.
     """
@@ -173,7 +178,9 @@ class FleetStep:
         instances: Sequence[str] = (),
         deadline: Deadline | None = None,
         disabled: frozenset[str] = frozenset(),
-        alert: Callable[[Sequence[IncidentChange]], None] | None = None,
+        alert: Callable[[Sequence[IncidentChange], Origin], None] | None = None,
+        fleet: str = FLEET,
+        page_url: str | None = None,
         backlog_blocks: int | None = None,
     ) -> None:
         self._backlog_blocks = backlog_blocks
@@ -186,6 +193,8 @@ class FleetStep:
         self._deadline = deadline
         self._disabled = disabled
         self._alert = alert
+        self._name = fleet
+        self._page_url = page_url
         self._done_batch_id: int | None = None
         self._begin()
         self._last: tuple[list[Cut], list[SubjectCheck]] = [], []
@@ -319,13 +328,14 @@ class FleetStep:
         findings.sort(key=lambda finding: finding.order)
         self._checks.absorb(findings, observations, checks)
         changes = self._incidents.absorb(findings, cuts, checks, fleet_events, controls)
+        origin = Origin(self._name, time.time_ns() // 1_000, self._page_url)
         # Findings first: who waits for them does not wait for the validator.
         if self._kafka is not None:
-            self._kafka.publish_findings(findings)
-            self._kafka.publish_incidents(changes)
+            self._kafka.publish_findings(findings, origin)
+            self._kafka.publish_incidents(changes, origin)
             self._kafka.publish_dead_letters(dead_letters)
         if self._alert is not None:
-            self._alert(changes)
+            self._alert(changes, origin)
         validations, of_collections = self._validations(rounds, is_last=is_last)
         missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
         self._tables.write(

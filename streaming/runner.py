@@ -21,6 +21,7 @@ from tallystick.coordinates.values.topics import (
     CONTROL_TOPIC,
     DEAD_LETTER_TOPIC,
     FINDINGS_TOPIC,
+    FLEET,
     INCIDENTS_TOPIC,
     JOURNAL_TOPIC,
 )
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.coordinates.results import IncidentChange
+    from tallystick.coordinates.rules.topic_messages import Origin
     from tallystick.streaming.fleet import ValidatorAnswer
 
 AUDITOR_QUERY = "auditor"
@@ -81,6 +83,8 @@ class JobSettings:
         findings_topic: Where findings go.
         incidents_topic: Where changes of incidents go.
         dead_letter_topic: Where messages go that cannot be read.
+        fleet: The fleet's name, in messages.
+        page_url: Where the audit's page is, for links in messages.
     """
 
     bootstrap_servers: str
@@ -101,6 +105,8 @@ class JobSettings:
     findings_topic: str = FINDINGS_TOPIC
     incidents_topic: str = INCIDENTS_TOPIC
     dead_letter_topic: str = DEAD_LETTER_TOPIC
+    fleet: str = FLEET
+    page_url: str | None = None
 
 
 @contextlib.contextmanager
@@ -127,7 +133,7 @@ def run_job(
     validate: Callable[[list[Cut]], ValidatorAnswer] | None = None,
     report: Callable[[Mapping[str, float]], None] | None = None,
     started: Callable[[], None] | None = None,
-    alert: Callable[[Sequence[IncidentChange]], None] | None = None,
+    alert: Callable[[Sequence[IncidentChange], Origin], None] | None = None,
 ) -> dict[str, float]:
     """Start Spark, run the job in it until it ends, and stop Spark.
 
@@ -176,7 +182,7 @@ class AuditJob:
         validate: Callable[[list[Cut]], ValidatorAnswer] | None,
         metrics: Metrics,
         *,
-        alert: Callable[[Sequence[IncidentChange]], None] | None = None,
+        alert: Callable[[Sequence[IncidentChange], Origin], None] | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
@@ -201,6 +207,8 @@ class AuditJob:
             deadline=settings.deadline,
             disabled=settings.disabled,
             alert=alert,
+            fleet=settings.fleet,
+            page_url=settings.page_url,
             backlog_blocks=settings.max_blocks_per_trigger,
         )
 

@@ -6,13 +6,12 @@ the ``change_id`` of a change does.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tallystick.coordinates.rules.explanation import change_document, finding_document
+from tallystick.coordinates.rules.topic_messages import Origin, finding_message, incident_message
 from tallystick.coordinates.values.topics import (
     DEAD_LETTER_TOPIC,
     FINDINGS_TOPIC,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tallystick.coordinates.results import Finding, IncidentChange
+    from tallystick.coordinates.rules.topic_messages import Message
 
 DEAD_LETTER_BYTES_MAX = 900_000
 """What is kept of a dead letter's value: with its headers it must still fit into a message."""
@@ -83,33 +83,15 @@ class KafkaSink:
         self._incidents_topic = incidents_topic
         self._dead_letter_topic = dead_letter_topic
 
-    def publish_findings(self, findings: Sequence[Finding]) -> None:
+    def publish_findings(self, findings: Sequence[Finding], origin: Origin) -> None:
         """Write findings in the order of the list."""
-        self._publish(
-            self._findings_topic,
-            [
-                {
-                    "key": finding.finding_id.encode(),
-                    "value": json.dumps(finding_document(finding), separators=(",", ":")).encode(),
-                    "headers": [],
-                }
-                for finding in findings
-            ],
-        )
+        messages = [_row(finding_message(finding, origin)) for finding in findings]
+        self._publish(self._findings_topic, messages)
 
-    def publish_incidents(self, changes: Sequence[IncidentChange]) -> None:
+    def publish_incidents(self, changes: Sequence[IncidentChange], origin: Origin) -> None:
         """Write changes of incidents in the order of the list."""
-        self._publish(
-            self._incidents_topic,
-            [
-                {
-                    "key": change.incident.incident_id.encode(),
-                    "value": json.dumps(change_document(change), separators=(",", ":")).encode(),
-                    "headers": [],
-                }
-                for change in changes
-            ],
-        )
+        messages = [_row(incident_message(change, origin)) for change in changes]
+        self._publish(self._incidents_topic, messages)
 
     def publish_dead_letters(self, letters: Sequence[DeadLetterRow]) -> None:
         """Write dead letters: the old key, value and headers, and ours beside them."""
@@ -145,3 +127,8 @@ class KafkaSink:
             .option("topic", topic)
             .save()
         )
+
+
+def _row(message: Message) -> dict[str, Any]:
+    headers = [{"key": key, "value": value} for key, value in message.headers]
+    return {"key": message.key, "value": message.value, "headers": headers}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+FLEET = "tallystick"
+"""The prefix of the others."""
 JOURNAL_TOPIC = "tallystick.journal"
 COLLECT_TOPIC = "tallystick.collect"
 FINDINGS_TOPIC = "tallystick.findings"

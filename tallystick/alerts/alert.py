@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+
+from tallystick.coordinates.rules.topic_messages import utc
 
 if TYPE_CHECKING:
     from tallystick.coordinates.results import IncidentChange
+    from tallystick.coordinates.rules.topic_messages import Origin
 
 SCHEMA_VERSION = 1
 FIRING, RESOLVED = "firing", "resolved"
 ACKNOWLEDGED = "acknowledged"
-"""A kind that only sinks get which keep the state of an alert; they know no such state."""
-TEST = "test"
+"""A status, and a kind that only sinks get which keep the state of an alert."""
+GROWN, TEST = "grown", "test"
 _WITNESS_MAX = 2_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_LATEST_US = (datetime(9999, 12, 31, tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 
 Alert = Mapping[str, Any]
 """The document of an alert."""
@@ -32,34 +31,9 @@ def now_us() -> int:
     return time.time_ns() // 1_000
 
 
-def utc(ts: int) -> str:
-    """Microseconds since 1970 as ISO 8601; a time that no calendar has as the nearest one."""
-    at = _EPOCH + timedelta(microseconds=min(max(ts, 0), _LATEST_US))
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def link_to(page_url: str | None, incident_id: str) -> str | None:
-    """Where the page shows an incident; None without a page."""
-    return None if page_url is None else f"{page_url}#incident-{quote(incident_id)}"
-
-
-def alert_of(
-    change: IncidentChange,
-    *,
-    fleet: str,
-    cluster: str | None,
-    detected_us: int,
-    page_url: str | None,
-) -> Alert:
-    """The alert of a change of an incident.
-
-    Args:
-        change: Its id is the alert's id.
-        fleet: The prefix of the audit's topics.
-        cluster: Of the instance; None where it is not known.
-        detected_us: When the audit found it, by this machine's clock.
-        page_url: Where the audit's page is.
-    """
+def alert_of(change: IncidentChange, origin: Origin) -> Alert:
+    """The alert of a change of an incident; the change's id is its own."""
+    from tallystick.coordinates.results import IncidentState
     from tallystick.coordinates.rules.explanation import explain, shorten_gtids
 
     one = change.incident
@@ -67,7 +41,7 @@ def alert_of(
     if not one.is_open:
         status = RESOLVED
     else:
-        status = ACKNOWLEDGED if one.acknowledgement is not None else FIRING
+        status = FIRING if one.state is IncidentState.OPEN else ACKNOWLEDGED
     return {
         "schema_version": SCHEMA_VERSION,
         "alert_id": change.change_id,
@@ -76,8 +50,6 @@ def alert_of(
         "incident_id": one.incident_id,
         "rule": one.rule,
         "severity": one.severity.value,
-        "fleet": fleet,
-        "cluster": cluster,
         "instance": one.instance_id,
         "channel": one.channel,
         "sentence": texts.sentence,
@@ -88,8 +60,7 @@ def alert_of(
         "opened_at": utc(one.opened_ts),
         "last_seen_at": utc(one.last_seen_ts),
         "closed_at": None if one.closed_ts is None else utc(one.closed_ts),
-        "detected_at": utc(detected_us),
-        "link": link_to(page_url, one.incident_id),
+        **origin.values(one.instance_id, f"incident-{one.incident_id}"),
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from tallystick.alerts.alert import alert_of, now_us
+from tallystick.alerts.alert import alert_of
 from tallystick.alerts.secret import read_secret
 from tallystick.alerts.sinks import Context, Request, Sink, open_sink, requests_of
 from tallystick.alerts.store import AlertStore
@@ -18,6 +18,7 @@ from tallystick.errors import MisuseError
 
 if TYPE_CHECKING:
     from tallystick.coordinates.results import IncidentChange
+    from tallystick.coordinates.rules.topic_messages import Origin
     from tallystick.settings import Settings
 
 FILE = "alerts.sqlite"
@@ -54,7 +55,6 @@ class Alerts:
         directory: The audit's own.
         settings: Which sinks, and how many alerts wait for one.
         notice: Takes a line for people.
-        cluster_of: The cluster of an instance; None where it is not known.
 
     Raises:
         MisuseError: A sink is not known, or the queue cannot be opened.
@@ -65,11 +65,8 @@ class Alerts:
         directory: Path,
         settings: Settings,
         notice: Callable[[str], None],
-        cluster_of: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        self._settings = settings
         self._notice = notice
-        self._cluster_of = cluster_of
         self._lost = 0
         sinks = sinks_of(settings, notice)
         try:
@@ -115,24 +112,14 @@ class Alerts:
                 self._notice(f"alerts: {left:,} wait for {worker.request.label}, for the next run")
         self._store.close()
 
-    def take(self, changes: Sequence[IncidentChange]) -> None:
+    def take(self, changes: Sequence[IncidentChange], origin: Origin) -> None:
         """Queue the alerts of changes; what goes wrong here is shown, and stops no audit."""
         if not changes:
             return
-        detected_us = now_us()
+        keys = [(w.request.key, w.request.label, w.sink.repeat_s is not None)
+                for w in self._workers]  # fmt: skip
         try:
-            dropped = self._store.take(
-                changes,
-                lambda change: alert_of(
-                    change,
-                    fleet=self._settings.topic_prefix,
-                    cluster=self._cluster_of(change.incident.instance_id),
-                    detected_us=detected_us,
-                    page_url=self._settings.page_url,
-                ),
-                [(w.request.key, w.request.label, w.sink.repeat_s is not None)
-                 for w in self._workers],
-            )  # fmt: skip
+            dropped = self._store.take([alert_of(change, origin) for change in changes], keys)
         except (OSError, sqlite3.Error) as error:
             self._lost += len(changes)
             self._notice(f"alerts of {len(changes):,} changes cannot be queued: {error}")

@@ -15,8 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple, final
 
-from tallystick.alerts.alert import Alert, now_us
-from tallystick.coordinates.results import IncidentChange, IncidentChangeKind, IncidentState
+from tallystick.alerts.alert import ACKNOWLEDGED, FIRING, GROWN, RESOLVED, Alert, now_us
 
 KEPT_US = 35 * 86_400 * 1_000_000
 """So long it is known what was alerted and delivered."""
@@ -146,32 +145,26 @@ class AlertStore:
 
     def take(
         self,
-        changes: Sequence[IncidentChange],
-        alert_of: Callable[[IncidentChange], Alert],
+        changes: Sequence[Alert],
         sinks: Iterable[tuple[str, str, bool]],
     ) -> int:
-        """Queue the alerts of changes, those that were taken already left out.
+        """Queue what is to be alerted of changes, those that were taken already left out.
 
         Args:
-            changes: In their order.
-            alert_of: Makes the document of an alert.
+            changes: Each as an alert, in their order.
             sinks: Key and label of each, and whether it keeps an alert's state.
 
         Returns:
             How many deliveries were dropped, as too many wait.
         """
-        last = {change.incident.incident_id: change.kind for change in changes}
+        last = {change["incident_id"]: change["kind"] for change in changes}
         # What somebody knew of before it could be alerted (a job that begins anew) is not.
-        known_by_now = {
-            name for name, kind in last.items() if kind is IncidentChangeKind.ACKNOWLEDGED
-        }
+        known_by_now = {name for name, kind in last.items() if kind == ACKNOWLEDGED}
         sinks, now = list(sinks), now_us()
         with self._transaction() as db:
             for change in changes:
-                is_grown = change.kind is IncidentChangeKind.GROWN
-                if not is_grown and not self._is_new(change.change_id, now):
-                    continue
-                self._take_one(change, alert_of(change), sinks, known_by_now, now)
+                if change["kind"] == GROWN or self._is_new(change["alert_id"], now):
+                    self._take_one(change, sinks, known_by_now, now)
             return sum(self._make_room(db, key, now) for key, _, _ in sinks)
 
     def _is_new(self, change_id: str, now: int) -> bool:
@@ -180,40 +173,39 @@ class AlertStore:
 
     def _take_one(
         self,
-        change: IncidentChange,
         alert: Alert,
         sinks: Sequence[tuple[str, str, bool]],
         known_by_now: set[str],
         now: int,
     ) -> None:
-        one = change.incident
+        name, kind = alert["incident_id"], alert["kind"]
         row = self._db.execute(
             "SELECT is_open, is_firing, step FROM incidents WHERE incident_id = ?",
-            (one.incident_id,),
+            (name,),
         ).fetchone()
         known = _UNKNOWN if row is None else _Known(bool(row[0]), bool(row[1]), row[2])
-        is_open = one.state is IncidentState.OPEN
-        step = step_of(one.count, self._growth)
-        if change.kind is IncidentChangeKind.GROWN and row is not None and not known.is_firing:
+        is_firing, is_open = alert["status"] == FIRING, alert["status"] != RESOLVED
+        step = step_of(alert["count"], self._growth)
+        if kind == GROWN and row is not None and not known.is_firing:
             return  # acknowledged, or of a micro-batch that is done again: it has ended since
-        is_due = is_open and one.incident_id not in known_by_now
+        is_due = is_firing and name not in known_by_now
         is_due = is_due and (not known.is_firing or step > known.step)
-        is_over = not one.is_open and known.is_open
-        is_acknowledged = change.kind is IncidentChangeKind.ACKNOWLEDGED and known.is_firing
+        is_over = not is_open and known.is_open
+        is_acknowledged = kind == ACKNOWLEDGED and known.is_firing
         for key, label, keeps_state in sinks:
-            is_told = keeps_state or (is_over and self._was_alerted(key, one.incident_id))
+            is_told = keeps_state or (is_over and self._was_alerted(key, name))
             if is_due or (is_told and (is_over or is_acknowledged)):
                 self._db.execute(
                     "INSERT INTO deliveries (sink, label, incident_id, alert, queued_us)"
                     " VALUES (?, ?, ?, ?, ?)",
-                    (key, label, one.incident_id, json.dumps(alert), now),
+                    (key, label, name, json.dumps(alert), now),
                 )
         self._db.execute(
             "INSERT OR REPLACE INTO incidents VALUES (?, ?, ?, ?, ?, ?)",
             (
-                one.incident_id,
-                one.is_open,
-                is_open and (is_due or known.is_firing),
+                name,
+                is_open,
+                is_firing and (is_due or known.is_firing),
                 step if is_due else known.step,
                 json.dumps(alert),
                 now,

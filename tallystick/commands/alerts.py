@@ -24,9 +24,9 @@ def list_(
     json: Json = False,
 ) -> None:
     """List the alerts of an audit, the newest first, and what became of them."""
-    from tallystick.alerts.alert import utc
     from tallystick.alerts.service import FILE
     from tallystick.alerts.store import read_deliveries
+    from tallystick.coordinates.rules.topic_messages import utc
 
     path = load({"directory": directory}).settings.directory.absolute() / "audit" / FILE
     try:

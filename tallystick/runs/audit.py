@@ -127,6 +127,8 @@ class Audit:
             findings_topic=f"{prefix}.findings",
             incidents_topic=f"{prefix}.incidents",
             dead_letter_topic=f"{prefix}.deadletter",
+            fleet=prefix,
+            page_url=settings.page_url,
         )
         session = SessionSettings(
             jars=jars,

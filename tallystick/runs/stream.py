@@ -17,6 +17,7 @@ from tallystick.runs.tables import read_run
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.results import IncidentChange, Observation
+    from tallystick.coordinates.rules.topic_messages import Origin
     from tallystick.expectations.validate import CollectionValidator
     from tallystick.expectations.validation import CollectionValidation
     from tallystick.streaming.runner import JobSettings
@@ -54,7 +55,7 @@ class StreamRun:
         validated: Callable[[list[Cut], CollectionValidation], str],
         keep_runs: int = 20,
         report_collections: int | None = None,
-        alert: Callable[[Sequence[IncidentChange]], None] | None = None,
+        alert: Callable[[Sequence[IncidentChange], Origin], None] | None = None,
     ) -> None:
         self._command = command
         self._directory = directory

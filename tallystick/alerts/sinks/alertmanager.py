@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, final
 
-from tallystick.alerts.alert import FIRING, TEST, Alert, now_us, utc
+from tallystick.alerts.alert import FIRING, TEST, Alert, now_us
 from tallystick.alerts.sinks import Context
 from tallystick.alerts.sinks._http import Endpoint, encoded
+from tallystick.coordinates.rules.topic_messages import utc
 
 PATH = "/api/v2/alerts"
 REPEAT_S = 60.0

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from changes import History
+from changes import BEGAN_US, History
 from prometheus_client import CollectorRegistry, generate_latest
 from receivers import ALERTMANAGER, Alertmanager, Receiver, wait_for
 
@@ -21,8 +21,10 @@ from tallystick.alerts.service import Alerts
 from tallystick.alerts.sinks import alertmanager
 from tallystick.alerts.worker import backoff_s
 from tallystick.coordinates.events.incident_control import ControlAction
+from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.settings import load
 
+ORIGIN = Origin("f", BEGAN_US, "https://p.example/")
 ROOT = Path(__file__).parents[3]
 
 
@@ -33,7 +35,7 @@ def service(tmp_path, monkeypatch):
     notices: list[str] = []
 
     def make(*sinks, **more):
-        settings = load({"alerts": sinks, "page_url": "https://p.example/", **more}).settings
+        settings = load({"alerts": sinks, **more}).settings
         return Alerts(tmp_path, settings, notices.append)
 
     make.notices = notices
@@ -59,7 +61,7 @@ def test_a_sink_that_is_down_is_retried_noticed_and_counted(service, quick):
     with service(sink) as alerts:
         begun = time.monotonic()
         for changes in (history.errant(), history.errant(20), history.healed()):
-            alerts.take(changes)
+            alerts.take(changes, ORIGIN)
         assert time.monotonic() - begun < 1, "the stream was held up"
         wait_for(lambda: service.notices, "no notice of a sink that is down")
         assert [f"alerts: {label} does not take alerts: no connection"] == service.notices
@@ -88,7 +90,7 @@ def test_what_is_refused_is_given_up_and_the_next_goes_on(service, quick):
     with Receiver() as receiver, service(f"webhook={receiver.url}") as alerts:
         receiver.statuses += [(422, {}), (429, {"Retry-After": "1"})]
         begun = time.monotonic()
-        alerts.take(history.errant(instance="b") + history.errant(instance="c"))
+        alerts.take(history.errant(instance="b") + history.errant(instance="c"), ORIGIN)
         wait_for(lambda: receiver.taken, "nothing came")
         assert time.monotonic() - begun >= 1
         assert ["c"] == [one["instance"] for one in receiver.taken]
@@ -104,7 +106,7 @@ def test_one_slow_sink_holds_up_no_other(service, tmp_path):
     with Receiver() as receiver:
         sinks = (f"command={hook}", f"webhook={receiver.url}")
         with service(*sinks) as alerts:
-            alerts.take(History().errant())
+            alerts.take(History().errant(), ORIGIN)
             wait_for(lambda: receiver.taken and started.exists(), "they were not called")
         assert any("1 wait for command" in notice for notice in service.notices)
         hook.write_text(f"#!/bin/sh\necho $TALLYSTICK_ALERT_ATTEMPT >> {started}\n")
@@ -120,15 +122,15 @@ def test_what_waits_outlives_the_run_and_a_sink_that_is_not_set_any_more(service
         pass
     sink = f"webhook={receiver.url}"
     with service(sink, "log=x.log") as alerts:
-        alerts.take(History().errant())
+        alerts.take(History().errant(), ORIGIN)
     assert any("1 wait for webhook" in notice for notice in service.notices)
     with Receiver(receiver.port) as again, service(sink) as alerts:
         wait_for(lambda: again.taken, "it did not come")
-        alerts.take(History().errant())
+        alerts.take(History().errant(), ORIGIN)
     assert ["opened"] == kinds(again)
     assert 1 == len(Path("x.log").read_text().splitlines())
     with service(sink) as alerts:
-        alerts.take(History().errant(instance="z"))
+        alerts.take(History().errant(instance="z"), ORIGIN)
     with service("log=x.log"):
         pass
     assert any("1 waited for sinks that are not set" in notice for notice in service.notices)
@@ -138,14 +140,14 @@ def test_a_queue_that_cannot_be_written_stops_no_audit(service, quick):
     """It is a notice and a number."""
     with service("log") as alerts:
         alerts._store._db.execute("PRAGMA query_only = 1")
-        alerts.take(History().errant())
+        alerts.take(History().errant(), ORIGIN)
         assert 1 == value(alerts, "alerts_dropped_total")
         alerts._workers[0].look()
         wait_for(lambda: len(service.notices) == 2, "no notice of the worker")
         assert any("cannot be queued" in notice for notice in service.notices)
         assert any("does not take alerts" in notice for notice in service.notices)
         alerts._store._db.execute("PRAGMA query_only = 0")
-        alerts.take(History().errant())
+        alerts.take(History().errant(), ORIGIN)
         wait_for(lambda: "opened critical" in str(service.notices), "its thread has ended")
 
 
@@ -161,13 +163,14 @@ import sys, threading
 from pathlib import Path
 from changes import History
 from tallystick.alerts.service import Alerts
+from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.settings import load
 settings = load({"alerts": [sys.argv[2]]}).settings
 alerts = Alerts(Path(sys.argv[1]), settings, print)
 with alerts:
     history = History()
     for step in (history.errant(), history.errant(12), history.healed()):
-        alerts.take(step)
+        alerts.take(step, Origin("f", 1))
     print("taken", flush=True)
     threading.Event().wait()
 """
@@ -221,7 +224,7 @@ def test_a_real_alertmanager(service, quick, tmp_path, monkeypatch):
     history = History()
     with Receiver() as notified, Alertmanager(tmp_path, notified) as manager:
         with service(f"alertmanager={manager.url}") as alerts:
-            alerts.take(history.errant())  # while it is down
+            alerts.take(history.errant(), ORIGIN)  # while it is down
             wait_for(lambda: service.notices, "no notice")
             manager.start()
             wait_for(manager.active, "no active alert")
@@ -229,7 +232,7 @@ def test_a_real_alertmanager(service, quick, tmp_path, monkeypatch):
             (name,) = history.incidents.open
             assert {
                 "alertname": "TallystickNoErrantGtids", "rule": "no_errant_gtids", "instance": "b",
-                "severity": "critical", "fleet": "tallystick", "incident": name,
+                "severity": "critical", "fleet": "f", "incident": name,
             } == active["labels"]  # fmt: skip
             assert {"summary", "description", "remedy", "state", "link"} == set(
                 active["annotations"]
@@ -238,14 +241,14 @@ def test_a_real_alertmanager(service, quick, tmp_path, monkeypatch):
             assert active["startsAt"].startswith("2026-09-21T")
             ends = active["endsAt"]
             wait_for(lambda: manager.active()[0]["endsAt"] > ends, "it is not repeated")
-            alerts.take(history.control(ControlAction.ACK, name))
+            alerts.take(history.control(ControlAction.ACK, name), ORIGIN)
             wait_for(lambda: not manager.active(), "what is acknowledged is still active")
             wait_for(lambda: len(notified.taken) == 2, "nobody is notified that it is quiet")
-            alerts.take(history.control(ControlAction.UNACK, name))
+            alerts.take(history.control(ControlAction.UNACK, name), ORIGIN)
             wait_for(manager.active, "it does not fire again")
             wait_for(lambda: len(notified.taken) == 3, "not all was notified")
             manager.stop()
-            alerts.take(history.healed())
+            alerts.take(history.healed(), ORIGIN)
         with service(f"alertmanager={manager.url}"):
             manager.start()
             wait_for(lambda: len(notified.taken) == 4, "its end was not notified")
@@ -261,7 +264,7 @@ def test_an_alertmanager_gets_what_is_open_after_it_forgot(service, quick, tmp_p
     history = History()
     with service("log=x.log") as alerts:
         for number in range(8):
-            alerts.take(history.errant(instance=f"i{number}"))
+            alerts.take(history.errant(instance=f"i{number}"), ORIGIN)
     with Receiver() as notified, Alertmanager(tmp_path, notified) as manager:
         manager.start()
         with service(f"alertmanager={manager.url}"):

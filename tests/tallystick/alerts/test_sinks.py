@@ -16,6 +16,7 @@ from receivers import Receiver
 from tallystick.alerts.alert import alert_of, trial_alert
 from tallystick.alerts.sinks import Context, SinkError, open_sink, requests_of, shown
 from tallystick.alerts.sinks.command import Command
+from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.errors import MisuseError
 from tallystick.settings import load
 
@@ -27,7 +28,7 @@ HOSTILE = "b\x1b[31m\u202e$(rm -rf)\n`x`\ud800"
 
 def alert(instance="b", history=None):
     (change,) = (history or History()).errant(instance=instance)
-    return alert_of(change, fleet="f", cluster=None, detected_us=1, page_url="https://p/x")
+    return alert_of(change, Origin("f", 1, "https://p/x"))
 
 
 def sink(text, notices=None, secret=None):
@@ -39,9 +40,7 @@ def test_what_is_sent_is_what_the_schema_says():
     """Of every kind, and of a hostile name."""
     history = History()
     steps = [history.errant(), history.errant(20, channel=None), history.healed()]
-    made = [
-        alert_of(c, fleet="f", cluster="c1", detected_us=2, page_url=None) for s in steps for c in s
-    ]
+    made = [alert_of(c, Origin("f", 2, None, {"b": "c1"})) for s in steps for c in s]
     assert ["opened", "grown", "resolved"] == [one["kind"] for one in made]
     for one in (*made, trial_alert("f", None), alert(HOSTILE)):
         jsonschema.validate(json.loads(json.dumps(one)), SCHEMA)

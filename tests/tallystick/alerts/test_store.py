@@ -10,12 +10,13 @@ from changes import History
 from tallystick.alerts.alert import alert_of
 from tallystick.alerts.store import SENT, AlertStore, read_deliveries, step_of
 from tallystick.coordinates.events.incident_control import ControlAction
+from tallystick.coordinates.rules.topic_messages import Origin
 
 HTTP, STATE = ("k1", "webhook", False), ("k2", "alertmanager", True)
 
 
-def document(change):
-    return alert_of(change, fleet="f", cluster=None, detected_us=1, page_url=None)
+def take(store, changes, sinks):
+    return store.take([alert_of(change, Origin("f", 1)) for change in changes], sinks)
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_once_when_it_opens_grows_past_a_step_and_ends(opened):
     steps = [history.errant(), history.errant(8), history.errant(), history.errant(50)]
     steps += [history.errant(70), history.healed()]
     for changes in steps:
-        assert 0 == store.take(changes, document, [HTTP])
+        assert 0 == take(store, changes, [HTTP])
     assert ["opened", "grown", "grown", "resolved"] == drained(store)
     assert [0, 0, 1, 1, 2, 0] == [step_of(n, 10) for n in (1, 9, 10, 99, 130, 0)]
 
@@ -70,30 +71,30 @@ def test_a_micro_batch_that_is_done_again_alerts_nothing(opened):
     steps += [history.errant(200)]
     store = opened()
     for changes in steps:
-        store.take(changes, document, [HTTP])
+        take(store, changes, [HTTP])
     expected = drained(store)
     assert ["opened", "grown", "resolved", "opened"] == expected
     for first in range(len(steps)):
         store = opened()
         for changes in steps[first:]:
-            store.take(changes, document, [HTTP])
+            take(store, changes, [HTTP])
         assert [] == drained(store), first
 
 
 def test_what_is_acknowledged_is_quiet_until_it_counts_again(opened):
     """A sink that keeps the state is told, so that it ends; the end is told to all."""
     store, history = opened(), History()
-    store.take(history.errant(), document, [HTTP, STATE])
+    take(store, history.errant(), [HTTP, STATE])
     (name,) = history.incidents.open
-    store.take(history.control(ControlAction.ACK, name), document, [HTTP, STATE])
+    take(store, history.control(ControlAction.ACK, name), [HTTP, STATE])
     assert [] == store.firing()
-    store.take(history.errant(30), document, [HTTP, STATE])
+    take(store, history.errant(30), [HTTP, STATE])
     assert ["opened"] == drained(store)
     assert ["opened", "acknowledged"] == drained(store, "k2")
-    store.take(history.control(ControlAction.UNACK, name), document, [HTTP, STATE])
-    store.take(history.errant(), document, [HTTP, STATE])
+    take(store, history.control(ControlAction.UNACK, name), [HTTP, STATE])
+    take(store, history.errant(), [HTTP, STATE])
     assert [32] == [one["count"] for one in store.firing()]
-    store.take(history.healed(), document, [HTTP, STATE])
+    take(store, history.healed(), [HTTP, STATE])
     assert ["reopened", "resolved"] == drained(store)
     assert [] == store.firing()
 
@@ -105,17 +106,17 @@ def test_what_is_acknowledged_before_it_is_seen_is_quiet(opened):
     history.control(ControlAction.ACK, first)
     changes = history.errant()
     assert ["opened", "acknowledged"] == [change.kind.value for change in changes]
-    store.take(changes, document, [HTTP, STATE])
+    take(store, changes, [HTTP, STATE])
     assert [] == drained(store) + drained(store, "k2")
-    store.take(history.control(ControlAction.UNACK, first), document, [HTTP])
+    take(store, history.control(ControlAction.UNACK, first), [HTTP])
     assert ["reopened"] == drained(store)
 
 
 def test_a_sink_hears_of_the_end_of_what_it_heard_of(opened):
     """One that was set later does not; one that keeps the state does."""
     store, history = opened(), History()
-    store.take(history.errant(), document, [HTTP])
-    store.take(history.healed(), document, [HTTP, ("new", "log", False), STATE])
+    take(store, history.errant(), [HTTP])
+    take(store, history.healed(), [HTTP, ("new", "log", False), STATE])
     assert [] == drained(store, "new")
     assert ["resolved"] == drained(store, "k2")
 
@@ -123,12 +124,12 @@ def test_a_sink_hears_of_the_end_of_what_it_heard_of(opened):
 def test_a_full_queue_merges_before_it_drops(opened):
     """Of an incident the newest stays; what is under way is not touched."""
     store, history = opened(queue_max=4), History()
-    store.take(history.errant(instance="x"), document, [HTTP])
+    take(store, history.errant(instance="x"), [HTTP])
     under_way = store.next("k1", ())
     for name in ("b", "c", "d"):
-        assert 0 == store.take(history.errant(instance=name), document, [HTTP])
-    assert 0 == store.take(history.errant(20, instance="b"), document, [HTTP])
-    assert 1 == store.take(history.errant(instance="e"), document, [HTTP])
+        assert 0 == take(store, history.errant(instance=name), [HTTP])
+    assert 0 == take(store, history.errant(20, instance="b"), [HTTP])
+    assert 1 == take(store, history.errant(instance="e"), [HTTP])
     store.failed(under_way, "no")
     left = []
     while (delivery := store.next("k1", ())) is not None:
@@ -140,9 +141,9 @@ def test_a_full_queue_merges_before_it_drops(opened):
 def test_those_of_an_incident_stay_in_order(opened, tmp_path):
     """One that waits holds back its own incident only; attempts outlive the process."""
     store, history = opened(), History()
-    store.take(history.errant(), document, [HTTP])
-    store.take(history.healed(), document, [HTTP])
-    store.take(history.errant(instance="c"), document, [HTTP])
+    take(store, history.errant(), [HTTP])
+    take(store, history.healed(), [HTTP])
+    take(store, history.errant(instance="c"), [HTTP])
     first = store.next("k1", ())
     store.failed(first, "down")
     other = store.next("k1", [first.alert["incident_id"]])
@@ -162,7 +163,7 @@ def test_a_damaged_file_is_set_aside_and_said(opened, tmp_path):
     path = tmp_path / "alerts.sqlite"
     path.write_bytes(b"no database " * 1000)
     store = opened()
-    store.take(History().errant(), document, [HTTP])
+    take(store, History().errant(), [HTTP])
     assert ["opened"] == drained(store)
     assert path.with_name("alerts.sqlite.damaged").exists()
     assert "begins anew" in opened.notices[0]
