@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.results import Finding, IncidentChange
 
 SCHEMA_VERSION = 1
-SCHEMA_HEADER = "tallystick.schema_version"
+SCHEMA_HEADER = "schema_version"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LATEST_US = (datetime(9999, 12, 31, tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 

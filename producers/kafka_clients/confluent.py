@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -70,7 +70,13 @@ def open_admin(bootstrap_servers: str, timeout_s: float) -> _Admin:
     return _Admin(bootstrap_servers, timeout_s)
 
 
-def send(bootstrap_servers: str, topic: str, key: bytes, value: bytes) -> None:
+def send(
+    bootstrap_servers: str,
+    topic: str,
+    key: bytes,
+    value: bytes,
+    headers: Sequence[tuple[str, bytes]] = (),
+) -> None:
     """Send one message and wait until it is acknowledged."""
     failures: list[str] = []
 
@@ -79,7 +85,7 @@ def send(bootstrap_servers: str, topic: str, key: bytes, value: bytes) -> None:
             failures.append(error.str())
 
     producer = Producer(_producer_settings(bootstrap_servers, DEADLINE_S))
-    producer.produce(topic, key=key, value=value, on_delivery=report)
+    producer.produce(topic, key=key, value=value, headers=[*headers], on_delivery=report)
     left = producer.flush(DEADLINE_S + 1)
     if failures or left:
         raise BrokerUnreachableError(bootstrap_servers, *(failures[:1] or ["no acknowledgement"]))

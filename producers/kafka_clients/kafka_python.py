@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -77,11 +77,17 @@ def open_admin(bootstrap_servers: str, timeout_s: float) -> _Admin:
     return _Admin(bootstrap_servers, timeout_s)
 
 
-def send(bootstrap_servers: str, topic: str, key: bytes, value: bytes) -> None:
+def send(
+    bootstrap_servers: str,
+    topic: str,
+    key: bytes,
+    value: bytes,
+    headers: Sequence[tuple[str, bytes]] = (),
+) -> None:
     """Send one message and wait until it is acknowledged."""
     producer = _producer(bootstrap_servers, DEADLINE_S)
     try:
-        producer.send(topic, key=key, value=value).get(DEADLINE_S + 1)
+        producer.send(topic, key=key, value=value, headers=[*headers]).get(DEADLINE_S + 1)
     except KafkaError as error:
         raise BrokerUnreachableError(bootstrap_servers, error) from error
     finally:

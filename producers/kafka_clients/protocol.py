@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -124,7 +124,14 @@ class KafkaClient(Protocol):
             BrokerUnreachableError: No broker answers.
         """
 
-    def send(self, bootstrap_servers: str, topic: str, key: bytes, value: bytes) -> None:
+    def send(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
         """Send one message; returns when all in-sync replicas have it.
 
         Raises:

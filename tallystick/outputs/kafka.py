@@ -6,9 +6,7 @@ The brokers are those of the settings. The job itself publishes findings as soon
 
 from __future__ import annotations
 
-import json
-
-from tallystick.coordinates.rules.explanation import finding_document
+from tallystick.coordinates.rules.topic_messages import Origin, finding_message
 from tallystick.runs.result import RunResult
 
 DEFAULT = "tallystick.findings"
@@ -28,6 +26,8 @@ def write(result: RunResult, target: str) -> None:
     settings = load().settings
     require_broker(settings.bootstrap_servers)
     client = kafka_client(settings.client)
+    ended_us = int(result.ended_at.timestamp() * 1_000_000)
+    origin = Origin(settings.topic_prefix, ended_us, settings.page_url)
     for finding in result.findings:
-        value = json.dumps(finding_document(finding), separators=(",", ":")).encode()
-        client.send(settings.bootstrap_servers, target, finding.finding_id.encode(), value)
+        key, value, headers = finding_message(finding, origin)
+        client.send(settings.bootstrap_servers, target, key, value, headers)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from jsonschema import validate
 from streaming_journals import history, make_topics, produce, read_topic, send_raw
 
 from tallystick.coordinates.audit.instance import InstanceAudit
@@ -52,6 +53,21 @@ DEADLINE_S = 240
 @dataclass
 class Answer:
     verdict: Verdict = Verdict.CONSISTENT
+
+
+ORIGIN = {"fleet", "cluster", "detected_at", "link"}
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def as_the_schema_says(name, servers, topics) -> list[dict]:
+    """What is in a topic, held against its schema."""
+    schema = json.loads((DOCS / f"{name}.schema.json").read_text("utf-8"))
+    messages = read_topic(servers, topics[f"{name}_topic"])
+    documents = [json.loads(message.value()) for message in messages]
+    for message, document in zip(messages, documents, strict=True):
+        assert [("schema_version", b"1")] == message.headers()
+        validate(document, schema)
+    return documents
 
 
 def core_findings() -> list[Finding]:
@@ -103,11 +119,13 @@ def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, siz
     )  # fmt: skip
     metrics = run(spark, settings, validate=validate)
     assert EXPECTED == table_reader.read_findings(tmp_path / "out")
-    sent = {
-        m.key().decode(): json.loads(m.value())
-        for m in read_topic(servers, topics["findings_topic"])
+    sent = as_the_schema_says("findings", servers, topics)
+    assert set(finding_document(EXPECTED[0])) == set(sent[0]) - ORIGIN
+    assert {f.finding_id: finding_document(f) for f in EXPECTED} == {
+        one["finding_id"]: {key: value for key, value in one.items() if key not in ORIGIN}
+        for one in sent
     }
-    assert {f.finding_id: finding_document(f) for f in EXPECTED} == sent
+    assert as_the_schema_says("incidents", servers, topics)
     assert [(f"c-{n:03d}", 3) for n in range(5)] == sorted(rounds)
     assert sum(map(len, BLOCKS)) == metrics["records"]
     assert (len(EXPECTED), 15, 5) == (
@@ -290,7 +308,7 @@ def test_an_acknowledgement_comes_by_its_topic(spark, broker, tmp_path):
     after = {other.incident_id: other for other in table_reader.read_incidents(tmp_path / "out")}
     assert len(before) == len(after)
     assert after[one.incident_id].acknowledgement.by == "dba"
-    changes = [json.loads(m.value()) for m in read_topic(servers, topics["incidents_topic"])]
+    changes = as_the_schema_says("incidents", servers, topics)
     assert "acknowledged" == changes[-1]["kind"]
     assert changes[-1]["incident"]["finding"]["sentence"]
 

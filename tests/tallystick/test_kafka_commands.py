@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from jsonschema import validate
 
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
@@ -159,7 +160,9 @@ def test_findings_go_to_a_topic(connected, broker):
         messages += reader.read(1.0)
     reader.close()
     assert [f["finding_id"].encode() for f in found] == [message.key for message in messages]
-    assert found[0]["sentence"] == json.loads(messages[0].value)["sentence"]
+    sent = json.loads(messages[0].value)
+    assert found[0]["sentence"] == sent["sentence"]
+    validate(sent, json.loads((ROOT / "docs" / "findings.schema.json").read_text("utf-8")))
 
 
 @pytest.mark.parametrize("name", ["errant_write", "reset_master_reuse"])
