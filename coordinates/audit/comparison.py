@@ -56,6 +56,26 @@ class ReplicaExecuted:
     """By all channels, None not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """What one log_status row of an instance shows of it as a member of a cluster.
+
+    Attributes:
+        executed: Everything; `assigned` of it came by SET gtid_purged.
+        is_attached: Whether it has a channel.
+        cluster: None not known.
+        group_uuid: Of its replication group, None: it is in none.
+    """
+
+    instance_id: str
+    at: JournalPosition
+    executed: GtidSet
+    assigned: GtidSet
+    is_attached: bool
+    cluster: str | None
+    group_uuid: str | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QueuedRun:
     """Groups queued one after the other from one file of the source.
@@ -219,6 +239,7 @@ class RecoveryMade:
 Evidence = (
     ChannelRow
     | ReplicaExecuted
+    | MemberRow
     | GroupsQueued
     | CloneMade
     | CloneResumed

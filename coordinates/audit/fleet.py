@@ -14,7 +14,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.audit.comparison import ChannelRow, RecoveryMade, at_any_time, first_ts
+from tallystick.coordinates.audit.comparison import (
+    ChannelRow,
+    MemberRow,
+    RecoveryMade,
+    at_any_time,
+    first_ts,
+)
 from tallystick.coordinates.audit.comparison_queues import Queue, QueueKey
 from tallystick.coordinates.audit.finding_collector import FindingCollector, FleetOutput, Subject
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS, in_time_order
@@ -179,7 +185,8 @@ class FleetAudit:
 
     def _settle_queue(self, key: QueueKey, queue: Queue) -> None:
         moved = self.reader.moved
-        if not queue.is_fresh and all(s[:2] == "i:" and s[2:] not in moved for s in key.sources):
+        others = key.sources or ("i:" + name for name in self.reader.timelines)
+        if not queue.is_fresh and all(s[:2] == "i:" and s[2:] not in moved for s in others):
             return
         queue.is_fresh = False
         decided = 0
@@ -213,9 +220,9 @@ class FleetAudit:
             if len(found) > 1:
                 return Undecided(AMBIGUOUS)
             sources.append(found[0])
-        if not sources and not isinstance(item, RecoveryMade):
+        if not sources and not isinstance(item, (MemberRow, RecoveryMade)):
             return Undecided(SOURCE_UNKNOWN)
-        against = Against(sources, queue.memory, self.reader.fleet)
+        against = Against(sources, queue.memory, self.reader.fleet, is_overdue=is_overdue)
         answer = COMPARISONS[key.comparison].judge(item, against)
         if isinstance(settled(answer), (Broken, tuple)):
             for name, timeline in zip(key.sources, sources, strict=True):
@@ -324,6 +331,8 @@ class FleetAudit:
         memory = queue.memory
         ts, fleet = item.at.ts, self.reader.fleet
         timelines = [timeline for source in key.sources for timeline in fleet.find(source, ts)]
+        if isinstance(item, MemberRow):
+            timelines = fleet.all(but=key.instance_id)
         for timeline in timelines:
             timeline.assume_known(ts)
         try:

@@ -216,6 +216,7 @@ class FleetEventReader:
     def _booted(self, event: FleetEvent, member: Member) -> None:
         body, replica = event.body, member.replica
         self._identify(event, member)
+        member.timeline.cluster = body.get("cluster") or member.timeline.cluster
         group = (body.get("variables") or {}).get("group_replication_group_name")
         member.timeline.group_uuid = str(group).lower() if group else member.timeline.group_uuid
         data_lineage = body.get("data_lineage")

@@ -24,8 +24,9 @@ class FleetEventKind(str, Enum):
     """What a fleet event is about; body keys and arrays of each are given beside it."""
 
     BOOT = "boot"
-    """body: ``server_uuid``, ``server_id``, ``version``, ``variables`` (dict), ``data_lineage``
-    (int, ours: how many data directories the instance has had) and ``binlog_lineage`` (int)."""
+    """body: ``server_uuid``, ``server_id``, ``version``, ``cluster`` (None unknown), ``variables``
+    (dict), ``data_lineage`` (int, ours: how many data directories the instance has had) and
+    ``binlog_lineage`` (int)."""
     LOGGED = "logged"
     """A run of contiguous binary log events of one file. body: ``binlog_lineage``, ``base_name``,
     ``file_number``, ``start`` (offset of the first event), ``sids`` (list). Arrays: ``event_ends``

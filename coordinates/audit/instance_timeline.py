@@ -47,6 +47,8 @@ class InstanceTimeline:
     known_ts: int = -1
     open_ts: int | None = None
     identities: list[Identity] = field(default_factory=list)
+    cluster: str | None = None
+    """The cluster that its producer counts it to, None not known."""
     group_uuid: str | None = None
     server_id: int | None = None
     sids: list[str] = field(default_factory=list)

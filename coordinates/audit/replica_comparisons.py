@@ -10,6 +10,7 @@ from tallystick.coordinates.audit.comparison import (
     CloneMade,
     CloneResumed,
     GroupsQueued,
+    MemberRow,
     ReplicaExecuted,
 )
 from tallystick.coordinates.audit.comparison_queues import GROUPS_MAX
@@ -83,6 +84,17 @@ class ReplicaComparisons:
                 has = has | gtids
         for channel, values in zip(channels, listed, strict=True):
             self._compare_channel(member, channel, values, (executed, has), at, body=body)
+        if executed is not None:
+            member_row = MemberRow(
+                timeline.instance_id,
+                at,
+                executed,
+                replica.assigned,
+                bool(listed),
+                timeline.cluster,
+                timeline.group_uuid,
+            )
+            self.enqueue(timeline.instance_id, None, (), member_row)
         if executed is not None and sources:
             received: GtidSet | None = GtidSet.EMPTY
             for gtids in retrieved:

@@ -32,12 +32,14 @@ class Server:
     what forbids least.
 
     Attributes:
+        cluster: The cluster that its producer counts it to, None not known.
         has_started: Whether a ``start`` was read.
     """
 
     server_uuid: str | None = None
     server_id: int | None = None
     version: str | None = None
+    cluster: str | None = None
     profile: str = "mysql-8.0"
     variables: dict[str, Any] = field(default_factory=dict)
     has_started: bool = False
@@ -55,6 +57,7 @@ class Server:
             self.server_id = body["server_id"]
         self.has_started = True
         self.version = body.get("version", self.version)
+        self.cluster = body.get("cluster", self.cluster)
         self.profile = body.get("profile", self.profile)
         self.changed(body.get("variables", {}))
 

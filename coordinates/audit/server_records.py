@@ -128,6 +128,7 @@ class ServerRecordReader(InstanceState):
                 "server_uuid": self.server.server_uuid,
                 "server_id": self.server.server_id,
                 "version": self.server.version,
+                "cluster": self.server.cluster,
                 "variables": dict(self.server.variables),
                 "data_lineage": self.data_lineage,
                 "binlog_lineage": self.binlog.lineage,

@@ -67,6 +67,15 @@ class Fleet:
         timelines = [self._timelines[holder] for holder in self.holders.get(name, ())]
         return [timeline for timeline in timelines if timeline.uuid_at(ts) == name]
 
+    def all(self, but: str = "") -> list[InstanceTimeline]:
+        """All instances, but for one."""
+        return [one for name, one in self._timelines.items() if name != but]
+
+    def keys_of(self, instance_id: str, ts: int) -> frozenset[str]:
+        """The source keys that an instance has until `ts`."""
+        uuids = self._timelines[instance_id].uuids_until(ts)
+        return frozenset((_BY_INSTANCE + instance_id, *(_BY_UUID + one for one in uuids)))
+
     def uuid_of(self, instance_id: str, ts: int) -> str | None:
         """The `server_uuid` of an instance at `ts`, None not known."""
         timeline = self._timelines.get(instance_id)

@@ -310,6 +310,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
             "server_uuid": name,
             "server_id": _SERVER_ID,
             "version": text,
+            "cluster": name,
             "profile": OneOf("mysql-8.0", "wl9452"),
             "crashed": boolean,
             "recovered": Shape({"file": log_file, "position": _POSITION}, ("file", "position")),

@@ -64,6 +64,8 @@ class Against:
     fleet: Fleet
     uncertain_us: int = 0
     """By how much the evidence may be of an earlier time than it has."""
+    is_overdue: bool = False
+    """Whether nothing more is waited for."""
 
     @property
     def source(self) -> InstanceTimeline:

@@ -15,7 +15,12 @@ from tallystick.coordinates.rules.between import (
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason, rule
-from tallystick.coordinates.rules.statements import IDENTITY, IDENTITY_OF_OTHER, groups
+from tallystick.coordinates.rules.statements import (
+    IDENTITY,
+    IDENTITY_OF_OTHER,
+    RECEIVED,
+    groups,
+)
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.origins import Origin
@@ -65,6 +70,8 @@ def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
     source, ts = against.source, row.at.ts
     if next(source.states.since(ts), None) is None:
         return Waiting(NOT_REACHED)
+    if source.instance_id == row.instance_id:
+        return HOLDS  # its channel is wrong: source_is_another_server
     mine, theirs = against.fleet.uuid_of(row.instance_id, ts), source.uuid_at(ts)
     if mine is None or theirs is None:
         return Undecided(SERVER_UUID_UNKNOWN)
@@ -127,6 +134,45 @@ def server_id_unique_in_topology(row: ChannelRow, against: Against) -> Compared:
                 )
             )
     return against.report_at(found)
+
+
+@between(
+    ChannelRow,
+    number=144,
+    tier=4,
+    severity=Severity.ERROR,
+    heals="held",
+    claim="The source of a channel is another server.",
+    why=(
+        "A receiver that meets its own server_id or server_uuid at the source stops with an error:"
+        " nothing comes, and what the channel was meant to bring is missing. With"
+        " replicate_same_server_id the server reads its own log for ever."
+    ),
+    undecided_when="the channel's source is not known, or is not observed",
+    sources=(
+        "MySQL manual: ER_REPLICA_FATAL_ERROR (13117), replicate_same_server_id",
+        "MySQL manual: CHANGE REPLICATION SOURCE TO",
+    ),
+    remedy=(
+        "STOP REPLICA, then CHANGE REPLICATION SOURCE TO the host and port of the server that was"
+        " meant, or RESET REPLICA ALL for the channel if none was."
+    ),
+    verify=(IDENTITY, RECEIVED),
+    cases={
+        "itself": Case(
+            "The channel replicates from the server that it is on.",
+            "instance {instance}",
+            "source of channel {channel}",
+            "another instance",
+            "beside instance {instance}",
+        ),
+    },
+)
+def source_is_another_server(row: ChannelRow, against: Against) -> Compared:
+    """By server_uuid, or by the address where the receiver never took one over."""
+    is_itself = against.source.instance_id == row.instance_id
+    found = Broken("itself", witness=row.instance_id, at="its own source")
+    return against.report_at((found,) if is_itself else ())
 
 
 def shared_server_uuid(server_uuid: str, other: str) -> Broken:

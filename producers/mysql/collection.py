@@ -44,6 +44,7 @@ _COUNTERS = (
     "SHOW GLOBAL STATUS WHERE Variable_name IN"
     " ('Com_reset', 'Com_change_replication_source', 'Com_change_master')"
 )
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _GROUP_REPLICATION = ("group_replication_applier", "group_replication_recovery")
 
 
@@ -84,7 +85,9 @@ class Collector:
         dialect = self._session.dialect
         (row,) = self._rows("SELECT @@GLOBAL.server_uuid AS server_uuid")
         variables = self.variables()
+        cluster = self.settings.cluster
         return {
+            **({} if cluster is None else {"cluster": cluster}),
             "server_uuid": str(row["server_uuid"]),
             "server_id": variables.pop("server_id"),
             "version": dialect.number,
@@ -123,9 +126,20 @@ class Collector:
         """
         return [
             _change_source(row, self._session.dialect)
+            | ({"source_instance": self.settings.name} if self._is_itself(row) else {})
             for row in self._replica_status()
             if row.get("Channel_Name") not in _GROUP_REPLICATION
         ]
+
+    def _is_itself(self, row: Row) -> bool:
+        """Whether a channel's source is this server, by the address in its replication settings.
+
+        Its receiver refuses that before it takes over the source's server_uuid.
+        """
+        if str(row.get("Source_Port")) != self._setting("port"):
+            return False
+        host = str(row.get("Source_Host", "")).lower()
+        return host in _LOOPBACK or host == self._setting("hostname").lower()
 
     def source_files(self) -> list[tuple[str, str]]:
         """In which binary log files of which sources this replica is: server_uuid and file.

@@ -59,6 +59,7 @@ class ServerSettings(BaseModel):
         ca: Certificates of authorities for ``verify_ca`` and ``verify_identity``, as PEM.
         relay_log_dir: Where its relay logs can be read here; None: they cannot.
         server_id: With which the binary log is asked for, as a replica has one.
+        cluster: The cluster that it counts to, None not given.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -73,6 +74,7 @@ class ServerSettings(BaseModel):
     unix_socket: Path | None = None
     relay_log_dir: Path | None = None
     server_id: ServerId = Field(default_factory=_dump_server_id)
+    cluster: Name | None = None
 
     @property
     def address(self) -> str:
@@ -98,6 +100,7 @@ class _Entry(BaseModel):
     unix_socket: Path | None = None
     relay_log_dir: Path | None = None
     server_id: ServerId | None = None
+    cluster: Name | None = None
 
     @model_validator(mode="after")
     def _one_secret(self) -> _Entry:
@@ -106,6 +109,7 @@ class _Entry(BaseModel):
         return self
 
 
+_NAME_EXPECTED = "a name of letters, digits, '.', '_' and '-', at most 64"
 _EXPECTED = {
     "host": "a host name or address",
     "port": "an integer from 1 to 65535",
@@ -117,8 +121,8 @@ _EXPECTED = {
     "unix_socket": "the path of a socket",
     "relay_log_dir": "the path of a directory",
     "server_id": "an integer from 1 to 4294967295",
+    "cluster": _NAME_EXPECTED,
 }
-_NAME_EXPECTED = "a name of letters, digits, '.', '_' and '-', at most 64"
 _is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}").fullmatch
 _SERVER = re.compile(
     r"(?P<name>[^=]+)=(?:(?P<user>[^@]*)@)?"
@@ -127,12 +131,15 @@ _SERVER = re.compile(
 _SERVER_EXPECTED = "expected NAME=[USER@]HOST[:PORT], or NAME=[USER@]/path/of/socket"
 
 
-def load_servers(config: Path | None, servers: Sequence[str]) -> tuple[ServerSettings, ...]:
+def load_servers(
+    config: Path | None, servers: Sequence[str], cluster: str | None = None
+) -> tuple[ServerSettings, ...]:
     """Read which servers there are, with their secrets.
 
     Args:
         config: A ``servers.toml``, or None.
         servers: NAME=HOST:PORT each; they come after those of the file and have its defaults.
+        cluster: That of all servers for which the file has none of their own.
 
     Raises:
         ServerSettingsError: Something is not as expected; it names the file and the key.
@@ -153,6 +160,8 @@ def load_servers(config: Path | None, servers: Sequence[str]) -> tuple[ServerSet
             f"{where}: no server is given; expected a table [servers.NAME], or {_SERVER_EXPECTED}"
         )
     _refuse_ambiguous_variables(entries)
+    if cluster is not None:
+        defaults = defaults.model_copy(update={"cluster": cluster})
     return tuple(_settings(name, entry, defaults, where) for name, entry in entries.items())
 
 

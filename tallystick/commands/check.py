@@ -10,6 +10,7 @@ import typer
 
 from tallystick import terminal
 from tallystick.commands.options import (
+    ClusterName,
     Disable,
     FailOn,
     FailOnFlag,
@@ -40,6 +41,7 @@ def check(
             metavar="NAME=[USER@]HOST[:PORT]",
         ),
     ] = None,
+    cluster: ClusterName = None,
     collections: Annotated[
         int, typer.Option(min=1, max=100_000, help="How many times each server is asked.")
     ] = 3,
@@ -66,7 +68,7 @@ def check(
     if rights and config is None and not server:
         terminal.show(*_rights_of_any_server())
         return
-    settings = load_servers(config, server or ())
+    settings = load_servers(config, server or (), cluster)
     if rights:
         raise typer.Exit(_show_rights(settings))
     requests = requested(output, json)

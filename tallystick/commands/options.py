@@ -31,6 +31,10 @@ Instances = Annotated[
     list[str] | None,
     typer.Option("--instance", help="An instance that must answer; may be repeated."),
 ]
+ClusterName = Annotated[
+    str | None,
+    typer.Option("--cluster", help="The cluster that the servers count to.", metavar="NAME"),
+]
 Disable = Annotated[
     list[str] | None,
     typer.Option(help="Switch a rule off; may be repeated.", metavar="RULE"),

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick import terminal
-from tallystick.commands.options import BootstrapServers, Client, Directory, TopicPrefix
+from tallystick.commands.options import (
+    BootstrapServers,
+    Client,
+    ClusterName,
+    Directory,
+    TopicPrefix,
+)
 from tallystick.errors import MisuseError
 from tallystick.process import stopping
 from tallystick.settings import load as load_settings
@@ -39,6 +45,7 @@ def tail(
         list[str] | None,
         typer.Option(help="A server; may be repeated.", metavar="NAME=[USER@]HOST[:PORT]"),
     ] = None,
+    cluster: ClusterName = None,
     output: Annotated[
         str | None,
         typer.Option(help="Write JSON Lines there instead of to Kafka; - is standard output."),
@@ -79,7 +86,7 @@ def tail(
             "collect_interval_s": collect_interval_s,
         }
     ).settings
-    servers = load_servers(config, server or ())
+    servers = load_servers(config, server or (), cluster)
     if output is None:
         _tail_into_kafka(servers, settings, is_from_oldest=from_oldest)
     else:

@@ -1605,3 +1605,163 @@ def test_the_topology_is_told():
         Edge("s", "r", "", A),
         Edge(None, "x", "c", "d" * 8 + A[8:]),
     ]
+
+
+class TestSourceIsAnotherServer:
+    """Rule 144."""
+
+    @pytest.mark.parametrize("by", ["uuid", "instance"])
+    def test_a_channel_to_the_server_itself(self, by):
+        """By the server_uuid that the receiver took over, or by the address alone."""
+        clock = Clock()
+        source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+        for journal in (source, replica):
+            journal.boot()
+            journal.open_file()
+        says = {"source_uuid": B} if by == "uuid" else {"source_uuid": None, "source_instance": "r"}
+        replica.status("", replica.says(None, **says))
+        replica.time()
+        output = audit(source, replica)
+        assert names(output) == ["source_is_another_server"]
+        assert output.findings[0].instance_id == "r"
+
+    def test_a_twin_of_the_source_is_no_channel_to_itself(self):
+        """A copied server_uuid is another finding, where the address names the other instance."""
+        source, twin = fleet_of_two()
+        twin.uuid = A
+        twin.status(f"{A}:1-3", twin.says(source, "", source_instance="s"))
+        source.status(f"{A}:1-3")
+        assert names(audit(source, twin)) == ["server_uuid_unique"]
+
+
+RULE = "isolated_within_cluster"
+
+
+def fleet_after_failover(
+    clusters=("one", "one", "one"), *, old="1-5", new="1-2", follows: Journal | None = None
+):
+    """An old source that nobody reads from, a new one of the same history, and its replica.
+
+    Args:
+        clusters: What the three declare.
+        old: What the old source has of its own GTIDs; the others have 1-3.
+        new: What the new source has of its own, "" nothing.
+        follows: Whom the replica follows instead of the new source.
+    """
+    clock = Clock()
+    three = [Journal(clock, n, u, i) for i, (n, u) in enumerate(zip("srt", (A, B, C), strict=True))]
+    for journal, cluster in zip(three, clusters, strict=True):
+        journal.boot(cluster=cluster)
+        journal.open_file()
+    source, promoted, replica = three
+    replica.follow(follows or promoted)
+    known = f"{A}:1-3" + (f",{B}:{new}" if new else "")
+    source.status(f"{A}:{old}")
+    promoted.status(known)
+    replica.status(known, replica.says(follows or promoted, ""))
+    source.status(f"{A}:{old}")
+    return source, promoted, replica
+
+
+def outcome_of(output, instance_id: str = "s") -> str:
+    """What the checks of an instance say of the rule, and why where it is undecided."""
+    found = [
+        one.check
+        for one in output.checks
+        if (one.check.rule, one.instance_id) == (RULE, instance_id)
+    ]
+    (check,) = {(one.outcome.value, one.reason) for one in found[-1:]}
+    return check[1] or check[0]
+
+
+class TestIsolatedWithinCluster:
+    """Rule 145."""
+
+    @pytest.mark.parametrize(("old", "is_broken"), [("1-3", False), ("1-4", True)])
+    def test_what_only_it_has(self, old, is_broken):
+        output = audit(*fleet_after_failover(old=old))
+        assert names(output) == [RULE] * is_broken
+        if is_broken:
+            (finding,) = output.findings
+            assert (finding.instance_id, finding.witness) == ("s", f"{A}:4")
+            assert finding.data["members"] == ["r", "t"]
+            assert finding.data["theirs"] == f"{B}:1-2"
+
+    @pytest.mark.parametrize(
+        ("clusters", "expected"),
+        [
+            ((None, None, None), "cluster_unknown"),
+            (("one", None, None), "cluster_unknown"),
+            ((None, "one", "one"), "cluster_unknown"),
+            (("one", "two", "two"), "holds"),
+            (("one", "one", None), "broken"),
+        ],
+    )
+    def test_the_cluster_decides(self, clusters, expected):
+        source, promoted, replica = fleet_after_failover(clusters)
+        assert outcome_of(audit(promoted, replica, source)) == expected
+
+    def test_others_that_have_nothing_that_it_lacks_may_lag(self):
+        """With channels among themselves it stays open whose history goes on."""
+        assert outcome_of(audit(*fleet_after_failover(new=""))) == "rest_may_lag"
+
+    def test_a_replica_that_was_detached_is_only_late(self):
+        clock = Clock()
+        source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+        for journal, executed in ((source, "1-5"), (replica, "1-3")):
+            journal.boot(cluster="one")
+            journal.open_file()
+            journal.status(f"{A}:{executed}")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert {outcome_of(output, "s"), outcome_of(output, "r")} == {"holds"}
+
+    def test_a_source_is_not_isolated(self):
+        """Its replica lags, and has an errant write: another finding."""
+        clock = Clock()
+        source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+        for journal in (source, replica):
+            journal.boot(cluster="one")
+            journal.open_file()
+        replica.follow(source)
+        source.status(f"{A}:1-5")
+        replica.status(f"{A}:1-3,{B}:1", replica.says(source, f"{A}:1-3"))
+        source.status(f"{A}:1-5")
+        assert names(audit(source, replica)) == ["no_errant_gtids"]
+
+    def test_a_source_whose_replica_is_not_observed_may_not_be_isolated(self):
+        """Between them may be a server that is not in the fleet."""
+        unseen = Journal(Clock(), "u", "dddddddd-0000-0000-0000-000000000004", 4)
+        output = audit(*fleet_after_failover(follows=unseen))
+        assert outcome_of(output) == "member_source_unseen"
+
+    def test_servers_without_a_common_history_are_no_members(self):
+        """Two sources of one cluster that a third server gathered until one channel was removed."""
+        clock = Clock()
+        three = [
+            Journal(clock, n, u, i) for i, (n, u) in enumerate(zip("sah", (A, B, C), strict=True))
+        ]
+        for journal in three:
+            journal.boot(cluster="one")
+            journal.open_file()
+        source, other, hub = three
+        hub.follow(other)
+        source.status(f"{A}:1-5")
+        other.status(f"{B}:1-9")
+        hub.status(f"{A}:1-3,{B}:1-8", hub.says(other, f"{B}:1-8"))
+        for journal, executed in ((source, f"{A}:1-5"), (other, f"{B}:1-9")):
+            journal.status(executed)
+        output = audit(*three)
+        assert RULE not in names(output)
+
+    def test_it_ends_when_the_others_have_it(self):
+        """Fetched by the new source: the rule holds at the next row."""
+        source, promoted, replica = fleet_after_failover()
+        promoted.status(f"{A}:1-5,{B}:1-2")
+        replica.status(f"{A}:1-5,{B}:1-2", replica.says(promoted, ""))
+        source.status(f"{A}:1-5")
+        for journal in (promoted, replica):
+            journal.time()
+        output = audit(source, promoted, replica)
+        assert names(output) == [RULE]
+        assert outcome_of(output) == "holds"

@@ -27,6 +27,8 @@ ENDS = {
     "source_purged_too_early": {"superseded"},
     "server_uuid_copied": {"resolved"},
     "server_id_taken_at_restart": {"resolved"},
+    "channel_to_itself": {"resolved"},
+    "demoted_source_left_alone": {"resolved"},
 }
 """By what the incidents of each fault end."""
 

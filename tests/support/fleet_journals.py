@@ -66,12 +66,13 @@ class Journal:
         self.fleet_events.append(made)
         return made
 
-    def boot(self, *, data_lineage: int = 0, **variables: Any) -> None:
+    def boot(self, *, data_lineage: int = 0, cluster: str | None = None, **variables: Any) -> None:
         self.fleet_event(
             FleetEventKind.BOOT,
             server_uuid=self.uuid,
             server_id=self.server_id,
             version="8.0.31",
+            cluster=cluster,
             variables=variables,
             data_lineage=data_lineage,
             binlog_lineage=self.lineage,

@@ -32,6 +32,7 @@ class Scenario:
         auto_position: Whether channels ask by GTID set, else by file and position.
         first_file_number: Number of every first binary log file.
         lock_steps: Whether collections record their lock steps.
+        cluster: Name of the cluster that each ``start`` record gives; None: none.
         design_scenario: Name of the scenario of a document that it is
             (``producers.simulator.scenarios``); None: of none.
     """
@@ -54,6 +55,7 @@ class Scenario:
     auto_position: bool = True
     first_file_number: int = 1
     lock_steps: bool = True
+    cluster: str | None = "simulated"
     design_scenario: str | None = None
 
     def __post_init__(self) -> None:

@@ -42,12 +42,34 @@ class Failover(Negative):
     name = "failover"
     text = "a replica becomes the source: a new UUID appears, retrieved sets begin anew"
     options: ClassVar = {"auto_position": True, "topology": "star"}
+    attaches: ClassVar = True
+    """Whether the old source replicates from the new one."""
 
     def arrange(self, fleet: World) -> None:
         source = sources(fleet)[0]
         moment = time_at(fleet, 0.4)
         fleet.clock.schedule(moment, source, _demote, source)
-        fleet.schedule(moment + SECOND_US, None, _promote, source)
+        fleet.schedule(moment + SECOND_US, None, _promote, source, self.attaches)
+
+
+class OldSourceUnattached(Failover):
+    """The same, and the old source stays as it is: nothing that it has is missing elsewhere."""
+
+    name = "old_source_unattached"
+    text = "a source that was replaced in order has no channel, and nobody replicates from it"
+    attaches: ClassVar = False
+
+
+class ReplicaDetached(Negative):
+    """RESET REPLICA ALL on the only replica, for good: the source writes on."""
+
+    name = "replica_detached"
+    text = "two servers of one history have no channel; one has what the other will never get"
+    options: ClassVar = {"auto_position": True, "topology": "pair"}
+
+    def arrange(self, fleet: World) -> None:
+        (channel,) = channels(fleet)
+        near(fleet, 0.5, channel.replica, _detach, channel)
 
 
 class TwoPaths(Negative):
@@ -154,12 +176,12 @@ def _demote(old: Instance) -> None:
     old[CommitQueue].super_read_only = True
 
 
-def _promote(fleet: World, old: Instance) -> None:
+def _promote(fleet: World, old: Instance, attaches: bool) -> None:
     """As soon as every replica has everything: the group before was a second ago."""
     replicated = [c for c in channels(fleet) if c.source is old]
     is_ready = bool(replicated) and not any(_lacks(channel, old) for channel in replicated)
     if old[CommitQueue].in_commit or not old.is_running or not is_ready:
-        fleet.schedule(fleet.now + SECOND_US // 10, None, _promote, old)
+        fleet.schedule(fleet.now + SECOND_US // 10, None, _promote, old, attaches)
         return
     promoted = replicated[0].replica
     for channel in replicated:
@@ -168,7 +190,8 @@ def _promote(fleet: World, old: Instance) -> None:
     for channel in replicated[1:]:
         administration.change_source(fleet, channel, promoted)
         administration.start_replication(fleet, channel)
-    administration.add_channel(fleet, old, "", promoted)
+    if attaches:
+        administration.add_channel(fleet, old, "", promoted)
     promoted[Clients].writes = True
 
 
@@ -216,3 +239,7 @@ def upgrade_now(fleet: World, instance: Instance) -> None:
     if instance[Clients].writes:
         instance[GtidState].automatic_sid = f"{instance.server_uuid}:batch"
         instance[GtidState].gno_block = 1
+
+
+def _detach(fleet: World, channel: Channel) -> None:
+    administration.reset_replica(fleet, channel, everything=True)

@@ -167,6 +167,8 @@ def start_body(
         "repositories": repositories or [],
         "variables": dict(instance.variables),
     }
+    if fleet.scenario.cluster is not None:
+        body["cluster"] = fleet.scenario.cluster
     if recovered is not None:
         body["recovered"] = recovered
     return body

@@ -87,9 +87,10 @@ def test_a_file_of_servers_is_read_with_its_defaults(tmp_path):
         user = "other"
         relay_log_dir = "/var/lib/mysql"
         server_id = 77
+        cluster = "other"
         """,
     )
-    source, replica, third = load_servers(path, ["third=db3"])
+    source, replica, third = load_servers(path, ["third=db3"], "shop")
     assert ("source-a", "db1", 3306, "auditor", "verify_ca", tmp_path / "ca.pem") == (
         source.name,
         source.host,
@@ -98,6 +99,7 @@ def test_a_file_of_servers_is_read_with_its_defaults(tmp_path):
         source.tls,
         source.ca,
     )
+    assert [server.cluster for server in (source, replica, third)] == ["shop", "other", "shop"]
     assert ("db2:3307", "other", "required", Path("/var/lib/mysql"), 77) == (
         replica.address,
         replica.user,

@@ -1,0 +1,163 @@
+"""Servers that nothing connects with the rest of their cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.audit.comparison import MemberRow
+from tallystick.coordinates.audit.topology import describe_source
+from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.between import STILL_BROKEN, Against, Compared, between, first_of
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
+from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.statements import GTID_SETS, groups
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.timeline_snapshot import Snapshot
+
+    Member = tuple[InstanceTimeline, Snapshot]
+
+MEMBER_UNKNOWN = reason(
+    "member_unknown", "not everything that instance {member} has executed is known"
+)
+MEMBERS_MAY_FOLLOW = reason(
+    "members_may_follow", "an instance that replicates from it may not have been read yet"
+)
+MEMBER_SOURCE_UNSEEN = reason(
+    "member_source_unseen",
+    "instance {member} replicates from {source}, which is not observed and may replicate from here",
+)
+CLUSTER_UNKNOWN = reason(
+    "cluster_unknown",
+    "it has executed {gtids:gtids}, which instances {members:list} of the same history have not,"
+    " and lacks what they have; whether it belongs to their cluster is not declared (cluster)",
+)
+REST_MAY_LAG = reason(
+    "rest_may_lag",
+    "nobody replicates from it, though instances {members:list} of its cluster lack {gtids:gtids}:"
+    " whether it was demoted or they were detached is not known: they have nothing that it lacks",
+)
+
+
+@between(
+    MemberRow,
+    number=145,
+    tier=4,
+    severity=Severity.CRITICAL,
+    heals="held",
+    claim=(
+        "An instance without a channel, from which nobody replicates, has executed nothing that"
+        " the rest of its cluster lacks while they have gone on without it."
+    ),
+    why=(
+        "Nothing that it has executed will ever reach the others, and nothing of theirs will reach"
+        " it. So ends a failover that lost transactions, or whose old source still accepts writes:"
+        " they are nowhere but on the server that was replaced. A server that was detached in"
+        " order has what all others have, or is behind them."
+    ),
+    undecided_when=(
+        "no cluster is declared, here or for the others of the same history; not everything is"
+        " known that they have executed; one of them replicates from a server that is not observed;"
+        " or they replicate among themselves and have nothing that it lacks. Without a history in"
+        " common, or in another cluster, it holds"
+    ),
+    sources=(
+        "MySQL manual: Switching Sources During Failover",
+        "MySQL manual: RESET REPLICA ALL",
+    ),
+    remedy=(
+        "Keep clients off the server. Look up the groups in its binary log. If their changes shall"
+        " be kept, let the source of the cluster fetch them by a channel from this server with"
+        " SOURCE_AUTO_POSITION=1 that is removed afterwards, and attach this server to it; if not,"
+        " rebuild this server from the cluster and attach it. If it is no member of the cluster any"
+        " more, give it another cluster name."
+    ),
+    verify=(groups(), GTID_SETS),
+    cases={
+        "only_here": Case(
+            "The instance has no channel and nobody replicates from it, but it has executed"
+            " {witness:gtids}, which no other member of cluster {cluster} has ({members:list}).",
+            "{witness:gtids}",
+            "gtid_executed of {instance}",
+            "at least these GTIDs; they have {theirs:gtids}, which this server lacks",
+            "what {members:list} have executed, logged or purged at that time or later",
+        ),
+    },
+)
+def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
+    """Of what it and others have in common, both have gone on without the other.
+
+    Whoever may replicate from it has until the deadline to show it.
+    """
+    fleet, ts = against.fleet, row.at.ts
+    rest = row.executed - row.assigned
+    if row.is_attached or row.group_uuid is not None or not rest:
+        return HOLDS
+    names = fleet.keys_of(row.instance_id, ts)
+    others = [one for one in fleet.all(but=row.instance_id) if _may_be_of(row.cluster, one)]
+    for other in (one for one in others if one.known_ts >= ts):
+        reached = next(other.states.since(ts), None)
+        if reached and not names.isdisjoint((*reached.sources, *other.sources_at(ts))):
+            return HOLDS
+    if not against.is_overdue:
+        return Waiting(MEMBERS_MAY_FOLLOW)
+    known: list[Member] = []
+    for other in others:
+        state = other.states.knowing(ts)
+        if state is None and row.cluster is not None and other.cluster == row.cluster:
+            return Waiting(MEMBER_UNKNOWN, member=other.instance_id)
+        if state is not None and not row.executed.isdisjoint(state.known):
+            known.append((other, state))
+            rest = rest - state.known
+    if not rest:
+        return HOLDS
+    same = [one for one in known if row.cluster is not None and one[0].cluster == row.cluster]
+    return _against_members(row, against, rest, same or known, is_declared=bool(same))
+
+
+def _against_members(
+    row: MemberRow, against: Against, rest: GtidSet, members: list[Member], *, is_declared: bool
+) -> Compared:
+    """What only this instance has, against others that have a history in common with it."""
+    fleet, ts = against.fleet, row.at.ts
+    theirs = GtidSet.EMPTY
+    for _, state in members:
+        theirs = theirs | (state.known - row.executed)
+    # Of a source that has nothing in common with it, it never had anything.
+    inside = {one.instance_id for one, _ in members}
+    for one in fleet.all():
+        for server_uuid in () if one.instance_id in inside else one.uuids_until(ts):
+            theirs = theirs.without_uuid(server_uuid)
+    names = sorted(one.instance_id for one, _ in members)
+    sources = [(one, key) for one, _ in members for key in one.sources_at(ts)]
+    unseen = next((pair for pair in sources if not fleet.find(pair[1], ts)), None)
+    if not theirs:
+        lags = is_declared and bool(sources) and unseen is None
+        return Undecided(REST_MAY_LAG, gtids=rest, members=names) if lags else HOLDS
+    if unseen is not None:
+        return Undecided(
+            MEMBER_SOURCE_UNSEEN, member=unseen[0].instance_id, source=describe_source(unseen[1])
+        )
+    if not is_declared:
+        return Undecided(CLUSTER_UNKNOWN, gtids=rest, members=names)
+    fresh = rest - against.memory.reported
+    if not fresh:
+        return STILL_BROKEN
+    return against.report(
+        fresh,
+        Broken(
+            "only_here",
+            witness=fresh,
+            at=f"{first_of(fresh)} against {row.cluster}",
+            cluster=row.cluster,
+            members=names,
+            theirs=theirs,
+        ),
+    )
+
+
+def _may_be_of(cluster: str | None, other: InstanceTimeline) -> bool:
+    """Whether another instance is of a cluster, as far as anybody has declared it."""
+    return None in (cluster, other.cluster) or cluster == other.cluster
