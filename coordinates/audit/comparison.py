@@ -62,6 +62,7 @@ class MemberRow:
 
     Attributes:
         executed: Everything; `assigned` of it came by SET gtid_purged.
+        own: What it has numbered itself.
         is_attached: Whether it has a channel.
         cluster: None not known.
         group_uuid: Of its replication group, None: it is in none.
@@ -71,6 +72,7 @@ class MemberRow:
     at: JournalPosition
     executed: GtidSet
     assigned: GtidSet
+    own: GtidSet
     is_attached: bool
     cluster: str | None
     group_uuid: str | None

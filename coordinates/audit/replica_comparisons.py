@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.audit.comparison import (
@@ -85,11 +86,15 @@ class ReplicaComparisons:
         for channel, values in zip(channels, listed, strict=True):
             self._compare_channel(member, channel, values, (executed, has), at, body=body)
         if executed is not None:
+            own = (
+                (executed - replica.assigned).restrict(name) for name in timeline.uuids_until(at.ts)
+            )
             member_row = MemberRow(
                 timeline.instance_id,
                 at,
                 executed,
                 replica.assigned,
+                GtidSet(chain.from_iterable(own)),
                 bool(listed),
                 timeline.cluster,
                 timeline.group_uuid,

@@ -60,8 +60,8 @@ REST_MAY_LAG = reason(
     undecided_when=(
         "no cluster is declared, here or for the others of the same history; not everything is"
         " known that they have executed; one of them replicates from a server that is not observed;"
-        " or they replicate among themselves and have nothing that it lacks. Without a history in"
-        " common, or in another cluster, it holds"
+        " or they replicate among themselves and have nothing that it lacks. It holds where nobody"
+        " has any transaction that was made here, and against another cluster"
     ),
     sources=(
         "MySQL manual: Switching Sources During Failover",
@@ -87,13 +87,12 @@ REST_MAY_LAG = reason(
     },
 )
 def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
-    """Of what it and others have in common, both have gone on without the other.
+    """Others have transactions that were made here, and both have gone on without the other.
 
     Whoever may replicate from it has until the deadline to show it.
     """
     fleet, ts = against.fleet, row.at.ts
-    rest = row.executed - row.assigned
-    if row.is_attached or row.group_uuid is not None or not rest:
+    if row.is_attached or row.group_uuid is not None or not row.own:
         return HOLDS
     names = fleet.keys_of(row.instance_id, ts)
     others = [one for one in fleet.all(but=row.instance_id) if _may_be_of(row.cluster, one)]
@@ -103,13 +102,15 @@ def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
             return HOLDS
     if not against.is_overdue:
         return Waiting(MEMBERS_MAY_FOLLOW)
+    rest = row.executed - row.assigned
     known: list[Member] = []
     for other in others:
         state = other.states.knowing(ts)
         if state is None and row.cluster is not None and other.cluster == row.cluster:
             return Waiting(MEMBER_UNKNOWN, member=other.instance_id)
-        if state is not None and not row.executed.isdisjoint(state.known):
+        if state is not None and not row.own.isdisjoint(state.known):
             known.append((other, state))
+        if state is not None:
             rest = rest - state.known
     if not rest:
         return HOLDS
