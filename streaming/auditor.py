@@ -21,6 +21,7 @@ from tallystick.streaming.schema import (
     AUDIT_ROWS,
     AUDIT_STATE,
     DEAD_LETTER,
+    NOT_LISTED,
     RESULT,
     STATE_NAME,
     encode_document,
@@ -41,6 +42,7 @@ RUN_RECORDS_MAX = 8192
 costs about as much for ten records as for a thousand."""
 
 Headers = list[tuple[str, bytes]]
+_EMPTY_ROW: dict[str, Any] = dict.fromkeys(AUDIT_ROWS.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +193,14 @@ class BlockAuditor(StatefulProcessor):
 
     Args:
         disabled: Names of rules that are switched off.
+        listed: The only instances that are judged; None: all.
     """
 
-    def __init__(self, disabled: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, disabled: frozenset[str] = frozenset(), listed: frozenset[str] | None = None
+    ) -> None:
         self._disabled = disabled
+        self._listed = listed
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Ask for the state. Spark calls this once more on the driver, so it does nothing else."""
@@ -213,6 +219,14 @@ class BlockAuditor(StatefulProcessor):
             # No instance, no journal: nothing to keep a state of.
             letters = [DeadLetter(row, str(_read(instance_id, row))) for row in messages]
             yield _frame(instance_id, KeyResult(dead_letters=letters))
+            return
+        if self._listed is not None and instance_id not in self._listed:
+            yield _as_frame(
+                [
+                    _EMPTY_ROW
+                    | {"kind": NOT_LISTED, "instance_id": instance_id, "blocks": len(messages)}
+                ]
+            )
             return
         saved = [bytes(element[0]) for element in self._state.get()]
         state, result = audit_rows(
@@ -240,9 +254,8 @@ def _rows_of(frame: pd.DataFrame) -> Iterator[BlockRow]:
 
 
 def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
-    empty = dict.fromkeys(AUDIT_ROWS.names)
     rows = [
-        empty
+        _EMPTY_ROW
         | {
             "kind": RESULT,
             "instance_id": instance_id,
@@ -253,7 +266,7 @@ def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
         }
     ]
     rows += [
-        empty
+        _EMPTY_ROW
         | {
             "kind": DEAD_LETTER,
             "instance_id": instance_id,
@@ -265,16 +278,25 @@ def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
         }
         for letter in result.dead_letters
     ]
+    return _as_frame(rows)
+
+
+def _as_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     # Objects, so that a missing integer stays missing and does not turn its column into floats.
     frame: pd.DataFrame = pd.DataFrame(rows, columns=AUDIT_ROWS.names, dtype=object)
     return frame
 
 
-def audit_blocks(blocks: DataFrame, *, disabled: frozenset[str] = frozenset()) -> DataFrame:
+def audit_blocks(
+    blocks: DataFrame,
+    *,
+    disabled: frozenset[str] = frozenset(),
+    listed: frozenset[str] | None = None,
+) -> DataFrame:
     """Rows of ``schema.BLOCK_ROWS``, from wherever they come, to rows of ``schema.AUDIT_ROWS``."""
     grouped = blocks.groupBy("instance_id")
     return grouped.transformWithStateInPandas(
-        BlockAuditor(disabled),
+        BlockAuditor(disabled, listed),
         outputStructType=AUDIT_ROWS,
         outputMode="Append",
         timeMode="None",

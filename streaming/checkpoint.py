@@ -170,6 +170,21 @@ class CheckpointLocation:
             )
         return states[batch_id - 1].read_bytes()
 
+    def batch_time_us(self, batch_id: int) -> int:
+        """When Spark planned a micro-batch, microseconds of this machine's clock.
+
+        Spark wrote it down before it ran the micro-batch, so it is the same when it is run again.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
+        path = self.auditor / "offsets" / str(batch_id)
+        try:
+            _, metadata, *_ = path.read_text("utf-8").splitlines()
+            return int(json.loads(metadata)["batchTimestampMs"]) * 1_000
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{str(path)!r} cannot be read: {error!r}.") from error
+
     def next_batch_id(self) -> int:
         """The number after that of the last micro-batch whose state was kept."""
         return max(self._states(), default=-1) + 1

@@ -8,48 +8,38 @@ location, and writes the same rows under the same number.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tallystick.coordinates.audit.collection_checks import CollectionChecks, rows_with_checks
 from tallystick.coordinates.audit.fleet import FleetAudit
-from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.incidents import Incidents
-from tallystick.coordinates.events.collect_request import (
-    CollectRequest,
-    CollectRequestError,
-    parse_request,
-)
-from tallystick.coordinates.events.incident_control import (
-    IncidentControl,
-    IncidentControlError,
-    parse_control,
-)
 from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict, gravest
-from tallystick.coordinates.rules.observations import FLEET_STATE_UNREADABLE, MESSAGE_UNREADABLE
+from tallystick.coordinates.rules.observations import FLEET_STATE_UNREADABLE
 from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
 from tallystick.coordinates.values.topics import FLEET
+from tallystick.streaming.batch import BatchContent, doubt, sort_out
+from tallystick.streaming.membership import leave_out_retired, name_strangers, retired_by
 from tallystick.streaming.rounds import Deadline, Round, Rounds
-from tallystick.streaming.schema import CONTROL, DEAD_LETTER, REQUEST, decode_document
-from tallystick.streaming.sinks import DeadLetterRow
 from tallystick.streaming.table_sink import END_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet import FleetOutput
+    from tallystick.coordinates.audit.fleet_events import FleetEvent
     from tallystick.coordinates.audit.instance import AuditOutput
+    from tallystick.coordinates.events.incident_control import IncidentControl
     from tallystick.coordinates.results import IncidentChange, SubjectCheck
-    from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.progress import Metrics
-    from tallystick.streaming.sinks import KafkaSink
+    from tallystick.streaming.sinks import DeadLetterRow, KafkaSink
     from tallystick.streaming.table_sink import TableSink
 
 BACKLOG_SHARE = 0.9
@@ -64,89 +54,6 @@ class ValidatorAnswer(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class BatchContent:
-    """The rows that left the auditor in one micro-batch, sorted out."""
-
-    blocks: int = 0
-    records: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    observations: list[Observation] = field(default_factory=list)
-    cuts: list[Cut] = field(default_factory=list)
-    fleet_events: list[FleetEvent] = field(default_factory=list)
-    dead_letters: list[DeadLetterRow] = field(default_factory=list)
-    requests: list[CollectRequest] = field(default_factory=list)
-    controls: list[IncidentControl] = field(default_factory=list)
-
-
-def sort_out(table: pa.Table) -> BatchContent:
-    """Split the auditor's rows (``schema.AUDIT_ROWS``) by what they are.
-
-    Instances come in the order of their ids, each with its journal's order, so that nothing depends
-    on which of Spark's tasks ended first.
-    """
-    content = BatchContent()
-    rows = table.to_pylist()
-    rows.sort(key=lambda row: (row["instance_id"], row["partition"] or 0, row["offset"] or 0))
-    for row in rows:
-        if row["kind"] == REQUEST:
-            try:
-                content.requests.append(parse_request(row["value"]))
-            except CollectRequestError as error:
-                content.dead_letters.append(_dead_letter(row, f"collect topic: {error}"))
-        elif row["kind"] == CONTROL:
-            try:
-                content.controls.append(parse_control(row["value"]))
-            except IncidentControlError as error:
-                content.dead_letters.append(_dead_letter(row, f"control topic: {error}"))
-        elif row["kind"] == DEAD_LETTER:
-            letter = _dead_letter(row, row["reason"])
-            content.dead_letters.append(letter)
-            if not letter.instance_id:
-                # No instance's audit can report a message without a key, so it is reported here.
-                at = f"partition {letter.partition}, offset {letter.offset}"
-                code = ObservationCode.BLOCK_UNREADABLE
-                content.observations.append(_doubt(code, at, MESSAGE_UNREADABLE, letter.reason))
-        else:
-            findings, observations, cuts = decode_document(row["document"])
-            content.blocks += row["blocks"]
-            content.records += row["records"]
-            content.findings += findings
-            content.observations += observations
-            content.cuts += cuts
-            content.fleet_events += decode_fleet_events(row["fleet_events"])
-    return content
-
-
-def _dead_letter(row: dict[str, Any], reason: str) -> DeadLetterRow:
-    return DeadLetterRow(
-        instance_id=row["instance_id"],
-        reason=reason,
-        value=row["value"],
-        headers=[(header["key"], header["value"]) for header in row["headers"] or ()],
-        partition=row["partition"],
-        offset=row["offset"],
-    )
-
-
-def _doubt(code: ObservationCode, at: str, reason: Reason, error: str) -> Observation:
-    """What leaves the run undecided and is about no single instance."""
-    return Observation(
-        code=code,
-        instance_id="",
-        channel=None,
-        at=at,
-        reason=reason.code,
-        data={"error": error},
-        rules=(),
-        is_undecided=True,
-        collection_id=None,
-        epoch=0,
-        sequence=0,
-        ts=0,
-    )
-
-
 class FleetStep:
     """What is done with the auditor's rows of each micro-batch (``foreachBatch``).
 
@@ -157,7 +64,8 @@ class FleetStep:
         validate: Called once for each round with its cuts, which have the checks of all rules
             (``CollectionChecks``); once more at the end where a check came to light since.
         metrics: Receives counters.
-        instances: Instances that must answer from the first collection on.
+        instances: The only instances that are judged, and must answer from the first collection on.
+            None: those that start or answer.
         deadline: When a round does not wait any longer.
         disabled: Names of rules that are switched off.
         alert: Takes the changes of incidents, for alerts; must neither raise nor take long.
@@ -190,7 +98,7 @@ class FleetStep:
         self._validate = validate
         self._metrics = metrics
         self._instances = tuple(instances)
-        self._deadline = deadline
+        self._deadline = deadline or Deadline()
         self._disabled = disabled
         self._alert = alert
         self._name = fleet
@@ -213,29 +121,41 @@ class FleetStep:
         """Take one micro-batch."""
         try:
             # One action, so the operator runs once; Arrow, because fleet events have arrays.
-            self.absorb(frame.toArrow(), batch_id)
+            self.absorb(frame.toArrow(), batch_id, self._checkpoint.batch_time_us(batch_id))
         except Exception as error:
             self.failure = error
             raise
 
-    def absorb(self, table: pa.Table, batch_id: int) -> None:
-        """Take the rows of micro-batch ``batch_id``, for the first time or again."""
+    def absorb(self, table: pa.Table, batch_id: int, now_us: int) -> None:
+        """Take the rows of a micro-batch, for the first time or again.
+
+        Args:
+            table: The rows.
+            batch_id: Its number.
+            now_us: When Spark planned it, on the job's clock.
+        """
         if self._done_batch_id != batch_id - 1:
             self._load(batch_id)
         # Until this one is saved, what is in memory is of no number.
         self._done_batch_id = None
         content = sort_out(table)
+        answers = self._rounds.answers
+        for name, ts in retired_by(content.controls).items():
+            answers.retire(name, ts)
+            self._forget(name)
+        leave_out_retired(content, answers)
+        content.observations += name_strangers(content.strangers, answers)
         output = self._fleet.absorb(content.fleet_events)
-        seen: dict[str, int] = {}
-        for event in content.fleet_events:
-            seen[event.instance_id] = max(seen.get(event.instance_id, 0), event.ts)
+        seen = _newest_times(content.fleet_events)
+        starts = _newest_times(e for e in content.fleet_events if e.kind is FleetEventKind.BOOT)
         is_caught_up = self._is_caught_up(content)
         rounds, missing = self._rounds.absorb(
-            content.cuts, seen, content.requests, is_caught_up=is_caught_up
+            content.cuts, starts, content.requests, now_us=now_us, is_caught_up=is_caught_up
         )
         outputs = [output]
         if is_caught_up:
-            outputs.append(self._fleet.expire(self._rounds.overdue_ts))
+            wait_us = self._deadline.journal_us
+            outputs.append(self._fleet.expire({name: ts - wait_us for name, ts in seen.items()}))
         self._deliver(
             batch_id,
             findings=content.findings + [f for each in outputs for f in each.findings],
@@ -252,6 +172,11 @@ class FleetStep:
         )
         self._save(batch_id)
         self._metrics.count(blocks=content.blocks, records=content.records, micro_batches=1)
+
+    def _forget(self, instance_id: str) -> None:
+        """An instance is no member of the fleet any more."""
+        self._fleet.retire(instance_id)
+        self._checks.retire(instance_id)
 
     def _is_caught_up(self, content: BatchContent) -> bool:
         # Decided by the rows alone, so that a retried batch decides the same. Spark fills one that
@@ -274,7 +199,7 @@ class FleetStep:
         cuts = [cut for instance in instances for cut in instance.cuts]
         of_fleet = [self._fleet.absorb(events), self._fleet.finish()]
         outputs: list[AuditOutput | FleetOutput] = [*instances, *of_fleet]
-        rounds, missing = self._rounds.absorb(cuts, {})
+        rounds, missing = self._rounds.absorb(cuts, {}, now_us=0)
         closed, more_missing = self._rounds.finish()
         self._deliver(
             END_BATCH,
@@ -291,22 +216,27 @@ class FleetStep:
         )
         self._done_batch_id = None
 
-    def pause(self) -> None:
-        """The run ends, and the history goes on: what waits is undecided.
+    def pause(self, now_us: int, *, is_history: bool) -> None:
+        """The run ends, and the history goes on: what waits is undecided, and who has not answered.
 
         Nothing of it is kept, as with ``finish``.
+
+        Args:
+            now_us: The job's clock.
+            is_history: What was there has been read at one go, and the job asked for nothing.
         """
         self._load_newest()
         output = self._fleet.give_up()
+        rounds, missing = self._rounds.give_up(now_us, is_history=is_history)
         self._deliver(
             END_BATCH,
             findings=output.findings,
-            observations=output.observations,
+            observations=output.observations + missing,
             cuts=[],
             dead_letters=[],
             checks=output.checks,
             fleet_events=[],
-            rounds=[],
+            rounds=rounds,
             is_last=True,
         )
         self._done_batch_id = None
@@ -371,7 +301,10 @@ class FleetStep:
             validations.append(self._validated(closed, rows_with_checks(closed.cuts, found)))
 
         for closed in rounds:
-            validate(closed, self._checks.of(closed.cuts))
+            if closed.cuts:
+                validate(closed, self._checks.of(closed.cuts))
+            else:
+                validations.append(_validation(closed, Verdict.UNDECIDED, "nobody has answered"))
         if is_last and self._checks.waiting:
             cuts, known = self._last
             found = gravest([*known, *self._checks.of(cuts, is_last=True)])
@@ -386,15 +319,7 @@ class FleetStep:
                 verdict, reason = self._validate(cuts).verdict, ""
             except Exception as error:  # noqa: BLE001  what a validator cannot do is undecided
                 reason = f"the validator failed: {error!r}"
-        return {
-            "collection_id": closed.collection_id,
-            "verdict": verdict.value,
-            "reason": reason,
-            "instances": len({cut.instance_id for cut in closed.cuts}),
-            "missing": len(closed.missing),
-            "is_late": closed.is_late,
-            "ts": closed.ts,
-        }
+        return _validation(closed, verdict, reason)
 
     def _load_newest(self) -> None:
         """The state to end with, where this run had no micro-batch of its own."""
@@ -417,10 +342,14 @@ class FleetStep:
             self._checks.restore(checks)
             self._incidents.restore(incidents)
             self._fleet = FleetAudit.from_bytes(fleet)
+            for name in (
+                self._fleet.reader.members.keys() - self._instances if self._instances else ()
+            ):
+                self._forget(name)
         except StateError as error:
             self._begin()
             code, at = ObservationCode.STATE_UNREADABLE, f"micro-batch {batch_id}"
-            self._lost.append(_doubt(code, at, FLEET_STATE_UNREADABLE, str(error)))
+            self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, str(error)))
 
     def _state(self) -> bytes:
         parts = (self._rounds, self._checks, self._incidents, self._fleet)
@@ -430,3 +359,23 @@ class FleetStep:
         self._checkpoint.save_state(batch_id, self._state())
         self._lost = []
         self._done_batch_id = batch_id
+
+
+def _newest_times(events: Iterable[FleetEvent]) -> dict[str, int]:
+    """The time of the newest of these events, by instance."""
+    seen: dict[str, int] = {}
+    for event in events:
+        seen[event.instance_id] = max(seen.get(event.instance_id, 0), event.ts)
+    return seen
+
+
+def _validation(closed: Round, verdict: Verdict, reason: str) -> dict[str, Any]:
+    return {
+        "collection_id": closed.collection_id,
+        "verdict": verdict.value,
+        "reason": reason,
+        "instances": len({cut.instance_id for cut in closed.cuts}),
+        "missing": len(closed.missing),
+        "is_late": closed.is_late,
+        "ts": closed.ts,
+    }

@@ -1,11 +1,9 @@
 """Rounds: the cuts of one collection put together, until every instance answered or a deadline.
 
 Pure bookkeeping, without Spark, clock or files. A collection begins with its request or with its
-first answer. Its deadline is in journal time, the latest ``ts`` that any instance's journal has
-shown, or in the time of requests, which goes on when no journal does: a request that is followed by
-others for so long has been left unanswered. While a backlog is read, one journal may be far ahead
-of another that is still waiting in Kafka; deadlines pass only when everything that was there has
-been read.
+first answer. Its deadline is on the job's own clock, which each step is given: no journal's time
+can close it, and none is needed. While a backlog is read, one journal may be far ahead of another
+that is still waiting in Kafka; deadlines pass only when everything that was there has been read.
 """
 
 from __future__ import annotations
@@ -14,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.audit.missing_answers import missing_answer
+from tallystick.coordinates.audit.missing_answers import missing_answer, nobody_answered
 from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import Observation
 from tallystick.coordinates.state_codec import Bytes, encode, restore
+from tallystick.streaming.answers import ANSWER_US, Answers, Member
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 CLOSED_KEPT = 256
 """So many closed collections are remembered, to distinguish a late answer from a new collection."""
@@ -28,17 +27,21 @@ CLOSED_KEPT = 256
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a collection is closed although instances are missing.
+    """When an answer is not waited for any longer.
 
     Attributes:
-        after_us: So long after its first answer, in journal time.
-        after_request_us: Or so long after its request, in the time of requests.
+        after_us: So long after the job learned of a collection, on the job's clock.
         after_collections: Or when so many later collections have answers.
+        unanswered_max: An instance that leaves so many requests unanswered is silent: collections
+            do not wait for it. None: no number is too large.
+        journal_us: A comparison with other instances waits so long, in the time of the journal of
+            the instance that is compared.
     """
 
     after_us: int = 30_000_000
-    after_request_us: int = 30_000_000
     after_collections: int = 3
+    unanswered_max: int | None = 2
+    journal_us: int = 30_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Round:
             for each instance that did not answer.
         missing: Those instances.
         is_late: These answers came after the deadline; the other rows were validated before.
-        ts: Journal time of its last row; without one, of when it was closed.
+        ts: Journal time of its last row; without one, what that would have been.
     """
 
     collection_id: str
@@ -63,6 +66,8 @@ class Round:
 
 @dataclass(slots=True)
 class _Open:
+    since_us: int
+    """When the job learned of it."""
     first_ts: int | None = None
     """Of its first answer."""
     requested_at: int | None = None
@@ -76,66 +81,65 @@ class Rounds:
     """The open collections.
 
     Args:
-        instances: Instances that must answer from the first collection on; others must once their
-            journal has been seen.
+        instances: Instances that must answer from the first collection on, and the only ones of
+            which anything comes. None: others must once they have started or answered.
         deadline: When not to wait any longer.
+
+    Attributes:
+        answers: Who must answer, and who has not.
     """
 
-    _known: set[str]
+    answers: Answers
     _open: dict[str, _Open]
     _closed: dict[str, None]
-    _ts: int
-    _requests_ts: int
+    _ahead_us: int
 
     def __init__(self, instances: Iterable[str] = (), deadline: Deadline | None = None) -> None:
-        self._known = set(instances)
+        self.answers = Answers({name: Member() for name in instances})
         self._deadline = deadline or Deadline()
         self._open = {}
         self._closed = {}
-        self._ts = 0
-        self._requests_ts = 0
+        # What journals are ahead of requests, for the time of a collection without answers.
+        self._ahead_us = 0
 
     @property
     def open_count(self) -> int:
         """How many collections still wait."""
         return len(self._open)
 
-    @property
-    def overdue_ts(self) -> int:
-        """What waits since before this time has waited past the deadline."""
-        return self._ts - self._deadline.after_us
-
     def absorb(
         self,
         cuts: Iterable[Cut],
-        seen: Mapping[str, int],
+        starts: Mapping[str, int],
         requests: Iterable[CollectRequest] = (),
         *,
+        now_us: int,
         is_caught_up: bool = True,
     ) -> tuple[list[Round], list[Observation]]:
-        """New cuts, and how far each instance's journal has been seen (``ts``).
+        """New cuts and requests, and who has started.
 
         Args:
             cuts: The cuts, in any order.
-            seen: Instances whose journals went on.
+            starts: Instances that have started, and when, in the time of their journals.
             requests: Collections that were asked for, in any order.
+            now_us: The job's clock.
             is_caught_up: No backlog is left, so what has not come yet is late.
 
         Returns:
             The rounds that are now complete or past the deadline, oldest first, and an observation
             for each answer that is missing.
         """
-        self._known.update(seen)
-        self._ts = max([self._ts, *seen.values()])
+        for name, ts in starts.items():
+            self.answers.start(name, ts)
         for request in requests:
-            self._ask(request)
+            self._ask(request, now_us)
         late: dict[str, list[Cut]] = {}
         for cut in sorted(cuts, key=_cut_order):
-            self._ts = max(self._ts, cut.ts)
+            self.answers.answer(cut.instance_id, cut.ts, now_us)
             if cut.collection_id in self._closed:
                 late.setdefault(cut.collection_id, []).append(cut)
                 continue
-            opened = self._open.setdefault(cut.collection_id, _Open())
+            opened = self._open.setdefault(cut.collection_id, _Open(now_us))
             is_first = opened.first_ts is None or cut.ts < opened.first_ts
             opened.first_ts = cut.ts if is_first else opened.first_ts
             opened.cuts.setdefault(cut.instance_id, []).append(cut)
@@ -144,59 +148,96 @@ class Rounds:
             for name, rows in late.items()
         ]
         observations: list[Observation] = []
-        rounds.extend(
-            self._close(name, observations)
-            for name in list(self._open)
-            if self._is_complete(self._open[name])
-            or (is_caught_up and self._is_past_deadline(name))
-        )
+        for name, opened in list(self._open.items()):
+            is_over = is_caught_up and self._is_past_deadline(name, now_us)
+            if is_over or self._is_complete(opened):
+                rounds += self._close(name, observations)
         return rounds, observations
 
     def finish(self) -> tuple[list[Round], list[Observation]]:
         """Nothing more will come: close what is open."""
         observations: list[Observation] = []
-        unanswerable = [n for n, o in self._open.items() if not (o.cuts or self._expected(o))]
-        for name in unanswerable:
-            del self._open[name]
-        return [self._close(name, observations) for name in list(self._open)], observations
+        rounds = [closed for name in list(self._open) for closed in self._close(name, observations)]
+        return rounds, observations
 
-    def _ask(self, request: CollectRequest) -> None:
-        self._requests_ts = max(self._requests_ts, request.requested_at)
-        if request.collection_id not in self._closed:
-            opened = self._open.setdefault(request.collection_id, _Open())
+    def give_up(self, now_us: int, *, is_history: bool) -> tuple[list[Round], list[Observation]]:
+        """Nothing more is read, though journals go on: close what lacks answers that are overdue.
+
+        Args:
+            now_us: The job's clock.
+            is_history: What was there has been read at one go, so when the job learned of a
+                collection shows nothing: overdue is what was asked for so long ago, and what
+                others have answered.
+        """
+        silent = self.answers.silent(now_us)
+        is_history |= self._deadline.unanswered_max is None
+        rounds: list[Round] = []
+        observations: list[Observation] = []
+        for name, opened in list(self._open.items()):
+            since_us = opened.since_us
+            if is_history:
+                since_us = 0 if opened.cuts else opened.requested_at or 0
+            lacking = self._lacking(opened)
+            if since_us + self._deadline.after_us > now_us:
+                lacking &= silent
+            if lacking or not (opened.cuts or self.answers.members):
+                rounds += self._close(name, observations, lacking)
+        return rounds, observations
+
+    def _ask(self, request: CollectRequest, now_us: int) -> None:
+        name = request.collection_id
+        is_new = name not in self._closed and (
+            name not in self._open or self._open[name].requested_at is None
+        )
+        if is_new:
+            opened = self._open.setdefault(name, _Open(now_us))
             opened.requested_at, opened.asked = request.requested_at, request.instances
+        if is_new and self._deadline.unanswered_max is not None:
+            self.answers.ask(request.instances, now_us, self._deadline.unanswered_max)
 
-    def _expected(self, opened: _Open) -> set[str]:
-        return self._known if opened.asked is None else self._known & opened.asked
+    def _lacking(self, opened: _Open) -> set[str]:
+        return self.answers.expected(opened.asked) - opened.cuts.keys()
 
     def _is_complete(self, opened: _Open) -> bool:
-        return bool(opened.cuts) and self._expected(opened) <= opened.cuts.keys()
+        return bool(opened.cuts) and not self._lacking(opened)
 
-    def _is_past_deadline(self, name: str) -> bool:
+    def _is_past_deadline(self, name: str, now_us: int) -> bool:
         opened, deadline = self._open[name], self._deadline
-        if opened.requested_at is not None:
-            overdue = opened.requested_at + deadline.after_request_us
-            if overdue <= self._requests_ts and self._expected(opened):
-                return True
+        age_us = now_us - opened.since_us
+        if age_us >= deadline.after_us:
+            return True
+        lacking = self._lacking(opened)
+        if age_us >= ANSWER_US and lacking and lacking <= self.answers.silent(now_us):
+            return True
         if opened.first_ts is None:
             return False
         after = list(self._open)[list(self._open).index(name) + 1 :]
         later = sum(self._open[other].first_ts is not None for other in after)
-        return opened.first_ts <= self.overdue_ts or later >= deadline.after_collections
+        return later >= deadline.after_collections
 
-    def _close(self, name: str, observations: list[Observation]) -> Round:
+    def _close(
+        self, name: str, observations: list[Observation], lacking: set[str] | None = None
+    ) -> Iterator[Round]:
+        """Close a collection; one that only strangers were asked for leaves no round."""
         opened = self._open.pop(name)
         self._closed[name] = None
         while len(self._closed) > CLOSED_KEPT:
             del self._closed[next(iter(self._closed))]
-        missing = tuple(sorted(self._expected(opened) - opened.cuts.keys()))
+        missing = tuple(sorted(self._lacking(opened) if lacking is None else lacking))
+        if not (opened.cuts or missing) and opened.asked is not None:
+            return
         cuts = [cut for rows in opened.cuts.values() for cut in rows]
-        ts = max((cut.ts for cut in cuts), default=self._ts)
+        if opened.first_ts is not None and opened.requested_at is not None:
+            self._ahead_us = opened.first_ts - opened.requested_at
+        ts = max((cut.ts for cut in cuts), default=(opened.requested_at or 0) + self._ahead_us)
         for instance_id in missing:
-            cut, observation = missing_answer(name, instance_id, ts)
+            last_ts = self.answers.last_ts(instance_id)
+            cut, observation = missing_answer(name, instance_id, ts, last_ts)
             cuts.append(cut)
             observations.append(observation)
-        return Round(name, sorted(cuts, key=_row_order), missing, is_late=False, ts=ts)
+        if not cuts:
+            observations.append(nobody_answered(name, ts))
+        yield Round(name, sorted(cuts, key=_row_order), missing, is_late=False, ts=ts)
 
     def to_bytes(self) -> bytes:
         """The state."""
@@ -209,9 +250,13 @@ class Rounds:
             StateVersionError: Another version of tallystick has written the bytes.
             StateDamagedError: They are cut short, or have changed.
         """
-        instances = self._known
+        listed = self.answers.members
         restore(self, data, "the collections")
-        self._known |= instances
+        if listed:
+            answers = self.answers
+            known = {name: answers.members.get(name, Member()) for name in listed}
+            answers.members = {n: m for n, m in known.items() if n not in answers.retired}
+            answers.strangers = {n: None for n in answers.strangers if n not in listed}
 
 
 def _row_order(cut: Cut) -> tuple[str, bool, str]:

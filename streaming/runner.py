@@ -68,7 +68,8 @@ class JobSettings:
         checkpoint: Checkpoint location of the whole job.
         output: Directory of the tables.
         retention: How long their rows are kept; None: for ever.
-        instances: Instances that must answer each collection; others must once they are seen.
+        instances: The only instances that are judged, which must answer each collection. Empty:
+            all that start or answer.
         collect_interval_s: Ask for a collection this often; None: somebody else asks.
         deadline: When a collection does not wait any longer.
         available_now: End when what is in the journal topic now has been audited.
@@ -249,7 +250,8 @@ class AuditJob:
                 if self._settings.history_ends and not stop.is_set():
                     self._step.finish(self._finish_instances())
                 else:
-                    self._step.pause()
+                    now_us = time.time_ns() // 1_000
+                    self._step.pause(now_us, is_history=self._settings.available_now)
             self._tables.await_upkeep()
         finally:
             for query in (collector, auditor):
@@ -273,7 +275,11 @@ class AuditJob:
             control_topic=self._settings.control_topic,
         )
         writer = (
-            audit_blocks(blocks, disabled=self._settings.disabled)
+            audit_blocks(
+                blocks,
+                disabled=self._settings.disabled,
+                listed=frozenset(self._settings.instances) or None,
+            )
             .unionByName(requests)
             .writeStream.queryName(AUDITOR_QUERY)
             .foreachBatch(self._step)

@@ -48,6 +48,7 @@ RESULT = "result"
 DEAD_LETTER = "dead_letter"
 REQUEST = "request"
 CONTROL = "control"
+NOT_LISTED = "not_listed"
 
 AUDIT_ROWS = StructType(
     [
@@ -68,7 +69,7 @@ AUDIT_ROWS = StructType(
 were read, ``document`` (JSON of findings, observations and cuts) and
 ``fleet_events`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
 ``reason`` and the message as it was. REQUEST and CONTROL, one a message of the collect and of the
-control topic: ``value``."""
+control topic: ``value``. NOT_LISTED, one an instance that is not listed: ``blocks``."""
 
 
 def encode_document(

@@ -72,6 +72,7 @@ for command in (
     fleet.simulate,
     fleet.load,
     tail.tail,
+    incidents.retire,
     offline.replay,
     offline.report,
     offline.campaign,

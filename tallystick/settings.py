@@ -63,7 +63,9 @@ class Settings(BaseSettings):
         Path(".tallystick")
     )
     instances: Annotated[
-        tuple[str, ...], NoDecode, Field(description="instances that must answer every collection")
+        tuple[str, ...],
+        NoDecode,
+        Field(description="instances that must answer; no others are judged"),
     ] = ()
     collect_interval_s: Annotated[
         float, Field(ge=0.5, le=86_400, description="seconds between two collections")
@@ -71,6 +73,9 @@ class Settings(BaseSettings):
     collect_deadline_s: Annotated[
         float, Field(gt=0, le=86_400, description="seconds that a collection waits for answers")
     ] = 30.0
+    unanswered_max: Annotated[
+        int, Field(ge=1, le=1_000, description="unanswered requests that make an instance silent")
+    ] = 2
     disabled: Annotated[
         tuple[str, ...], NoDecode, Field(description="rules that are switched off")
     ] = ()

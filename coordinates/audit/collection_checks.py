@@ -66,6 +66,11 @@ class CollectionChecks:
             self.waiting += self._of_observation(seen)
         self.waiting += checks
 
+    def retire(self, instance_id: str) -> None:
+        """Nothing of the instance is shown any more."""
+        self.waiting = [one for one in self.waiting if one.instance_id != instance_id]
+        self.broken = [one for one in self.broken if one.instance_id != instance_id]
+
     def of(self, cuts: Sequence[Cut], *, is_last: bool = False) -> list[SubjectCheck]:
         """The checks of a collection: of each rule on each subject one, the gravest.
 

@@ -53,7 +53,7 @@ from tallystick.coordinates.rules.outcomes import Broken, Holds, Undecided, Wait
 from tallystick.coordinates.state_codec import TRANSIENT, Bytes, encode, restore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tallystick.coordinates.audit.comparison import Evidence
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
@@ -114,6 +114,19 @@ class FleetAudit:
         for queue in self.queues.values():
             queue.memory = queue.memory.without_positions()
 
+    def retire(self, instance_id: str) -> None:
+        """An instance is no member of the fleet any more; what follows of it enters it anew."""
+        self._forget(instance_id)
+        self.queues = {k: queue for k, queue in self.queues.items() if k.instance_id != instance_id}
+        self.reported_clashes = {one for one in self.reported_clashes if instance_id not in one[1:]}
+        reader = self.reader
+        reader.moved.discard(instance_id)
+        for holders in reader.holders.values():
+            if instance_id in holders:
+                holders.remove(instance_id)
+        rows = reader.rows_with_claims
+        rows[:] = [row for row in rows if row.instance_id != instance_id]
+
     def finish(self) -> FleetOutput:
         """The end of all input: every journal ends here, at the highest time seen."""
         end = max((timeline.known_ts for timeline in self.reader.timelines.values()), default=0)
@@ -137,10 +150,15 @@ class FleetAudit:
             self._expire_oldest(key, queue, len(queue.items))
         return self.collector.give()
 
-    def expire(self, before_ts: int) -> FleetOutput:
-        """Comparisons of rows before `before_ts` that still wait are undecided."""
+    def expire(self, before_ts: Mapping[str, int]) -> FleetOutput:
+        """Comparisons that still wait are undecided.
+
+        Args:
+            before_ts: Those of rows before this time, by the instance whose rows they are of.
+        """
         for key, queue in self.queues.items():
-            self._expire_queue(key, queue, before_ts)
+            if key.instance_id in before_ts:
+                self._expire_queue(key, queue, before_ts[key.instance_id])
         return self.collector.give()
 
     def topology(self) -> list[Edge]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.incidents import incidents_of_history
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.missing_answers import missing_answers
@@ -92,7 +93,8 @@ def audit_history(
         take_instance(audit.finish())
     take(fleet.absorb(fleet_events))
     take(fleet.give_up() if goes_on else fleet.finish())
-    for cut, observation in list(missing_answers(result.cuts)):
+    starts = {e.instance_id: e.ts for e in reversed(fleet_events) if e.kind is FleetEventKind.BOOT}
+    for cut, observation in list(missing_answers(result.cuts, starts)):
         result.cuts.append(cut)
         result.observations.append(observation)
     result.findings = sorted(findings.values(), key=lambda finding: finding.order)

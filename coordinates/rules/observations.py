@@ -102,7 +102,19 @@ ROW_EARLY = reason(
 )
 NO_ROW = reason("no_row", "collection {collection} brought no row: {error}")
 NOT_ANSWERED = reason(
-    "not_answered", "{instance!r} has not answered collection {collection!r} by its deadline"
+    "not_answered",
+    "{instance!r} has not answered collection {collection!r}; its last answer: {last_ts:moment}",
+)
+NEVER_ANSWERED = reason(
+    "never_answered",
+    "{instance!r} has not answered collection {collection!r}, nor any before",
+)
+NOBODY_ANSWERED = reason(
+    "nobody_answered", "nobody has answered collection {collection!r}: no instance is known"
+)
+INSTANCE_NOT_LISTED = reason(
+    "instance_not_listed",
+    "{instance!r} writes a journal and is not among the instances that are listed",
 )
 ROW_TORN = reason(
     "row_torn",

@@ -1,4 +1,7 @@
-"""``tallystick incidents list|show|ack|unack``: what is broken now, and who knows of it."""
+"""``tallystick incidents list|show|ack|unack``: what is broken now, and who knows of it.
+
+``tallystick retire``, which ends all incidents of an instance, is here too.
+"""
 
 from __future__ import annotations
 
@@ -139,6 +142,24 @@ def unack(
     _send(settings, IncidentControl(ControlAction.UNACK, incident, by, why, now))
 
 
+def retire(
+    instance: Annotated[str, typer.Argument(help="Which one.", metavar="INSTANCE")],
+    *,
+    why: Annotated[str, typer.Option(help="The reason.", metavar="TEXT")],
+    by: By = None,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
+    client: Client = None,
+) -> None:
+    """Take an instance out of the audit until it starts anew.
+
+    It need not answer, nothing that it writes is judged, and what is open on it is superseded.
+    """
+    settings = _settings(bootstrap_servers, topic_prefix, client, None)
+    by, now = by or getpass.getuser(), time.time_ns() // 1_000
+    _send(settings, IncidentControl(ControlAction.RETIRE, instance, by, why, now))
+
+
 def _settings(
     bootstrap_servers: str | None, topic_prefix: str | None, client: str | None, directory: object
 ) -> Settings:
@@ -161,7 +182,7 @@ def _send(settings: Settings, control: IncidentControl) -> None:
     from tallystick.producers.kafka_clients.choice import kafka_client
 
     # A whole id needs no tables: an acknowledgement may come from any host.
-    if not _is_whole(control.target):
+    if control.action is not ControlAction.RETIRE and not _is_whole(control.target):
         control = replace(control, target=_one(settings, control.target).incident_id)
     value = encode_control(control)
     try:

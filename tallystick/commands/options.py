@@ -29,7 +29,9 @@ Directory = Annotated[
 ]
 Instances = Annotated[
     list[str] | None,
-    typer.Option("--instance", help="An instance that must answer; may be repeated."),
+    typer.Option(
+        "--instance", help="An instance that must answer, no others count; may be repeated."
+    ),
 ]
 ClusterName = Annotated[
     str | None,

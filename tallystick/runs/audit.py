@@ -117,7 +117,11 @@ class Audit:
             retention=Retention(settings.keep_details_days, settings.keep_history_days),
             instances=settings.instances,
             collect_interval_s=None if self._available_now else settings.collect_interval_s,
-            deadline=Deadline(after_us=deadline_us, after_request_us=deadline_us),
+            deadline=Deadline(
+                after_us=deadline_us,
+                unanswered_max=settings.unanswered_max,
+                journal_us=deadline_us,
+            ),
             available_now=self._available_now,
             history_ends=self._history_ends,
             disabled=frozenset(settings.disabled),

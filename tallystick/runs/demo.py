@@ -227,7 +227,10 @@ class Demo:
             collect_interval_s=COLLECT_EVERY_S,
             # Requests are made in your time, the fleet's journals are in its own.
             deadline=Deadline(
-                after_us=DEADLINE_US, after_request_us=int(AUDIT_DEADLINE_S * 1_000_000)
+                after_us=int(AUDIT_DEADLINE_S * 1_000_000),
+                # When its plan is done the fleet ends, and further requests are not answered.
+                unanswered_max=None,
+                journal_us=DEADLINE_US,
             ),
         )
         session = SessionSettings(

@@ -140,12 +140,18 @@ class RunResult:
     @cached_property
     def verdict_now(self) -> Verdict:
         """Of what is open and not acknowledged, and of the newest collection's evidence."""
-        newest = self.newest_cuts
-        if not newest or (self.found and not self.incidents):
+        if not self.newest_cuts or (self.found and not self.incidents):
             return self.verdict  # tables of an earlier version have no incidents
-        name = newest[0].collection_id
-        earlier = (cut.ts for rows in self.collections[:-1] for cut in rows)
-        since = max(earlier, default=0)
+        # One that is still open shows nothing of those that have not answered yet.
+        names = [rows[0].collection_id for rows in self.collections]
+        begun = dict(
+            zip(names, (min(c.ts for c in rows) for rows in self.collections), strict=True)
+        )
+        closed = {row["collection_id"]: row["ts"] for row in self.validations} or begun
+        name = max(closed, key=lambda name: begun.get(name, closed[name]))
+        at = names.index(name) if name in begun else len(names)
+        newest = self.collections[at] if name in begun else ()
+        since = max((cut.ts for rows in self.collections[:at] for cut in rows), default=0)
         validations = [
             Verdict(row["verdict"]) for row in self.validations if row["collection_id"] == name
         ]

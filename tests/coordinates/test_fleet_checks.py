@@ -131,7 +131,7 @@ def test_origins_that_agree_are_checked_when_every_instance_is_known_that_far():
     rule = "gtid_origin_agreement"
     late = FleetAudit()
     late.absorb([*source.fleet_events, *replica.fleet_events])
-    assert [] == outcomes(late.expire(row.ts + 1).checks, rule)
+    assert [] == outcomes(late.expire({"r": row.ts + 1}).checks, rule)
     known = outcomes(late.finish().checks, rule)
     assert [(row.body["collection_id"], None, Outcome.HOLDS)] == known
     assert [] == outcomes(audit(replica).checks, rule)

@@ -212,7 +212,7 @@ def test_expired_comparisons_are_undecided() -> None:
     late = replica.status(f"{C}:1", replica.says(source, f"{A}:1-2"))
     fleet = FleetAudit()
     fleet.absorb([*source.fleet_events, *replica.fleet_events])
-    output = fleet.expire(late.ts)
+    output = fleet.expire({"r": late.ts})
     assert output.findings == []
     reported = {rule: o for o in output.observations for rule in o.rules}
     assert {"received_within_source_logged", "no_errant_gtids"} <= set(reported)
@@ -221,7 +221,7 @@ def test_expired_comparisons_are_undecided() -> None:
         assert observation.collection_id == early.body["collection_id"]
         assert "instance r" in observation_text(observation)
         assert "instance s" in observation_text(observation)
-    assert content(fleet.expire(late.ts)) == []
+    assert content(fleet.expire({"r": late.ts})) == []
     output = fleet.finish()
     assert {f.collection_id for f in output.findings} == {late.body["collection_id"]}
 
@@ -232,7 +232,7 @@ def test_what_holds_already_is_not_undecided() -> None:
     row = replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
     fleet = FleetAudit()
     fleet.absorb([*source.fleet_events, *replica.fleet_events])
-    output = fleet.expire(row.ts + 1)
+    output = fleet.expire({"r": row.ts + 1})
     assert (output.findings, output.observations) == ([], [])
     assert {one.check.outcome for one in output.checks} == {Outcome.HOLDS}
 

@@ -34,12 +34,22 @@ def rows(**answers: str) -> list[Cut]:
 )
 def test_who_answered_with_others_is_expected_to_go_on(answers, missing):
     """From the first collection on that several have answered."""
-    found = list(missing_answers(rows(**answers)))
+    found = list(missing_answers(rows(**answers), {}))
     assert [(cut.collection_id, cut.instance_id) for cut, _ in found] == missing
     for cut, observation in found:
         assert (cut.answer, Verdict(cut.verdict)) == ("missing", Verdict.UNDECIDED)
         assert observation.is_undecided
         assert observation.collection_id == cut.collection_id
+
+
+@pytest.mark.parametrize(
+    ("starts", "missing"),
+    [({"z": 0}, ["c2", "c3"]), ({"z": 1}, ["c3"]), ({"z": 5}, []), ({"a": 0, "b": 0}, [])],
+)
+def test_who_has_started_and_never_answers_is_expected(starts, missing):
+    """From its start on, where several answer the same collections."""
+    found = missing_answers(rows(c1="a", c2="ab", c3="ab"), starts)
+    assert [cut.collection_id for cut, _ in found if cut.instance_id == "z"] == missing
 
 
 def test_a_server_whose_journal_breaks_off_leaves_later_collections_undecided():

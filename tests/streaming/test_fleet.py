@@ -26,11 +26,12 @@ from tallystick.streaming.errors import TableError
 from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.schema import AUDIT_ROWS, CONTROL
+from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, NOT_LISTED
 from tallystick.streaming.table_sink import TableSink
 from tests.support.results import finding
 
 INSTANCES = ("a", "b")
+NOW_US = 1_700_000_000_000_000
 
 
 def micro_batches(count: int) -> list[pa.Table]:
@@ -123,7 +124,7 @@ def undisturbed(tmp_path_factory):
     recorder = Recorder()
     fleet = step(directory, recorder)
     for number, table in enumerate(BATCHES):
-        fleet.absorb(table, number)
+        fleet.absorb(table, number, NOW_US)
     UNDISTURBED_CHANGES.update(change.change_id for change in recorder.changes)
     return directory
 
@@ -151,7 +152,7 @@ def test_a_micro_batch_that_comes_again_writes_the_same(
     recorder = Recorder()
     fleet = step(tmp_path, recorder)
     for number in range(at):
-        fleet.absorb(BATCHES[number], number)
+        fleet.absorb(BATCHES[number], number, NOW_US)
     with monkeypatch.context() as patched:
         recorder.fails_at = fails_at
         broken = {"tables": (TableSink, "write"), "state": (FleetStep, "_save")}
@@ -167,13 +168,13 @@ def test_a_micro_batch_that_comes_again_writes_the_same(
             patched.setattr(table_sink, "append", append)
         if fails_at:
             with pytest.raises((OSError, ZeroDivisionError, TableError)):
-                fleet.absorb(BATCHES[at], at)
+                fleet.absorb(BATCHES[at], at, NOW_US)
         else:
-            fleet.absorb(BATCHES[at], at)  # Done, but Spark never wrote that down.
+            fleet.absorb(BATCHES[at], at, NOW_US)  # Done, but Spark never wrote that down.
     recorder.fails_at = ""
     again = step(tmp_path, recorder)
     for number in range(at, len(BATCHES)):
-        again.absorb(BATCHES[number], number)
+        again.absorb(BATCHES[number], number, NOW_US)
     assert outputs(undisturbed) == outputs(tmp_path)
     assert {f.finding_id for f in table_reader.read_findings(undisturbed / "out")} == {
         f.finding_id for f in recorder.findings
@@ -194,7 +195,7 @@ def test_incidents_are_acknowledged_by_the_control_topic(tmp_path):
     """Whoever sends it, and across restarts; what is no message of it is a dead letter."""
     recorder = Recorder()
     for number, table in enumerate(BATCHES):
-        step(tmp_path, recorder).absorb(table, number)
+        step(tmp_path, recorder).absorb(table, number, NOW_US)
     found = table_reader.read_incidents(tmp_path / "out")
     assert {(one.rule, one.instance_id) for one in found} >= {
         ("executed_within_logged", "a"),
@@ -206,11 +207,11 @@ def test_incidents_are_acknowledged_by_the_control_topic(tmp_path):
     one = next(one for one in found if one.is_open)
     known = IncidentControl(ControlAction.ACK, one.incident_id, "dba", "known", 10**18)
     recorder.changes.clear()
-    step(tmp_path, recorder).absorb(asked(encode_control(known)), len(BATCHES))
+    step(tmp_path, recorder).absorb(asked(encode_control(known)), len(BATCHES), NOW_US)
     assert ["acknowledged"] == [change.kind.value for change in recorder.changes]
     [again] = [o for o in table_reader.read_incidents(tmp_path / "out") if o.finding == one.finding]
     assert ("acknowledged", "dba") == (again.state.value, again.acknowledgement.by)
-    step(tmp_path, recorder).absorb(asked(b"nothing"), len(BATCHES) + 1)
+    step(tmp_path, recorder).absorb(asked(b"nothing"), len(BATCHES) + 1, NOW_US)
     assert ["control topic: expected a JSON object"] == [
         letter.reason.partition(" (")[0] for letter in recorder.dead_letters
     ]
@@ -224,7 +225,7 @@ def test_a_validator_is_given_the_checks_of_all_rules(tmp_path):
     """A breach is broken at its collection and at all later ones, across a restart too."""
     recorder = Recorder()
     for number, table in enumerate(BATCHES):
-        step(tmp_path, recorder).absorb(table, number)
+        step(tmp_path, recorder).absorb(table, number, NOW_US)
     broken = [broken_rules(cuts) for cuts in recorder.rounds]
     assert not any(broken[:2])
     for rules in broken[2:]:
@@ -237,7 +238,7 @@ def test_what_comes_to_light_after_the_last_collection_is_validated_at_the_end(t
     """The last collection once more, now with the breach."""
     recorder = Recorder()
     fleet = step(tmp_path, recorder)
-    fleet.absorb(BATCHES[0], 0)
+    fleet.absorb(BATCHES[0], 0, NOW_US)
     count = len(recorder.rounds)
     late = AuditOutput(findings=[finding(rule="gtid_logged_once", instance_id="a", ts=10**18)])
     fleet.finish([late])
@@ -258,7 +259,7 @@ def test_a_validator_that_fails_is_undecided(tmp_path):
     recorder.fails_at = "validator"
     fleet = step(tmp_path, recorder)
     for number, table in enumerate(BATCHES):
-        fleet.absorb(table, number)
+        fleet.absorb(table, number, NOW_US)
     validations = table_reader.read_validations(tmp_path / "out")
     assert len(validations) == 6
     assert {("UNDECIDED", "the validator failed: RuntimeError('boom')")} == {
@@ -273,15 +274,71 @@ def test_the_end_of_a_history_closes_open_rounds(tmp_path):
         return BATCHES[0].filter(pc.equal(BATCHES[0]["instance_id"], instance_id))
 
     fleet = step(tmp_path, Recorder())
-    fleet.absorb(only("a"), 0)
+    fleet.absorb(only("a"), 0, NOW_US)
     assert table_reader.read_validations(tmp_path / "out") == []
     fleet.finish()
     assert {1} == {each["missing"] for each in table_reader.read_validations(tmp_path / "out")}
     missing = [cut for cut in table_reader.read_cuts(tmp_path / "out") if cut.answer == "missing"]
     assert {"b"} == {cut.instance_id for cut in missing}
-    step(tmp_path, Recorder()).absorb(only("b"), 1)
+    step(tmp_path, Recorder()).absorb(only("b"), 1, NOW_US)
     assert {0} == {each["missing"] for each in table_reader.read_validations(tmp_path / "out")}
     assert {"row"} == {cut.answer for cut in table_reader.read_cuts(tmp_path / "out")}
+
+
+def retiring(instance_id: str, ts: int) -> dict[str, object]:
+    control = IncidentControl(ControlAction.RETIRE, instance_id, "dba", "sold", ts)
+    return dict.fromkeys(ARROW_AUDIT_ROWS.names) | {
+        "kind": CONTROL, "instance_id": "", "value": encode_control(control),
+    }  # fmt: skip
+
+
+def test_a_retired_instance_is_not_judged_until_it_starts_anew(tmp_path):
+    """Its incidents are over, collections do not wait for it, and nothing that it writes counts."""
+    fleet = step(tmp_path, Recorder())
+    for number in range(2):
+        fleet.absorb(BATCHES[number], number, NOW_US)
+    before = [cut for cut in cuts_of(tmp_path) if cut.instance_id == "a"]
+    assert {"a", "b"} == {one.instance_id for one in read_incidents(tmp_path) if one.is_open}
+    control = pa.Table.from_pylist([retiring("a", 10**17)], schema=ARROW_AUDIT_ROWS)
+    fleet.absorb(pa.concat_tables([control, BATCHES[2]]), 2, NOW_US)
+    # By another job, that goes on from the state.
+    step(tmp_path, Recorder()).absorb(BATCHES[3], 3, NOW_US)
+    read = table_reader.read_validations(tmp_path / "out")
+    assert {2, 1} == {each["instances"] for each in read}
+    assert {0} == {each["missing"] for each in read}
+    assert {"b"} == {one.instance_id for one in read_incidents(tmp_path) if one.is_open}
+    assert before == [cut for cut in cuts_of(tmp_path) if cut.instance_id == "a"]
+
+
+def test_one_that_has_started_since_its_retirement_is_judged(tmp_path):
+    """The first batch holds its start, which is later than the message."""
+    control = pa.Table.from_pylist([retiring("a", 1)], schema=ARROW_AUDIT_ROWS)
+    step(tmp_path, Recorder()).absorb(pa.concat_tables([control, BATCHES[0]]), 0, NOW_US)
+    assert {"a", "b"} == {cut.instance_id for cut in cuts_of(tmp_path)}
+    again = pa.Table.from_pylist([retiring("a", 10**17)], schema=ARROW_AUDIT_ROWS)
+    step(tmp_path / "2", Recorder()).absorb(pa.concat_tables([again, BATCHES[0]]), 0, NOW_US)
+    assert {"b"} == {cut.instance_id for cut in cuts_of(tmp_path / "2")}
+
+
+def test_who_is_not_listed_is_named_once(tmp_path):
+    """Its blocks are counted and nothing else."""
+    row = {"kind": NOT_LISTED, "instance_id": "z", "blocks": 3}
+    row = dict.fromkeys(ARROW_AUDIT_ROWS.names) | row
+    table = pa.Table.from_pylist([row], schema=ARROW_AUDIT_ROWS)
+    for number in range(2):
+        step(tmp_path, Recorder()).absorb(table, number, NOW_US)
+    [seen] = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+    assert (ObservationCode.INSTANCE_NOT_LISTED, "z", False) == (
+        seen.code, seen.instance_id, seen.is_undecided,
+    )  # fmt: skip
+
+
+def cuts_of(directory) -> list:
+    return table_reader.read_cuts(directory / "out")
+
+
+def read_incidents(directory) -> list:
+    return table_reader.read_incidents(directory / "out")
 
 
 def test_a_message_without_a_key_is_told(tmp_path):
@@ -290,7 +347,7 @@ def test_a_message_without_a_key_is_told(tmp_path):
     frame = _frame("", KeyResult(dead_letters=[DeadLetter(row, "a message without a key")]))
     table = pa.Table.from_pylist(frame.to_dict("records"), schema=ARROW_AUDIT_ROWS)
     recorder = Recorder()
-    step(tmp_path, recorder).absorb(table, 0)
+    step(tmp_path, recorder).absorb(table, 0, NOW_US)
     [letter] = recorder.dead_letters
     assert (b"x", [("h", b"v")], 3, 14) == (
         letter.value, letter.headers, letter.partition, letter.offset,
@@ -307,19 +364,19 @@ def test_a_full_micro_batch_lets_no_deadline_pass(tmp_path):
         directory = tmp_path / str(blocks)
         fleet = step(directory, Recorder(), backlog_blocks=blocks, deadline=deadline)
         for number, table in enumerate(ahead):
-            fleet.absorb(table, number)
+            fleet.absorb(table, number, NOW_US)
         assert closed == len(table_reader.read_validations(directory / "out"))
 
 
 @pytest.mark.parametrize("change", [lambda state: state[:-1], lambda _: encode(int, 1)])
 def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
     """Comparisons and collections begin anew, reported once, and counted."""
-    step(tmp_path, Recorder()).absorb(BATCHES[0], 0)
+    step(tmp_path, Recorder()).absorb(BATCHES[0], 0, NOW_US)
     [path] = (tmp_path / "checkpoint" / "fleet").iterdir()
     path.write_bytes(change(path.read_bytes()))
     fleet = step(tmp_path, Recorder())
     for number, table in enumerate(BATCHES[1:], 1):
-        fleet.absorb(table, number)
+        fleet.absorb(table, number, NOW_US)
     [reported] = [
         o
         for o in table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))

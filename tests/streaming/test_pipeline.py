@@ -445,7 +445,7 @@ def test_a_collection_that_nobody_answers_is_undecided(spark, broker, tmp_path):
     send_raw(broker.bootstrap_servers, topics["collect_topic"], None, b"no request")
     settings = JobSettings(
         broker.bootstrap_servers, tmp_path / "cp", tmp_path / "out", collect_interval_s=0.5,
-        deadline=Deadline(after_request_us=2_000_000), **topics,
+        deadline=Deadline(after_us=2_000_000), **topics,
     )  # fmt: skip
     stop, output = threading.Event(), tmp_path / "out"
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.explanation import observation_text
+from tallystick.coordinates.rules.observations import NOBODY_ANSWERED
+from tallystick.streaming.answers import ANSWER_US
 from tallystick.streaming.rounds import Deadline, Rounds
 
 SECOND = 1_000_000
+NOW = 1_700_000_000 * SECOND
+"""The job's clock."""
 
 
 def cut(collection_id: str, instance_id: str, ts: int, channel: str | None = None) -> Cut:
@@ -19,11 +26,35 @@ def cut(collection_id: str, instance_id: str, ts: int, channel: str | None = Non
     )
 
 
-def test_a_round_closes_when_every_seen_instance_has_answered():
-    """An instance whose journal was seen is waited for, one that was never seen is not."""
-    rounds = Rounds()
-    assert rounds.absorb([cut("c1", "a", 1)], {"a": 1, "b": 1}) == ([], [])
-    closed, observations = rounds.absorb([cut("c1", "b", 2)], {"b": 2})
+def ask(collection_id: str, at_s: float, *instances: str) -> CollectRequest:
+    return CollectRequest(collection_id, round(at_s * SECOND), frozenset(instances) or None)
+
+
+class Job:
+    """Rounds with a clock that the test sets, in seconds."""
+
+    def __init__(self, *instances: str, **deadline: int | None) -> None:
+        self.rounds = Rounds(instances, Deadline(**deadline))
+        self.closed: dict[str, tuple[str, ...]] = {}
+        self.seen = []
+
+    def step(self, at_s: float, cuts=(), starts=(), requests=(), **more) -> list[str]:
+        now_us = NOW + round(at_s * SECOND)
+        starts = dict.fromkeys(starts, now_us)
+        closed, observations = self.rounds.absorb(cuts, starts, requests, now_us=now_us, **more)
+        self.closed |= {each.collection_id: each.missing for each in closed}
+        self.seen += observations
+        return [each.collection_id for each in closed]
+
+    def silent(self, at_s: float) -> set[str]:
+        return self.rounds.answers.silent(NOW + round(at_s * SECOND))
+
+
+def test_a_round_closes_when_every_started_instance_has_answered():
+    """An instance that has started is waited for, one that never has is not."""
+    job = Job()
+    assert job.step(0, [cut("c1", "a", 1)], starts="ab") == []
+    closed, observations = job.rounds.absorb([cut("c1", "b", 2)], {}, now_us=NOW)
     assert [["a", "b"]] == [[row.instance_id for row in each.cuts] for each in closed]
     assert ((), False, 2) == (closed[0].missing, closed[0].is_late, closed[0].ts)
     assert observations == []
@@ -31,96 +62,124 @@ def test_a_round_closes_when_every_seen_instance_has_answered():
 
 def test_a_round_waits_for_the_instances_it_was_told_of():
     """The first collection is not complete only because one instance was the first to be seen."""
-    rounds = Rounds(["a", "b"])
-    assert rounds.absorb([cut("c1", "a", 1)], {"a": 1})[0] == []
-    assert len(rounds.absorb([cut("c1", "b", 1)], {})[0]) == 1
+    job = Job("a", "b")
+    assert job.step(0, [cut("c1", "a", 1)]) == []
+    assert job.step(0, [cut("c1", "b", 1)]) == ["c1"]
 
 
 def test_rows_come_by_instance_with_its_channels_behind_it():
     """The table's order does not depend on the order of arrival."""
     rows = [cut("c1", "b", 1), cut("c1", "a", 2, "x"), cut("c1", "a", 2), cut("c1", "a", 2, "")]
-    [closed], _ = Rounds().absorb(rows, {})
+    [closed], _ = Rounds().absorb(rows, {}, now_us=NOW)
     assert [("a", None), ("a", ""), ("a", "x"), ("b", None)] == [
         (row.instance_id, row.channel) for row in closed.cuts
     ]
 
 
-@pytest.mark.parametrize(("later_us", "is_closed"), [(30 * SECOND - 1, False), (30 * SECOND, True)])
-def test_the_deadline_is_measured_in_journal_time(later_us, is_closed):
-    """Only a journal that moved on says that an answer is late; no clock is asked."""
-    rounds = Rounds(["a", "b"], Deadline(after_us=30 * SECOND))
-    rounds.absorb([cut("c1", "a", 100)], {"a": 100})
-    closed, _ = rounds.absorb([], {"b": 100 + later_us})
-    assert is_closed == bool(closed)
+@pytest.mark.parametrize("requests", [(), (ask("c1", 5),)])
+@pytest.mark.parametrize(("later_s", "is_closed"), [(29.9, False), (30, True)])
+def test_the_deadline_is_measured_on_the_clock_of_the_job(requests, later_s, is_closed):
+    """No journal has to go on, and none can close a collection: also one that is a year ahead."""
+    job = Job("a", "b", after_us=30 * SECOND)
+    ahead = 365 * 86_400 * SECOND
+    assert job.step(0, [cut("c1", "a", ahead)], requests=requests) == []
+    assert job.step(29, [cut("c2", "a", 2 * ahead)]) == []
+    assert ["c1"] * is_closed == job.step(later_s)
+    assert [("c1", "b")] * is_closed == [(o.collection_id, o.instance_id) for o in job.seen]
 
 
 def test_later_collections_close_an_older_one():
     """A silent instance does not pile up open rounds."""
-    rounds = Rounds(["a", "b"], Deadline(after_us=10**12, after_collections=2))
-    assert rounds.absorb([cut("c1", "a", 1), cut("c2", "a", 2)], {})[0] == []
-    closed, _ = rounds.absorb([cut("c3", "a", 3)], {})
-    assert ["c1"] == [each.collection_id for each in closed]
+    job = Job("a", "b", after_collections=2)
+    assert job.step(0, [cut("c1", "a", 1), cut("c2", "a", 2)]) == []
+    assert job.step(0, [cut("c3", "a", 3)]) == ["c1"]
 
 
 def test_no_deadline_passes_while_a_backlog_is_read():
-    """An answer that still waits in Kafka is not missing, however far other journals are."""
-    rounds = Rounds(["a", "b"], Deadline(after_us=SECOND, after_collections=1))
-    ahead = [cut(f"c{n}", "a", n * 60 * SECOND) for n in range(5)]
-    assert rounds.absorb(ahead, {}, is_caught_up=False) == ([], [])
-    closed, observations = rounds.absorb([cut("c0", "b", 0)], {}, is_caught_up=False)
-    assert [("c0", ())] == [(each.collection_id, each.missing) for each in closed]
-    assert observations == []
-    overdue, _ = rounds.absorb([], {}, is_caught_up=True)
-    assert ["c1", "c2", "c3"] == [each.collection_id for each in overdue]
+    """An answer that still waits in Kafka is not missing, however long reading takes."""
+    job = Job("a", "b", after_us=SECOND, after_collections=1)
+    requests = [ask(f"c{n}", n) for n in range(5)]
+    rows = [cut(f"c{n}", "a", n * SECOND) for n in range(5)]
+    assert job.step(0, requests=requests, is_caught_up=False) == []
+    assert job.step(90, rows, is_caught_up=False) == []
+    assert job.step(180, [cut("c0", "b", 0)], is_caught_up=False) == ["c0"]
+    assert job.seen == []
+    assert job.step(181) == ["c1", "c2", "c3", "c4"]
 
 
-def ask(collection_id: str, at_s: float, *instances: str) -> CollectRequest:
-    return CollectRequest(collection_id, round(at_s * SECOND), frozenset(instances) or None)
+def test_an_instance_is_silent_after_unanswered_requests():
+    """Two by default; the second has had its time, too. An answer, even a late one, ends it."""
+    job = Job("a", "b")
+    job.step(0, [cut("c0", "a", 1), cut("c0", "b", 1)], requests=[ask("c0", 0)])
+    job.step(10, [cut("c1", "a", 2)], requests=[ask("c1", 10)])
+    assert job.silent(19.9) == set()
+    job.step(20, [cut("c2", "a", 3)], requests=[ask("c2", 20)])
+    answer_s = ANSWER_US / SECOND
+    assert (set(), {"b"}) == (job.silent(20 + answer_s - 0.1), job.silent(20 + answer_s))
+    # Nothing waits for it any longer, and the age of its last answer is shown.
+    assert job.step(20 + answer_s) == ["c1", "c2"]
+    assert {"c0": (), "c1": ("b",), "c2": ("b",)} == job.closed
+    assert "last answer: 0.000 s into the journal" in observation_text(job.seen[0])
+    assert job.step(30, [cut("c3", "a", 4)], requests=[ask("c3", 30)]) == []
+    job.step(31, [cut("c1", "b", 5)])
+    assert (set(), 1) == (job.silent(60), job.rounds.open_count)
 
 
-@pytest.mark.parametrize(("later_s", "is_closed"), [(29.9, False), (30, True)])
-def test_a_request_that_nobody_answers_is_closed_by_later_requests(later_s, is_closed):
-    """A dead collector writes nothing, so no journal's time goes on."""
-    rounds = Rounds(["a"], Deadline(after_request_us=30 * SECOND))
-    assert rounds.absorb([], {}, [ask("c1", 100)]) == ([], [])
-    closed, observations = rounds.absorb([], {}, [ask("c2", 100 + later_s)])
-    assert [("c1", ("a",))] * is_closed == [(each.collection_id, each.missing) for each in closed]
-    assert ["c1"] * is_closed == [observation.collection_id for observation in observations]
+def test_an_instance_that_answers_slowly_is_not_silent():
+    """Each of its answers comes three requests late."""
+    job = Job("a")
+    for n in range(20):
+        answers = [cut(f"c{n - 3}", "a", n)] if n >= 3 else []
+        job.step(10 * n, answers, requests=[ask(f"c{n}", 10 * n)])
+        if n >= 3:
+            assert job.silent(10 * n + 9) == set()
+
+
+def test_a_fleet_where_nobody_answers_is_undecided():
+    """Requests are all that is left; each collection has a row for each instance, in its time."""
+    job = Job()
+    job.step(0, [cut("c0", "a", 1_000), cut("c0", "b", 1_000)], requests=[ask("c0", 0)])
+    for n in range(1, 6):
+        job.step(60 * n, requests=[ask(f"c{n}", 60 * n)])
+    assert dict.fromkeys(("c1", "c2", "c3", "c4"), ("a", "b")) | {"c0": ()} == job.closed
+    assert {o.ts for o in job.seen} == {60 * n * SECOND + 1_000 for n in range(1, 5)}
+
+
+def test_requests_without_any_instance_are_undecided():
+    """Nobody is known: the collection leaves an observation, and nothing stays open."""
+    job = Job()
+    job.step(0, requests=[ask("c1", 0), ask("only z", 0, "z")])
+    assert job.step(30) == ["c1"]
+    [seen] = job.seen
+    assert (NOBODY_ANSWERED.code, "", True) == (seen.reason, seen.instance_id, seen.is_undecided)
+    assert job.rounds.open_count == 0
 
 
 def test_an_answer_may_come_before_its_request():
     """The two topics are read side by side; an answered collection is not opened again."""
-    rounds = Rounds(["a"])
-    closed, _ = rounds.absorb([cut("c1", "a", 1)], {"a": 1})
-    assert len(closed) == 1
-    assert rounds.absorb([], {}, [ask("c1", 0), ask("c2", 10**6)]) == ([], [])
-    assert rounds.open_count == 1
+    job = Job("a")
+    assert job.step(0, [cut("c1", "a", 1)]) == ["c1"]
+    assert job.step(1, requests=[ask("c1", 0), ask("c2", 1)]) == []
+    assert job.rounds.open_count == 1
+    # A request that is there twice counts once.
+    job.step(2, requests=[ask("c2", 1)])
+    assert job.silent(60) == set()
 
 
 def test_only_who_is_asked_has_to_answer():
     """A request may name the instances that it is for."""
-    rounds = Rounds(["a", "b"])
-    closed, observations = rounds.absorb([cut("c1", "a", 1)], {}, [ask("c1", 0, "a")])
-    assert [("c1", ())] == [(each.collection_id, each.missing) for each in closed]
-    assert observations == []
-
-
-def test_requests_pass_no_deadline_while_nobody_is_known_or_a_backlog_is_read():
-    """Nobody can have failed to answer yet."""
-    rounds = Rounds((), Deadline(after_request_us=SECOND))
-    assert rounds.absorb([], {}, [ask("c1", 0), ask("c2", 60)]) == ([], [])
-    assert rounds.finish() == ([], [])
-    rounds = Rounds(["a"], Deadline(after_request_us=SECOND))
-    requests = [ask("c1", 0), ask("c2", 60)]
-    assert rounds.absorb([], {}, requests, is_caught_up=False) == ([], [])
-    assert ["c1", "c2"] == [each.collection_id for each in rounds.finish()[0]]
+    job = Job("a", "b")
+    requests = [ask(f"c{n}", n, "a") for n in range(3)]
+    assert job.step(0, [cut("c0", "a", 1)], requests=requests) == ["c0"]
+    assert job.seen == []
+    assert job.silent(60) <= {"a"}
 
 
 def test_a_missing_answer_is_undecided_never_silent():
     """Who did not answer has a row of its own, and an observation with the collection's id."""
-    rounds = Rounds(["a", "b"])
-    rounds.absorb([cut("c1", "a", 5)], {})
-    [closed], [observation] = rounds.finish()
+    job = Job("a", "b")
+    job.step(0, [cut("c1", "a", 5)])
+    [closed], [observation] = job.rounds.finish()
     row = closed.cuts[1]
     assert ("b", "missing", "UNDECIDED", "c1") == (
         row.instance_id, row.answer, row.verdict, row.collection_id,
@@ -131,31 +190,111 @@ def test_a_missing_answer_is_undecided_never_silent():
     )  # fmt: skip
 
 
+def test_a_job_that_ends_leaves_out_only_what_may_still_come():
+    """At its end: what is past the deadline, and what silent instances have not answered."""
+    job = Job("a", "b", after_us=30 * SECOND)
+    for n in range(3):
+        job.step(10 * n, [cut(f"c{n}", "a", n + 1)], requests=[ask(f"c{n}", 10 * n)])
+    job.rounds.answers.start("late", 1)
+    assert {"c0": ("b",), "c1": ("b",)} == job.closed
+    closed, _ = job.rounds.give_up(NOW + 21 * SECOND, is_history=False)
+    assert [("c2", ("b",))] == [(each.collection_id, each.missing) for each in closed]
+    job.step(40, [cut("c3", "a", 9)], requests=[ask("c3", 40)])
+    closed, _ = job.rounds.give_up(NOW + 70 * SECOND, is_history=False)
+    assert [("c3", ("b", "late"))] == [(each.collection_id, each.missing) for each in closed]
+    alive = Job("a", "b")
+    alive.step(0, [cut("c0", "a", 1)], requests=[ask("c0", 0)])
+    assert alive.rounds.give_up(NOW + SECOND, is_history=False) == ([], [])
+
+
+def test_a_history_that_ends_lacks_what_others_have_answered():
+    """It was read at one go, so when the job learned of it shows nothing."""
+    job = Job("a", "b")
+    now_s = NOW / SECOND
+    requests = [ask("c0", now_s - 90), ask("c1", now_s - 60), ask("c2", now_s - 1)]
+    job.step(0, [cut("c0", "a", 1)], requests=requests)
+    closed, _ = job.rounds.give_up(NOW + SECOND, is_history=True)
+    assert [("c0", ("b",)), ("c1", ("a", "b"))] == [(r.collection_id, r.missing) for r in closed]
+
+
 def test_an_answer_after_the_deadline_is_a_late_round_of_its_own():
     """It is judged too, and it does not open its collection again."""
-    rounds = Rounds(["a", "b"])
-    rounds.absorb([cut("c1", "a", 5)], {})
-    rounds.finish()
-    [late], observations = rounds.absorb([cut("c1", "b", 90 * SECOND)], {})
+    job = Job("a", "b")
+    job.step(0, [cut("c1", "a", 5)])
+    job.rounds.finish()
+    [late], observations = job.rounds.absorb([cut("c1", "b", 9)], {}, now_us=NOW)
     assert ("c1", ["b"], True) == (
         late.collection_id, [row.instance_id for row in late.cuts], late.is_late,
     )  # fmt: skip
-    assert (0, []) == (rounds.open_count, observations)
+    assert (0, []) == (job.rounds.open_count, observations)
+
+
+def test_a_retired_instance_comes_back_with_a_new_start():
+    """Until then nobody waits for it, whatever it writes; an older start is no new one."""
+    job = Job("a", "b")
+    answers = job.rounds.answers
+    answers.retire("b", NOW)
+    assert job.step(1, [cut("c1", "a", 1)]) == ["c1"]
+    answers.start("b", NOW - 1)
+    answers.answer("b", NOW - 1, NOW)
+    assert answers.members.keys() == {"a"}
+    job.step(2, starts="b")
+    assert job.step(3, [cut("c2", "a", 2)]) == []
+    assert answers.members.keys() == {"a", "b"}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(("", "a", "b", "ab"))), max_size=30),
+    st.integers(1, 4),
+)
+def test_whoever_leaves_requests_unanswered_is_named(steps, unanswered_max):
+    """Of any fleet and any pauses: silent is exactly who has not answered the last requests."""
+    job = Job("a", "b", unanswered_max=unanswered_max)
+    asked_at: dict[str, list[int]] = {"a": [], "b": []}
+    now_s = 0
+    for n, (pause_s, answered_by) in enumerate(steps):
+        now_s += pause_s
+        for times in asked_at.values():
+            times.append(now_s)
+        rows = [cut(f"c{n}", name, n) for name in answered_by]
+        job.step(now_s, rows, requests=[ask(f"c{n}", now_s)])
+        for name in answered_by:
+            asked_at[name].clear()
+    for later_s in (0, 4, 5, 60):
+        due_s = now_s + later_s - ANSWER_US // SECOND
+        expected = {
+            name
+            for name, times in asked_at.items()
+            if len(times) >= unanswered_max and times[unanswered_max - 1] <= due_s
+        }
+        assert job.silent(now_s + later_s) == expected
 
 
 def test_state_survives_at_every_step():
     """A restart between any two micro-batches changes no round."""
     steps = [
         ([cut("c1", "a", 10), cut("c1", "a", 10, "x")], {"a": 10, "b": 9}),
-        ([cut("c2", "a", 20)], {"a": 20}),
-        ([cut("c2", "b", 21)], {"b": 21}),
-        ([], {"a": 40 * SECOND}),
-        ([cut("c1", "b", 41 * SECOND)], {"b": 41 * SECOND}),
+        ([cut("c2", "a", 20)], {}),
+        ([cut("c2", "b", 21)], {}),
+        ([], {}),
+        ([cut("c1", "b", 41)], {}),
+        ([], {}),
     ]
-    through, restarted = Rounds(["z"]), Rounds(["z"])
-    for cuts, seen in steps:
-        again = Rounds(["z"])
+    listed = ["a", "b", "z"]
+    through, restarted = Rounds(listed), Rounds(listed)
+    for n, (cuts, starts) in enumerate(steps):
+        again = Rounds(listed)
         again.restore(restarted.to_bytes())
         restarted = again
-        assert through.absorb(cuts, seen) == restarted.absorb(cuts, seen)
-    assert through.to_bytes() == restarted.to_bytes()
+        args = (cuts, starts, [ask(f"c{n}", n)])
+        now_us = NOW + 20 * n * SECOND
+        assert through.absorb(*args, now_us=now_us) == restarted.absorb(*args, now_us=now_us)
+    through.answers.retire("z", 5)
+    again = Rounds(listed)
+    again.restore(through.to_bytes())
+    assert through.to_bytes() == again.to_bytes()
+    assert again.answers.members.keys() == {"a", "b"}
+    # A list that is made shorter makes the fleet smaller.
+    again = Rounds(["a"])
+    again.restore(through.to_bytes())
+    assert again.answers.members.keys() == {"a"}

@@ -109,3 +109,5 @@ def test_what_cannot_be_sent(tallystick, audited):
         ran = tallystick("incidents", "ack", name, *arguments)
         assert (2, "") == (ran.code, ran.out), arguments
     assert tallystick("incidents", "unack", name, "--why", "x", *nobody).code == 2
+    assert tallystick("retire", "a", "--why", "x", *nobody).code == 2
+    assert tallystick("retire", " ", "--why", "x").code == 2

@@ -145,6 +145,23 @@ def test_a_validation_that_is_undecided_leaves_the_verdict_open():
     assert UNDECIDED is replace(made, validation=undecided).verdict
 
 
+def test_a_collection_that_is_still_open_says_nothing_of_now():
+    """Who has not answered the last one may be the one who did not answer the one before."""
+
+    def validation(name: str, verdict: Verdict, ts: int) -> dict[str, object]:
+        return {"collection_id": name, "verdict": verdict.value, "ts": ts, "is_late": False}
+
+    hole = replace(cut("c", 5, "b"), verdict=UNDECIDED.value, answer="missing")
+    rows = [cut("c", 5), hole, cut("open", 9)]
+    validations = [validation("c", UNDECIDED, 5)]
+    assert UNDECIDED is replace(result(rows), validations=validations).verdict_now
+    validations.append(validation("open", CONSISTENT, 9))
+    assert CONSISTENT is replace(result(rows), validations=validations).verdict_now
+    # Of one that nobody answered there is no row.
+    validations.append(validation("nobody", UNDECIDED, 12))
+    assert UNDECIDED is replace(result(rows), validations=validations).verdict_now
+
+
 def test_the_verdict_holds_since_its_first_evidence():
     """Since the first finding; since the first collection when all is well."""
     made = result([cut("c", 5), cut("d", 9)])

@@ -1,0 +1,81 @@
+"""Which instances are judged: those that are listed, where a list is given, and none retired."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.events.incident_control import ControlAction
+from tallystick.coordinates.results import Observation, ObservationCode
+from tallystick.coordinates.rules.observations import INSTANCE_NOT_LISTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.audit.fleet_events import FleetEvent
+    from tallystick.coordinates.events.incident_control import IncidentControl
+    from tallystick.coordinates.results import Finding
+    from tallystick.streaming.answers import Answers
+    from tallystick.streaming.batch import BatchContent
+
+STRANGERS_MAX = 1_024
+"""So many instances that are not listed are named; all are counted."""
+
+
+def retired_by(controls: Iterable[IncidentControl]) -> dict[str, int]:
+    """The instances that operators retire, and when."""
+    return {one.target: one.ts for one in controls if one.action is ControlAction.RETIRE}
+
+
+def leave_out_retired(content: BatchContent, answers: Answers) -> None:
+    """Take out what is of retired instances; one that has started anew counts from its start on."""
+    since: dict[str, tuple[int, int]] = {}
+    for event in content.fleet_events:
+        name = event.instance_id
+        if event.kind is FleetEventKind.BOOT and name in answers.retired:
+            answers.start(name, event.ts)
+            if name not in answers.retired:
+                since[name] = event.epoch, event.sequence
+
+    def counts(one: FleetEvent | Finding | Observation | Cut) -> bool:
+        is_late = (one.epoch, one.sequence) >= since.get(one.instance_id, (0, 0))
+        return one.instance_id not in answers.retired and is_late
+
+    if since or answers.retired:
+        content.fleet_events = list(filter(counts, content.fleet_events))
+        content.findings = list(filter(counts, content.findings))
+        content.observations = list(filter(counts, content.observations))
+        content.cuts = list(filter(counts, content.cuts))
+
+
+def name_strangers(blocks: Mapping[str, int], answers: Answers) -> list[Observation]:
+    """Name each instance that is not listed once.
+
+    Args:
+        blocks: How many blocks each of them has sent in this step.
+        answers: Remembers who was named.
+    """
+    found = []
+    for name in sorted(blocks.keys() - answers.strangers.keys()):
+        if len(answers.strangers) < STRANGERS_MAX:
+            answers.strangers[name] = None
+            found.append(_stranger(name))
+    return found
+
+
+def _stranger(instance_id: str) -> Observation:
+    return Observation(
+        code=ObservationCode.INSTANCE_NOT_LISTED,
+        instance_id=instance_id,
+        channel=None,
+        at="its first block",
+        reason=INSTANCE_NOT_LISTED.code,
+        data={},
+        rules=(),
+        is_undecided=False,
+        collection_id=None,
+        epoch=0,
+        sequence=0,
+        ts=0,
+    )

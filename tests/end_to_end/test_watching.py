@@ -1,0 +1,115 @@
+"""A live audit beside a fleet that dies: commands as users start them, real Kafka and Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
+from tallystick.streaming import table_reader
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 240
+INSTANCES = ["replica-a1", "source-a"]
+
+
+class Commands:
+    """Starts commands with a broker and topics of their own; what still runs is killed."""
+
+    def __init__(self, directory: Path, bootstrap_servers: str) -> None:
+        self.directory = directory
+        self._processes: list[subprocess.Popen[str]] = []
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYSTICK_")}
+        self._environment = kept | {
+            "PYTHONPATH": str(ROOT),
+            "TALLYSTICK_BOOTSTRAP_SERVERS": bootstrap_servers,
+            "TALLYSTICK_TOPIC_PREFIX": f"t{uuid.uuid4().hex[:8]}",
+        }
+
+    @property
+    def prefix(self) -> str:
+        return self._environment["TALLYSTICK_TOPIC_PREFIX"]
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tallystick.cli", *arguments],
+            cwd=self.directory,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=(self.directory / f"{arguments[0]}.{len(self._processes)}").open("w"),
+            text=True,
+            start_new_session=True,
+        )
+        self._processes.append(process)
+        return process
+
+    def kill_all(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+@pytest.fixture
+def commands(broker, tmp_path) -> Iterator[Commands]:
+    made = Commands(tmp_path, broker.bootstrap_servers)
+    ensure_topics(broker.bootstrap_servers, tallystick_topics(2, prefix=made.prefix))
+    yield made
+    made.kill_all()
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what}: {value!r} after {DEADLINE_S} s"
+        time.sleep(0.1)
+
+
+def answers(tables: Path) -> dict[str, list[str]]:
+    """Who has answered each collection how."""
+    found: dict[str, list[str]] = {}
+    for cut in table_reader.read_cuts(tables) if (tables / "cuts").exists() else ():
+        if cut.channel is None:
+            found.setdefault(cut.answer, []).append(cut.instance_id)
+    return found
+
+
+def missing_in_the_newest(tables: Path) -> list[str]:
+    newest = max(table_reader.read_cuts(tables), key=lambda cut: cut.ts).collection_id
+    rows = [cut for cut in table_reader.read_cuts(tables) if cut.collection_id == newest]
+    return [cut.instance_id for cut in rows if cut.answer == "missing"]
+
+
+def test_a_fleet_that_is_killed_is_undecided(commands):
+    """Nobody is left to write a record: the audit sees it by its own clock, and names them all."""
+    tables = commands.directory / ".tallystick" / "audit" / "tables"
+    # Its deadline never comes: unanswered requests alone must show it.
+    timing = ("--collect-interval-s", "2", "--collect-deadline-s", "3600")
+    audit = commands.start("audit", "--json", *timing)
+    # It begins when the audit asks, so that no request of it is left over.
+    wait_until((tables.parent / "checkpoint" / "auditor").exists, "the audit's queries")
+    fleet = commands.start("simulate", "--topology", "pair", "--seed", "4", "--no-acts")
+    wait_until(lambda: len(answers(tables).get("row", ())) >= 4, "answers")
+    os.killpg(fleet.pid, signal.SIGKILL)
+    wait_until(lambda: set(INSTANCES) <= set(answers(tables).get("missing", ())), "a hole")
+    # What is gone for good need not answer: the collections go on without it.
+    assert commands.start("retire", "replica-a1", "--why", "sold").wait(DEADLINE_S) == 0
+    wait_until(lambda: missing_in_the_newest(tables) == ["source-a"], "a collection without it")
+    audit.send_signal(signal.SIGTERM)
+    out, _ = audit.communicate(timeout=DEADLINE_S)
+    report = json.loads(out)
+    assert (3, "UNDECIDED", "UNDECIDED") == (
+        audit.returncode, report["verdict"], report["verdict_now"],
+    )  # fmt: skip
+    texts = [o["text"] for o in report["observations"] if o["code"] == "LOG_STATUS_MISSING"]
+    for name in INSTANCES:
+        assert any(f"'{name}' has not answered" in t and "last answer: 20" in t for t in texts)
