@@ -401,6 +401,7 @@ class FleetAudit:
                 gno,
                 origins.origins_in(found.shown_by, sid, gno, found.ts),
                 origins.origins_in(other, sid, gno, found.ts),
+                found.is_hidden,
             )
             answer = judge(claims)
             subject = Subject(found.shown_by, None, found.at)

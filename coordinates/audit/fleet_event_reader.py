@@ -210,6 +210,7 @@ class FleetEventReader:
                 arrays["group_gno"][which],
                 arrays["group_server_id"][which],
                 arrays["group_commit_ts"][which],
+                arrays["group_is_empty"][which],
             )
             self.origins.claim(event.instance_id, log, sid, groups)
 

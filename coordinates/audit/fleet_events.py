@@ -32,7 +32,8 @@ class FleetEventKind(str, Enum):
     ``file_number``, ``start`` (offset of the first event), ``sids`` (list). Arrays: ``event_ends``
     (int64, ascending), ``group_event`` (int32, index of the event that ends each complete group),
     ``group_sid`` (int32 into ``sids``; -1 anonymous), ``group_gno``, ``group_server_id``,
-    ``group_commit_ts`` (int64; original_commit_timestamp, -1 unknown)."""
+    ``group_commit_ts`` (int64; original_commit_timestamp, -1 unknown), ``group_is_empty`` (bool:
+    GTID, BEGIN and COMMIT, no change)."""
     PREVIOUS = "previous"
     """PREVIOUS_GTIDS of a binary log file. body: ``binlog_lineage``, ``base_name``,
     ``file_number``, ``gtid_set``."""
@@ -48,7 +49,8 @@ class FleetEventKind(str, Enum):
     ``source_base_name``, ``source_file_number``, ``follows_hole`` (bool: part of the relay log is
     missing before the first of them), ``sids``. Arrays: ``group_source_end`` (int64, the source
     position after the group, -1 unknown), ``group_sid``, ``group_gno``, ``group_server_id``,
-    ``group_commit_ts`` as in LOGGED, ``group_type`` (int32, the event that ends the group)."""
+    ``group_commit_ts`` and ``group_is_empty`` as in LOGGED, ``group_type`` (int32, the event that
+    ends the group)."""
     CHANNEL = "channel"
     """Channel administration: body as the journal's ``channel`` record plus
     ``channel_lineage`` (int) after it."""

@@ -31,9 +31,19 @@ IntArray = npt.NDArray[np.int64]
 ORIGINS_MAX = 2**18
 """GTIDs whose origin is remembered in the whole fleet; the lowest numbers are forgotten first."""
 STATES_MAX = 128
+_NONE = GtidSet.EMPTY
 
-Claims = tuple[tuple[int, GtidSet], ...]
-"""(layer, GTIDs) of one log."""
+
+class Claim(NamedTuple):
+    """What one log claims in one layer; `empty` are those of its `gtids` that change nothing."""
+
+    layer: int
+    gtids: GtidSet
+    empty: GtidSet = GtidSet.EMPTY
+
+
+Claims = tuple[Claim, ...]
+"""Those of one log."""
 
 
 class Origin(NamedTuple):
@@ -44,19 +54,23 @@ class Origin(NamedTuple):
 
 
 class OriginColumns(NamedTuple):
-    """Groups of one sid: GNO and origin of each."""
+    """Groups of one sid: GNO and origin of each, and whether the log has no change under it."""
 
     gno: IntArray
     server_id: IntArray
     commit_ts: IntArray
+    is_empty: npt.NDArray[np.bool_]
 
     def take(self, which: npt.NDArray[Any]) -> OriginColumns:
         """Some of the groups."""
-        return OriginColumns(self.gno[which], self.server_id[which], self.commit_ts[which])
+        return OriginColumns(*(column[which] for column in self))
 
 
 class Contradiction(NamedTuple):
-    """Two instances that claim different origins of `gtids` since `ts`."""
+    """Two instances that claim different origins of `gtids` since `ts`.
+
+    With `is_hidden` one of them has a change under these, and the other an empty group.
+    """
 
     ts: int
     first: str
@@ -65,6 +79,7 @@ class Contradiction(NamedTuple):
     at: JournalPosition
     shown_by: str
     lineages: tuple[int, int]
+    is_hidden: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +98,7 @@ class _Layer:
 
     def take(self, groups: OriginColumns) -> npt.NDArray[np.bool_] | None:
         """Enter ascending, distinct GNOs; returns which ones are known with another origin."""
-        gno, server_id, commit_ts = groups
+        gno, server_id, commit_ts, _ = groups
         size = self.size
         if not size or gno[0] > self.gno[size - 1]:
             self._append(gno, server_id, commit_ts)
@@ -140,18 +155,23 @@ class _Log:
 
     all: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     odd: dict[int, GrowingGtidSet] = field(default_factory=dict)
+    empty: dict[int, GrowingGtidSet] = field(default_factory=dict)
 
     def take_back(self, gtids: GtidSet) -> None:
         """The log never held these groups."""
         self.all = GrowingGtidSet(self.all.freeze() - gtids)
         self.odd = {n: GrowingGtidSet(odd.freeze() - gtids) for n, odd in self.odd.items()}
+        self.empty = {n: GrowingGtidSet(empty.freeze() - gtids) for n, empty in self.empty.items()}
 
     def claims(self) -> Claims:
-        odd = tuple((layer, gtids.freeze()) for layer, gtids in sorted(self.odd.items()))
+        odd = [self._claim(layer, gtids.freeze()) for layer, gtids in sorted(self.odd.items())]
         first = self.all.freeze()
-        for _, gtids in odd:
-            first = first - gtids
-        return ((0, first), *odd)
+        for claim in odd:
+            first = first - claim.gtids
+        return (self._claim(0, first), *odd)
+
+    def _claim(self, layer: int, gtids: GtidSet) -> Claim:
+        return Claim(layer, gtids, self.empty[layer].freeze() if layer in self.empty else _NONE)
 
 
 class _State(NamedTuple):
@@ -204,7 +224,7 @@ class Origins:
     is_contested: bool = False
     instances: dict[str, _Instance] = field(default_factory=dict)
     scanned: dict[tuple[str, str], int] = field(default_factory=dict)
-    reported: set[tuple[str, str, str, int, int]] = field(default_factory=set)
+    reported: set[tuple[str, str, str, int, int, bool]] = field(default_factory=set)
 
     def instance(self, instance_id: str) -> _Instance:
         """The claims of one instance."""
@@ -242,9 +262,12 @@ class Origins:
             before = layer.size
             differs = layer.take(groups)
             self.size += layer.size - before
+            here = groups if differs is None else groups.take(~differs)
             if number:
-                odd = holder.odd.setdefault(number, GrowingGtidSet())
-                odd.add_gnos(sid, groups.gno if differs is None else groups.gno[~differs])
+                holder.odd.setdefault(number, GrowingGtidSet()).add_gnos(sid, here.gno)
+            if here.is_empty.any():
+                empty = holder.empty.setdefault(number, GrowingGtidSet())
+                empty.add_gnos(sid, here.gno[here.is_empty])
             if differs is None:
                 break
             self.is_contested = True
@@ -317,23 +340,26 @@ class Origins:
             if a is None or b is None:
                 continue
             gtids = _differing(a.logs, b.logs)
+            hidden, both_empty = _without_change(a.logs, b.logs, gtids)
             shown = (second, b) if b.ts == ts and b.at is not None else (first, a)
-            for sid in gtids.sids():
-                key = first, second, sid, a.lineage, b.lineage
-                if key in self.reported or shown[1].at is None:
-                    continue
-                self.reported.add(key)
-                found.append(
-                    Contradiction(
-                        ts,
-                        first,
-                        second,
-                        gtids.restrict(sid),
-                        shown[1].at,
-                        shown[0],
-                        (a.lineage, b.lineage),
+            for is_hidden, part in ((False, gtids - hidden - both_empty), (True, hidden)):
+                for sid in part.sids():
+                    key = first, second, sid, a.lineage, b.lineage, is_hidden
+                    if key in self.reported or shown[1].at is None:
+                        continue
+                    self.reported.add(key)
+                    found.append(
+                        Contradiction(
+                            ts,
+                            first,
+                            second,
+                            part.restrict(sid),
+                            shown[1].at,
+                            shown[0],
+                            (a.lineage, b.lineage),
+                            is_hidden,
+                        )
                     )
-                )
         return found
 
     def differing(self, first: str, first_ts: int, second: str, second_ts: int) -> GtidSet:
@@ -368,7 +394,7 @@ class Origins:
         layers = {
             layer
             for claims in (state.logs if state is not None else ())
-            for layer, gtids in claims
+            for layer, gtids, _ in claims
             if gtids.contains_gnos(sid, wanted)[0]
         }
         found = (self.layers[sid][layer].find(gno) for layer in layers)
@@ -399,7 +425,7 @@ def _distinct(groups: OriginColumns) -> list[OriginColumns]:
 def _by_layer(logs: tuple[Claims, ...]) -> dict[int, GtidSet]:
     found: dict[int, GtidSet] = {}
     for claims in logs:
-        for layer, gtids in claims:
+        for layer, gtids, _ in claims:
             found[layer] = found.get(layer, GtidSet.EMPTY) | gtids
     return found
 
@@ -415,9 +441,38 @@ def _differing(first: tuple[Claims, ...], second: tuple[Claims, ...]) -> GtidSet
     return result
 
 
+def _without_change(
+    first: tuple[Claims, ...], second: tuple[Claims, ...], differing: GtidSet
+) -> tuple[GtidSet, GtidSet]:
+    """Of GTIDs of two origins those that change nothing on one side, and those on both sides."""
+    if not any(claim.empty for claims in (*first, *second) for claim in claims):
+        return _NONE, _NONE
+    changes, hidden = _NONE, _NONE
+    one, two = _by_layer(first), _by_layer(second)
+    for layer, gtids in one.items():
+        for other, theirs in two.items():
+            if layer != other:
+                both = gtids & theirs
+                here, there = _empty_in(first, layer), _empty_in(second, other)
+                changes = changes | (both - here - there)
+                hidden = hidden | ((both & here) - there) | ((both & there) - here)
+    return hidden - changes, differing - changes - hidden
+
+
+def _empty_in(logs: tuple[Claims, ...], layer: int) -> GtidSet:
+    """What no log of an instance has a change under: a filter may have left it out of one."""
+    parts = [claim for claims in logs for claim in claims if claim.layer == layer]
+    found = GtidSet(group for claim in parts for group in claim.empty)
+    for claim in parts if found else ():
+        found = found - (claim.gtids - claim.empty)
+    return found
+
+
 def _common(claims: Claims, counted: tuple[Claims, ...]) -> Claims:
     known = _by_layer(counted)
-    return tuple((n, gtids & known.get(n, GtidSet.EMPTY)) for n, gtids in claims)
+    return tuple(
+        Claim(layer, gtids & known.get(layer, _NONE), empty) for layer, gtids, empty in claims
+    )
 
 
 def _agreeing(first: tuple[Claims, ...], second: tuple[Claims, ...]) -> GtidSet:

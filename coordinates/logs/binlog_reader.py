@@ -171,8 +171,9 @@ class BinlogReader(BinlogFileReader):
         ends.append(end)
         if mark is _GROUP:
             group = self.group
+            is_empty = self.is_empty_group(event)
             self._gathered_groups.append(
-                (len(ends) - 1, group.sid, group.gno, group.server_id, group.commit_ts)
+                (len(ends) - 1, group.sid, group.gno, group.server_id, group.commit_ts, is_empty)
             )
         return mark
 
@@ -196,7 +197,7 @@ class BinlogReader(BinlogFileReader):
         """Hand what the event-by-event path has gathered to the fleet."""
         if not self._gathered_ends:
             return
-        groups = np.array(self._gathered_groups, dtype=np.int64).reshape(-1, 5).T
+        groups = np.array(self._gathered_groups, dtype=np.int64).reshape(-1, 6).T
         ends = np.array(self._gathered_ends, dtype=np.int64)
         self._gathered_ends = []
         self._gathered_groups = []
@@ -271,7 +272,7 @@ class BinlogReader(BinlogFileReader):
         journal_position: tuple[int, int, int] | None = None,
     ) -> None:
         """Hand a run of events to the fleet; ``groups`` are LOGGED's ``group_…``."""
-        event, sid, gno, server_id, commit_ts = groups
+        event, sid, gno, server_id, commit_ts, is_empty = groups
         sids, sid = self.sids_in(sid)
         self.reporter.fleet_event(
             FleetEventKind.LOGGED,
@@ -289,6 +290,7 @@ class BinlogReader(BinlogFileReader):
                 "group_gno": gno,
                 "group_server_id": server_id,
                 "group_commit_ts": commit_ts,
+                "group_is_empty": is_empty.astype(np.bool_),
             },
             journal_position,
         )
@@ -330,7 +332,7 @@ class BinlogReader(BinlogFileReader):
         self._emit_logged(
             int(run["start"][0]),
             run["end"],
-            (scan.ends, scan.sid, scan.gno, scan.server_id, scan.commit_ts),
+            (scan.ends, scan.sid, scan.gno, scan.server_id, scan.commit_ts, scan.is_empty),
         )
 
     # What happens to the log as a whole

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.events.log_events import CLASS, EventClass
+from tallystick.coordinates.values.binlog import EventType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,13 +68,24 @@ _ENDS_GROUP = (_STEPS == GroupStep.ENDS).ravel()
 _FITS_GROUP = (_STEPS != GroupStep.DOES_NOT_FIT).ravel()
 _FITS_GROUP[int(_AFTER_OPENER_FROM) :] &= _STEPS[1] != GroupStep.GOES_ON
 _CLASS, _QUERY_VERBS = CLASS.ravel(), CLASS.shape[1]
+EMPTY_EVENTS = 3
+"""Events of a group without a change: its GTID, BEGIN and COMMIT."""
 # A plain number: an array looks through a member's class for what it might do with arrays.
 _OPENER = int(EventClass.OPENER)
 
 
+def ends_without_change(event_type: Array, verb: Array) -> Array:
+    """Whether the last of three events is COMMIT as a statement: an engine's commit is an XID."""
+    is_commit: Array = (event_type == EventType.QUERY) & (verb == QueryVerb.COMMIT)
+    return is_commit
+
+
 @dataclass(slots=True)
 class OpenGroup:
-    """What the opening event says of the group being read. ``sid`` indexes the reader's table."""
+    """What the opening event says of the group being read. ``sid`` indexes the reader's table.
+
+    ``events`` counts those read so far.
+    """
 
     start: int = -1
     size: int = 0
@@ -82,6 +95,7 @@ class OpenGroup:
     transaction_length: int = -1
     server_id: int = -1
     commit_ts: int = -1
+    events: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -92,6 +106,7 @@ class GroupScan:
         openers: Index in the run of each opening event.
         ends: Index in the run of each event that ends a group.
         sid, gno, server_id, commit_ts: One value for each end.
+        is_empty: For each end whether the group is a transaction without any change.
         tail: What the reader must remember of the group that is open after the run.
         state: The group state after the run.
     """
@@ -102,6 +117,7 @@ class GroupScan:
     gno: Array
     server_id: Array
     commit_ts: Array
+    is_empty: Array
     tail: OpenGroup
     state: GroupState
 
@@ -144,7 +160,11 @@ def scan_groups(
     commit_ts = grouped(run["original_commit_timestamp"][openers], carry.commit_ts)
     lengths = grouped(run["transaction_length"][openers], carry.transaction_length)
     starts = grouped(run["start"][openers], int(run["start"][0]) - carry.size)
+    begins = grouped(openers, -carry.events)
     count = len(ends)
+    is_empty = ends - begins[:count] == EMPTY_EVENTS - 1
+    if is_empty.any():
+        is_empty &= ends_without_change(run["type"][ends], run["query"][ends])
     sizes = run["end"][ends] - starts[:count]
     announced = lengths[:count]
     if ((announced > 0) & (announced != sizes)).any():
@@ -168,6 +188,7 @@ def scan_groups(
             transaction_length=int(lengths[-1]),
             server_id=int(server_id[-1]),
             commit_ts=int(commit_ts[-1]),
+            events=len(classes) - int(begins[-1]),
         )
     return GroupScan(
         openers=openers,
@@ -176,6 +197,7 @@ def scan_groups(
         gno=gno[:count],
         server_id=server_id[:count],
         commit_ts=commit_ts[:count],
+        is_empty=is_empty,
         tail=tail,
         state=state_behind,
     )

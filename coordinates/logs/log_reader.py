@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.events.log_events import (
     CLASS,
     CLASS_ROWS,
@@ -34,6 +35,7 @@ from tallystick.coordinates.logs.event_window import (
     pack_row,
 )
 from tallystick.coordinates.logs.log_groups import (
+    EMPTY_EVENTS,
     STEP_AFTER_OPENER,
     STEP_IN_BODY,
     GroupScan,
@@ -72,6 +74,7 @@ _GOES_ON, _ENDS = GroupStep.GOES_ON, GroupStep.ENDS
 _BEGINS_BODY = GroupStep.BEGINS_BODY
 _IDLE, _OPENED = GroupState.IDLE, GroupState.OPENED
 _BODY, _RESYNC = GroupState.BODY, GroupState.RESYNC
+_QUERY, _COMMIT = int(EventType.QUERY), int(QueryVerb.COMMIT)
 _NOTHING, _GROUP = Mark.NOTHING, Mark.GROUP
 
 
@@ -362,6 +365,7 @@ class LogReader:
             self._malformed_group(AnomalyKind.EVENT_OUTSIDE_GROUP, event)
             return _NOTHING
         self.group.size += event.length
+        self.group.events += 1
         step = (STEP_IN_BODY if state is _BODY else STEP_AFTER_OPENER)[event_class]
         if step is _ENDS:
             return self._close_group(event, end)
@@ -384,6 +388,7 @@ class LogReader:
             event.transaction_length,
             event.server_id,
             event.original_commit_timestamp,
+            events=1,
         )
         self.group_state = _OPENED
 
@@ -408,6 +413,11 @@ class LogReader:
         self.group_state = _IDLE
         self._group_complete(event, end)
         return _GROUP
+
+    def is_empty_group(self, last: Event) -> bool:
+        """Whether the group that ended with ``last`` changed nothing."""
+        is_commit = last.type == _QUERY and last.query == _COMMIT
+        return is_commit and self.group.events == EMPTY_EVENTS
 
     def _group_complete(self, event: Event, end: int) -> None:
         """Take a complete group into account."""

@@ -278,7 +278,15 @@ class RelayReader(LogReader):
             self.reporter.hold(self.emit_gathered)
         self._gathered_at = self.reporter.position
         self._gathered.append(
-            (self.position_end, group.sid, group.gno, group.server_id, group.commit_ts, event.type)
+            (
+                self.position_end,
+                group.sid,
+                group.gno,
+                group.server_id,
+                group.commit_ts,
+                self.is_empty_group(event),
+                event.type,
+            )
         )
 
     def emit_gathered(self) -> None:
@@ -293,7 +301,7 @@ class RelayReader(LogReader):
         self, groups: Sequence[Array] | Array, journal_position: tuple[int, int, int] | None = None
     ) -> None:
         """Hand groups to the fleet: RECEIVED's ``group_…``."""
-        source_end, sid, gno, server_id, commit_ts, types = groups
+        source_end, sid, gno, server_id, commit_ts, is_empty, types = groups
         sids, sid = self.sids_in(sid)
         self.reporter.fleet_event(
             FleetEventKind.RECEIVED,
@@ -311,6 +319,7 @@ class RelayReader(LogReader):
                 "group_gno": gno,
                 "group_server_id": server_id,
                 "group_commit_ts": commit_ts,
+                "group_is_empty": is_empty.astype(np.bool_),
                 "group_type": types.astype(np.int32),
             },
             journal_position,
@@ -367,6 +376,7 @@ class RelayReader(LogReader):
                 scan.gno,
                 scan.server_id,
                 scan.commit_ts,
+                scan.is_empty,
                 run["type"][scan.ends],
             )
             self._emit_received(columns)

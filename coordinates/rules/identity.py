@@ -186,6 +186,13 @@ def shared_server_uuid(server_uuid: str, other: str) -> Broken:
     )
 
 
+_HIDDEN = (
+    "Look up the change: the GTID of an empty transaction is not fetched any more. Rebuild the"
+    " server that lacks the change, or the one that alone has it; if the difference does not"
+    " matter, acknowledge the incident."
+)
+
+
 class Claims(NamedTuple):
     """What the logs of two instances say of one GTID; of one instance, its own logs.
 
@@ -195,6 +202,7 @@ class Claims(NamedTuple):
         gtids: All GTIDs of one UUID that they disagree about.
         sid, gno: The first of them, which the origins are of.
         mine, theirs: The origins that the logs of either give.
+        is_hidden: Whether one of the two has a change under them, and the other an empty group.
     """
 
     instance_id: str
@@ -204,6 +212,7 @@ class Claims(NamedTuple):
     gno: int
     mine: list[Origin]
     theirs: list[Origin]
+    is_hidden: bool = False
 
 
 @rule(
@@ -214,12 +223,15 @@ class Claims(NamedTuple):
     heals="data",
     claim=(
         "All logs of the fleet that hold a GTID agree on the server_id and the commit time of"
-        " its origin."
+        " its origin, or have no change under it."
     ),
     why=(
         "Both are written once, by the server where the transaction was first committed, and"
         " copied unchanged through every relay log and binary log. If they differ, two"
-        " transactions carry one GTID, and every replica has executed only one of them."
+        " transactions carry one GTID, and every replica has executed only one of them. One of"
+        " the two may be empty: that is how an operator keeps a change from a server, or makes an"
+        " errant GTID known to the others; the data differ by that change all the same. Where all"
+        " of them are empty, as a hole that was filled on each server, the data are the same."
     ),
     undecided_when=(
         "only one log with the GTID was observed, the fields are not known, or the origins are"
@@ -251,6 +263,24 @@ class Claims(NamedTuple):
             "one origin",
             "every log that holds it",
         ),
+        "hidden_by_empty_group": Case(
+            "{gtids:gtids} is a change in the logs of one of the instances {instance} and {other},"
+            " and an empty transaction in those of the other: their data differ by it.",
+            "{mine:origins}",
+            "logs of instance {instance}, {gtid}",
+            "{theirs:origins}, or both of them empty",
+            "logs of instance {other}, {gtid}",
+            remedy=_HIDDEN,
+        ),
+        "hidden_in_own_logs": Case(
+            "{gtids:gtids} is a change in one log of instance {instance}, and an empty transaction"
+            " in another log of it: its data and those of its source differ by it.",
+            "{mine:origins}",
+            "logs of instance {instance}, {gtid}",
+            "one origin, or both of them empty",
+            "every log that holds it",
+            remedy=_HIDDEN,
+        ),
     },
 )
 def gtid_origin_agreement(claims: Claims) -> Answer:
@@ -259,8 +289,11 @@ def gtid_origin_agreement(claims: Claims) -> Answer:
         return HOLDS
     gtid = f"{claims.sid}:{claims.gno}"
     is_one = claims.instance_id == claims.other
+    case = "hidden_in_own_logs" if is_one else "hidden_by_empty_group"
+    if not claims.is_hidden:
+        case = "one_instance" if is_one else "two_instances"
     return Broken(
-        "one_instance" if is_one else "two_instances",
+        case,
         witness=claims.gtids,
         at=f"{gtid} in its own logs" if is_one else f"{gtid} against {claims.other}",
         gtids=claims.gtids,

@@ -194,9 +194,10 @@ def _is_young(state: Snapshot, ts: int) -> bool:
         "Look up the group in the replica's binary log. If all servers shall have its change, let"
         " the source fetch this very group, by a channel from the replica with"
         " SOURCE_AUTO_POSITION=1 that is removed afterwards; if not, rebuild the replica. An empty"
-        " transaction under the GTID on the source does not heal it: the data still differ, and"
-        " gtid_origin_agreement finds two transactions of one GTID. Set super_read_only on"
-        " replicas."
+        " transaction under the GTID on the source ends this incident, and heals only where the"
+        " replica's own one is empty as well: else the data still differ, which"
+        " gtid_origin_agreement reports until the replica is rebuilt or somebody acknowledges it."
+        " Set super_read_only on replicas."
     ),
     verify=(groups(), not_executed(on="{sources:list}")),
     cases={

@@ -120,7 +120,7 @@ def _groups(fleet_event: FleetEvent) -> list[tuple[Any, ...]]:
         fleet_event.body["sids"][i] if i >= 0 else None
         for i in fleet_event.arrays["group_sid"].tolist()
     ]
-    columns = ("group_gno", "group_server_id", "group_commit_ts")
+    columns = ("group_gno", "group_server_id", "group_commit_ts", "group_is_empty")
     return list(
         zip(names, *(fleet_event.arrays[column].tolist() for column in columns), strict=True)
     )

@@ -321,6 +321,7 @@ def test_many_groups_in_many_facts_are_quick() -> None:
             "group_gno": gno,
             "group_server_id": np.ones(800, dtype=np.int64),
             "group_commit_ts": gno,
+            "group_is_empty": np.zeros(800, dtype=np.bool_),
         }
         log_file = {"binlog_lineage": 0, "base_name": "b", "file_number": 1, "sids": [A]}
         return FleetEvent(

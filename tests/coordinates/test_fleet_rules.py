@@ -1027,6 +1027,53 @@ class TestGtidOriginAgreement:
         output = audit(source, replica)
         assert set(names(output)) == {"gtid_origin_agreement"}
 
+    @pytest.mark.parametrize(
+        ("empty", "case"),
+        [
+            ("", "two_instances"),
+            ("r", "hidden_by_empty_group"),
+            ("s", "hidden_by_empty_group"),
+            ("rs", None),
+        ],
+    )
+    def test_one_without_a_change_hides_the_other(self, empty, case):
+        """Two changes, a change and nothing, nothing on both sides: then the data agree."""
+        source, replica = fleet_of_two()
+        replica.commit_times = {f"{A}:1": 9}
+        for journal in (source, replica):
+            journal.empty = {f"{A}:1"} if journal.name in empty else set()
+        first = Journal(source.clock, "s", A, 1)
+        first.boot()
+        first.open_file()
+        first.empty = source.empty
+        first.log(f"{A}:1")
+        replica.log(f"{A}:1", server_id=2)
+        replica.status(f"{A}:1", replica.says(first, f"{A}:1"))
+        first.status(f"{A}:1")
+        found = [f.case for f in audit(first, replica).findings]
+        assert found == ([] if case is None else [case])
+
+    def test_a_filtered_copy_is_the_same_transaction(self):
+        """A replica logs an empty group with the origin of what its filter left out."""
+        source, replica = fleet_of_two()
+        replica.empty = {f"{A}:1"}
+        replica.log(f"{A}:1", server_id=1)
+        replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
+        source.status(f"{A}:1-3")
+        assert names(audit(source, replica)) == []
+
+    def test_what_one_log_has_a_change_under_is_not_empty(self):
+        """The relay log shows the change; that a filter left it out below does not hide it."""
+        source, replica = fleet_of_two()
+        replica.commit_times = {f"{A}:1": 9}
+        replica.receive(source, (1, f"{A}:1"))
+        replica.empty = {f"{A}:1"}
+        replica.log(f"{A}:1", server_id=1)
+        replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
+        source.status(f"{A}:1-3")
+        found = {f.case for f in audit(source, replica).findings if f.data.get("other")}
+        assert found == {"two_instances"}
+
     @pytest.mark.parametrize(("server_id", "is_retrieved"), [(2, False), (1, True)])
     def test_an_empty_group_where_no_relay_log_is_seen(self, server_id, is_retrieved):
         """What the replica made itself was not retrieved; the source's of another time was."""

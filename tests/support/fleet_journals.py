@@ -56,6 +56,7 @@ class Journal:
         self.channel_lineages: dict[str, int] = {}
         self.collections = 0
         self.commit_times: dict[str, int] = {}
+        self.empty: set[str] = set()
 
     def fleet_event(
         self, kind: FleetEventKind, arrays: dict[str, Any] | None = None, **body: Any
@@ -154,6 +155,7 @@ class Journal:
             "group_commit_ts": np.array(
                 [self.commit_times.get(g, 1000) for g in gtids], dtype=np.int64
             ),
+            "group_is_empty": np.array([g in self.empty for g in gtids], dtype=np.bool_),
         }
 
     def end_file(self, end: int | None = None) -> None:

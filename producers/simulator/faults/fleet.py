@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tallystick.coordinates.events.journal import QueryVerb, Stream
 from tallystick.coordinates.values.binlog import EventType, log_pos_field
 from tallystick.producers.simulator.faults import cures
-from tallystick.producers.simulator.faults.channels import leaf_channels
+from tallystick.producers.simulator.faults.channels import leaf_channels, unread_groups
 from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.logs import groups_between, gtid_of, is_pure_source
 from tallystick.producers.simulator.faults.row import Row
@@ -211,6 +211,61 @@ class ErrantWrite(FleetFault, ActFault):
         """Let its source fetch the very group."""
         channel = next(c for c in leaf_channels(fleet) if c.replica.instance_id == self.injected_in)
         cures.fetch_from(fleet, channel.source, channel.replica)
+
+
+class ErrantWriteHidden(FleetFault, ActFault):
+    """A transaction on a replica, whose GTID an empty one on its source takes at once."""
+
+    number = 221
+    name = "errant_write_hidden"
+    text = "an empty transaction on a source takes the GTID of a client's write on its replica"
+    must_fire = frozenset({"gtid_origin_agreement"})
+    heals = False
+    bears_acts = False
+    retry_us = _RETRY_US
+
+    def act(self, fleet: World) -> bool:
+        channel = next((c for c in leaf_channels(fleet) if c[Receiver].is_connected), None)
+        top = None if channel is None else channel.source
+        while top is not None and top[ChannelMap].configured:
+            top = top[ChannelMap].configured[0].source
+        if channel is None or top is None or not top.is_running:
+            return False
+        logged = clients.write(fleet, channel.replica)
+        if logged is None or logged.group.sid is None:
+            return False
+        self.mark(fleet, channel.replica)
+        clients.commit_empty(fleet, top, logged.group.sid, logged.group.gno)
+        return True
+
+    def cure(self, fleet: World) -> None:
+        """Rebuild the replica, which alone has the change."""
+        cures.rebuild(fleet, self.injected_in)
+
+
+class GroupSkipped(FleetFault, ActFault):
+    """An operator passes over a group of the source: an empty transaction takes its GTID."""
+
+    number = 222
+    name = "group_skipped_by_empty_transaction"
+    text = "an empty transaction on a replica takes the GTID of a group that is under way to it"
+    must_fire = frozenset({"gtid_origin_agreement"})
+    heals = False
+    bears_acts = False
+
+    def act(self, fleet: World) -> bool:
+        for channel in leaf_channels(fleet):
+            unread = next(unread_groups(channel), None) if channel[Receiver].is_connected else None
+            group = None if unread is None else unread[1].group
+            if group is not None and group.sid is not None and group.kind is GroupKind.INNODB:
+                clients.commit_empty(fleet, channel.replica, group.sid, group.gno)
+                self.mark(fleet, channel.replica)
+                return True
+        return False
+
+    def cure(self, fleet: World) -> None:
+        """Rebuild the replica, which lacks the change."""
+        cures.rebuild(fleet, self.injected_in)
 
 
 class SourcePurgedTooEarly(FleetFault, ActFault):

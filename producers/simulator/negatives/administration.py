@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
-from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.kernel.world import BOOT
 from tallystick.producers.simulator.negatives.acts import (
     SECOND_US,
@@ -17,7 +16,7 @@ from tallystick.producers.simulator.negatives.acts import (
     time_at,
 )
 from tallystick.producers.simulator.negatives.negative import Negative
-from tallystick.producers.simulator.server import administration, commit, lifecycle, workload
+from tallystick.producers.simulator.server import administration, clients, commit, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -85,7 +84,17 @@ class InjectedEmptyGroup(Negative):
     def arrange(self, fleet: World) -> None:
         uuid = foreign_uuid(fleet)
         for gno, source in enumerate(sources(fleet), 1):
-            near(fleet, 0.5, source, _commit_empty, source, uuid, gno)
+            near(fleet, 0.5, source, clients.commit_empty, source, uuid, gno)
+
+
+class HoleFilledOnEveryServer(Negative):
+    """An empty transaction under one GTID of a server that is gone, on each server by itself."""
+
+    name = "hole_filled_on_every_server"
+    text = "one GTID has an origin on each server: it is empty everywhere, so the data agree"
+
+    def arrange(self, fleet: World) -> None:
+        near(fleet, 0.4, None, _fill_hole, foreign_uuid(fleet))
 
 
 class SkippedNumbers(Negative):
@@ -226,11 +235,13 @@ def _set_gtid_mode(fleet: World, steps: tuple[str, ...]) -> None:
 def _skip_numbers(fleet: World, instance: Instance, ahead: int) -> None:
     own = instance.server_uuid
     next_free = instance[GtidState].logged.next_free(own)
-    _commit_empty(fleet, instance, own, next_free + ahead)
+    clients.commit_empty(fleet, instance, own, next_free + ahead)
 
 
-def _commit_empty(fleet: World, instance: Instance, uuid: str, gno: int) -> None:
-    if instance.is_running and instance[GtidState].mode != "OFF":
-        group = workload.make_group(fleet.rng, GroupKind.EMPTY, instance.server_id, fleet.now)
-        group.sid, group.gno = uuid, gno
-        commit.commit(fleet, instance, group)
+def _fill_hole(fleet: World, uuid: str) -> None:
+    # Sources first: what a replica has executed, its source has.
+    writers = sources(fleet)
+    others = [one for one in fleet.instances.values() if one not in writers]
+    if all(one.is_running for one in writers):
+        for instance in (*writers, *others):
+            clients.commit_empty(fleet, instance, uuid, 1)

@@ -11,6 +11,7 @@ from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server import administration, commit, workload
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
+from tallystick.producers.simulator.server.gtid_state import GtidState
 from tallystick.producers.simulator.server.locks import MAY_WRITE
 
 if TYPE_CHECKING:
@@ -78,6 +79,15 @@ def write(
         fleet.rng, kind, instance.server_id, queue.last_commit_ts, **options
     )
     return commit.commit(fleet, instance, group)
+
+
+def commit_empty(fleet: World, instance: Instance, sid: str, gno: int) -> None:
+    """SET gtid_next, BEGIN, COMMIT; of a GTID that is executed already nothing comes."""
+    state = instance[GtidState]
+    if instance.is_running and state.mode != "OFF" and (sid, gno) not in state.executed:
+        group = workload.make_group(fleet.rng, GroupKind.EMPTY, instance.server_id, fleet.now)
+        group.sid, group.gno = sid, gno
+        commit.commit(fleet, instance, group)
 
 
 def _write_later(fleet: World, instance: Instance, kind: GroupKind, **options: Any) -> None:
