@@ -274,3 +274,17 @@ def test_no_replica_updates_leaves_the_position() -> None:
     bodies = rows(journal)
     assert not any(r.gtid for r in journal if r.stream is Stream.BINLOG)
     assert GtidSet.parse(bodies[0]["gtid_purged"]) < GtidSet.parse(bodies[-1]["gtid_purged"])
+
+
+def test_a_hole_is_filled_by_a_transaction_of_each_server() -> None:
+    """One GTID of a server that is gone, with as many origins as servers."""
+    history = run("hole_filled_on_every_server", topology="star")
+    uuids = {last_row(block)["row"]["SERVER_UUID"] for block in history.journals.values()}
+    origins = set()
+    for name, block in history.journals.items():
+        columns = block.columns
+        is_logged = (columns["stream"] == Stream.BINLOG) & (columns["gno"] == 1)
+        for index in np.flatnonzero(is_logged).tolist():
+            if block.sids[columns["sid"][index]] not in uuids:
+                origins.add((name, int(columns["server_id"][index])))
+    assert len({server_id for _, server_id in origins}) == len(history.journals)
