@@ -133,7 +133,7 @@ def finish(
     files = [request for request in requests if request.target != STANDARD_STREAM]
     if directory is not None:
         files += [Request(n, str(directory / f"report.{n}")) for n in ("html", "json")]
-    written = {name: Path(target) for name, target in files}
+    written = {name: Path(target) for name, target in files if "://" not in target}
     printed = [request for request in requests if request.target == STANDARD_STREAM]
     # What is printed comes first: it is there whatever becomes of a file.
     result = replace(result, paths={**result.paths, **written}, fail_on=fail_on.value)

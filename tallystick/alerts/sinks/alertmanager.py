@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any, final
 
 from tallystick.alerts.alert import FIRING, TEST, Alert, now_us
+from tallystick.alerts.http import Endpoint, encoded
 from tallystick.alerts.sinks import Context
-from tallystick.alerts.sinks._http import Endpoint, encoded
 from tallystick.coordinates.rules.topic_messages import utc
 
 PATH = "/api/v2/alerts"
@@ -78,4 +78,4 @@ def posted(alert: Alert, now: int) -> dict[str, Any]:
 
 def open_sink(target: str, _context: Context) -> Alertmanager:
     """Where the target is an Alertmanager's address, with its path prefix if it has one."""
-    return Alertmanager(Endpoint(target.rstrip("/") + PATH, "alertmanager"))
+    return Alertmanager(Endpoint(target.rstrip("/") + PATH, "--alert alertmanager"))

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import final
 
 from tallystick.alerts.alert import Alert
+from tallystick.alerts.http import encoded
 from tallystick.alerts.sinks import Context, SinkError
-from tallystick.alerts.sinks._http import encoded
 from tallystick.errors import MisuseError
 from tallystick.settings import ALERT_PREFIX, PREFIX
 from tallystick.terminal import escaped

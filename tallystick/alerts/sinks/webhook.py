@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import final
 
 from tallystick.alerts.alert import Alert
+from tallystick.alerts.http import Endpoint, encoded
 from tallystick.alerts.sinks import Context
-from tallystick.alerts.sinks._http import Endpoint, encoded
 
 
 def signature(secret: bytes, message_id: str, timestamp: int, body: bytes) -> str:
@@ -50,4 +50,4 @@ class Webhook:
 
 def open_sink(target: str, context: Context) -> Webhook:
     """Where the target is a URL."""
-    return Webhook(Endpoint(target, "webhook"), context.secret)
+    return Webhook(Endpoint(target, "--alert webhook"), context.secret)

@@ -194,10 +194,10 @@ def test_a_log_has_each_line_once(tmp_path):
     ("words", "message"),
     [
         (["webhok=x"], "did you mean 'webhook'"),
-        (["_http"], "expected alertmanager, command, log, webhook"),
-        (["webhook=ftp://x/s3cret"], "expected http://HOST"),
-        (["webhook"], "expected http://HOST"),
-        (["alertmanager=nowhere"], "expected http://HOST"),
+        (["_sink"], "expected alertmanager, command, log, webhook"),
+        (["webhook=ftp://x/s3cret"], "expected the URL of http or https"),
+        (["webhook"], "expected the URL of http or https"),
+        (["alertmanager=nowhere"], "expected the URL of http or https"),
     ],
 )
 def test_misuse_is_one_sentence(words, message):

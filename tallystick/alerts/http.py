@@ -1,4 +1,4 @@
-"""JSON by POST, for the sinks that are reached by HTTP."""
+"""JSON by POST, for what is reached by HTTP."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, final
 
 import urllib3
@@ -33,22 +34,26 @@ class Endpoint:
 
     Args:
         url: With user and password, if any; never shown.
-        what: Which sink it is of, for messages.
+        what: The flag that names it, for messages.
+        headers: Of each request.
 
     Raises:
         MisuseError: It is no URL of HTTP.
     """
 
-    def __init__(self, url: str, what: str) -> None:
+    def __init__(
+        self, url: str, what: str, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         try:
             parts = urllib3.util.parse_url(url)
         except urllib3.exceptions.LocationParseError:
             parts = urllib3.util.Url()
         if parts.scheme not in ("http", "https") or not parts.host:
-            raise MisuseError(f"--alert {what}: expected http://HOST or https://HOST after {what}=")
+            raise MisuseError(f"{what}: expected the URL of http or https after =")
         self._headers = {
             "Content-Type": "application/json",
             "User-Agent": f"tallystick/{__version__}",
+            **headers,
             **(urllib3.util.make_headers(basic_auth=parts.auth) if parts.auth else {}),
         }
         self._url = parts._replace(auth=None, fragment=None).url
