@@ -130,7 +130,7 @@ lock:
 	@$(COMPILE) -o requirements/build.txt requirements/build.in
 	@$(LOCK_VENV)/bin/python -c 'import tomli; print(*tomli.load(open("pyproject.toml", "rb"))\
 	["dependency-groups"]["dev"], sep="\n")' \
-		| $(COMPILE) --extra mysql --extra stream -o requirements/lock.txt pyproject.toml -
+		| $(COMPILE) --extra mysql --extra serve --extra stream -o requirements/lock.txt pyproject.toml -
 	@rm -rf $(LOCK_VENV)
 
 clean:

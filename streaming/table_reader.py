@@ -78,6 +78,12 @@ def collection_time(directory: Path, collection_id: str) -> int | None:
     return pc.min(read(directory, CUTS, ("ts",), where)["ts"].cast(pa.int64())).as_py()  # type: ignore[no-any-return]
 
 
+def commit_times(directory: Path) -> list[float]:
+    """When rows of collections were committed, seconds since 1970, the oldest first."""
+    times = pc.unique(read(directory, CUTS, ("written_at",))["written_at"]).cast(pa.int64())
+    return [us / 1e6 for us in sorted(times.to_pylist())]
+
+
 def read_findings(directory: Path, upto: int | None = None) -> list[Finding]:
     """Every finding, once, in the order of its evidence.
 

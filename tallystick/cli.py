@@ -22,6 +22,7 @@ from tallystick.commands import (
     lab,
     offline,
     reference,
+    serve,
     tail,
 )
 from tallystick.errors import ExitCode
@@ -75,6 +76,7 @@ for command in (
     incidents.retire,
     offline.replay,
     offline.report,
+    serve.serve,
     offline.campaign,
     reference.rules,
     reference.faults,

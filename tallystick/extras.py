@@ -1,4 +1,4 @@
-"""The extras ``stream`` and ``tables``: what some commands need beyond the bare install."""
+"""The extras ``stream``, ``tables`` and ``serve``: what the bare install lacks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from tallystick.coordinates.values.errors import MissingExtraError
 
 _TABLES = {"deltalake": "deltalake"}
+_PAGE = {**_TABLES, "aiohttp": "aiohttp"}
 _STREAM = {
     **_TABLES,
     "pyspark": "pyspark",
@@ -51,6 +52,20 @@ def require_tables(what: str) -> None:
     missing = _first_missing(_TABLES)
     if missing is not None:
         raise MissingExtraError(f"{what} needs {missing}", "tables")
+
+
+def require_page(what: str) -> None:
+    """Return when the page of a run can be served.
+
+    Args:
+        what: What serves it: ``tallystick serve``.
+
+    Raises:
+        MissingExtraError: It cannot.
+    """
+    missing = _first_missing(_PAGE)
+    if missing is not None:
+        raise MissingExtraError(f"{what} needs {missing}", "serve")
 
 
 def _first_missing(packages: Mapping[str, str]) -> str | None:

@@ -102,6 +102,10 @@ class Settings(BaseSettings):
         int,
         Field(ge=1, le=10_000, description="parts of the audit's state; fixed by the first run"),
     ] = 4
+    serve_token_file: Annotated[
+        Path | None,
+        Field(description="file with the token of the live page, for any address but loopback"),
+    ] = None
     metrics_port: Annotated[
         int | None,
         Field(ge=1, le=65_535, description="port of 127.0.0.1 for a Prometheus scrape"),

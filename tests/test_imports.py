@@ -27,6 +27,7 @@ HOMES = {
     "kafka": {"producers"},
     "pymysql": {"producers"},
     "typer": {"tallystick"},
+    "aiohttp": {"tallystick"},
     "pydantic_settings": {"tallystick"},
 }
 # A simulator that shares the checker's reasoning shares its mistakes.

@@ -22,8 +22,9 @@ from tallystick.commands.options import (
     finish,
     requested,
 )
+from tallystick.commands.serve import LISTEN, TokenFile
 from tallystick.errors import MisuseError
-from tallystick.extras import require_stream
+from tallystick.extras import require_page, require_stream
 from tallystick.process import stopping
 from tallystick.settings import load
 
@@ -57,6 +58,14 @@ def audit(
         int | None, typer.Option(help="Port of 127.0.0.1 for a Prometheus scrape.")
     ] = None,
     alert: AlertSinks = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve the report as a page that follows the job.")
+    ] = False,
+    listen: Annotated[
+        str | None,
+        typer.Option(help=f"Where the page is ({LISTEN}).", metavar="ADDRESS:PORT"),
+    ] = None,
+    serve_token_file: TokenFile = None,
     output: Outputs = None,
     json: JsonResult = False,
     fail_on: FailOnFlag = FailOn.EVER,
@@ -77,16 +86,25 @@ def audit(
             "disabled": disable,
             "metrics_port": metrics_port,
             "alerts": alert_flags(alert),
+            "serve_token_file": serve_token_file,
         }
     ).settings
     if history_ends and not available_now:
         raise MisuseError("--history-ends: expected --available-now beside it")
+    if listen is not None and not serve:
+        raise MisuseError("--listen: expected --serve beside it")
     require_stream("tallystick audit")
+    if serve:
+        require_page("tallystick audit --serve")
     from tallystick.runs.audit import Audit
 
     requests = requested(output, json)
     run = Audit(settings, available_now=available_now, history_ends=history_ends)
     run.prepare()
+    if serve:
+        from tallystick.page_server.process import start
+
+        start(run.directory, listen or LISTEN, settings.serve_token_file)
     with stopping() as stop, terminal.progress("starting Spark") as progress:
         result = run.run(stop, progress)
     if result is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,15 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tallystick.coordinates.results import Finding, Verdict
+from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.explanation import moment
-from tallystick.coordinates.rules.identity import instances_of
 
 Integers = NDArray[np.int64]
 _GRAVITY = (Verdict.CONSISTENT, Verdict.UNDECIDED, Verdict.INCONSISTENT)
 _OF_ROWS = ("collections", "consistent", "undecided", "inconsistent", "unanswered")
-FLEET = ""
-"""In place of an instance: collections as a whole."""
 
 
 @dataclass(frozen=True)
@@ -99,38 +96,28 @@ class History:
             for row in sums.sort_by("instance_id").to_pylist()
         }
 
-    def worst_of_parts(
-        self, count: int, findings: Iterable[Finding]
-    ) -> dict[str, dict[int, Verdict]]:
-        """The worst verdict in each of equal parts of the period.
+    def rows_before(self, before: int, number: Mapping[str, int]) -> Integers:
+        """The hours of each instance that began before a time, in microseconds.
 
         Args:
-            count: How many parts.
-            findings: Each counts in its own part, on the instances that it is about.
+            before: That time.
+            number: A number of each instance.
 
         Returns:
-            For each instance, and for ``FLEET``, the verdict by part; none where nothing was asked.
+            Five rows: the instance's number, the hour's first and last time, 2 if anything was
+            undecided in it, else 1, and whether anything undecided was answered.
         """
-        first, last = self.period
-        hours = np.clip(self._column("hour"), first, last)
-        gravity = np.select(
-            [self._column("inconsistent") > 0, self._column("undecided") > 0], [2, 1], 0
+        is_earlier = pc.and_(
+            self.hours["instance_id"].is_valid(), pc.less(self.hours["first_ts"], before)
         )
-        rows = pa.table(
-            {
-                "name": pc.fill_null(self.hours["instance_id"], FLEET),
-                "part": (hours - first) * count // (last - first + 1),
-                "worst": gravity,
-            }
+        rows = self.hours.filter(is_earlier)
+        return np.array(
+            [
+                [number[name] for name in rows["instance_id"].to_pylist()],
+                np.asarray(rows["first_ts"]),
+                np.minimum(np.asarray(rows["last_ts"]), before - 1),
+                np.where(np.asarray(rows["undecided"]) > 0, 2, 1),
+                np.asarray(rows["unanswered"]) < np.asarray(rows["undecided"]),
+            ],
+            np.int64,
         )
-        worst: dict[str, dict[int, Verdict]] = {FLEET: {}}
-        for row in rows.group_by(["name", "part"]).aggregate([("worst", "max")]).to_pylist():
-            worst.setdefault(row["name"], {})[row["part"]] = _GRAVITY[row["worst_max"]]
-        for finding in findings:
-            at = (min(max(finding.ts, first), last) - first) * count // (last - first + 1)
-            for name in instances_of(finding):
-                worst.setdefault(name, {})[at] = Verdict.INCONSISTENT
-        for parts in list(worst.values()):
-            for at, verdict in parts.items():
-                worst[FLEET][at] = Verdict.merge((verdict, worst[FLEET].get(at, verdict)))
-        return worst

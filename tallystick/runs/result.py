@@ -142,25 +142,46 @@ class RunResult:
         """Of what is open and not acknowledged, and of the newest collection's evidence."""
         if not self.newest_cuts or (self.found and not self.incidents):
             return self.verdict  # tables of an earlier version have no incidents
-        # One that is still open shows nothing of those that have not answered yet.
-        names = [rows[0].collection_id for rows in self.collections]
-        begun = dict(
-            zip(names, (min(c.ts for c in rows) for rows in self.collections), strict=True)
-        )
-        closed = {row["collection_id"]: row["ts"] for row in self.validations} or begun
-        name = max(closed, key=lambda name: begun.get(name, closed[name]))
-        at = names.index(name) if name in begun else len(names)
-        newest = self.collections[at] if name in begun else ()
-        since = max((cut.ts for rows in self.collections[:at] for cut in rows), default=0)
+        name, newest, _ = self._newest_closed
         validations = [
             Verdict(row["verdict"]) for row in self.validations if row["collection_id"] == name
         ]
         return verdict_now(
             self.incidents,
-            (o for o in self.observations if o.collection_id == name or o.ts > since),
+            self.newest_observations,
             (Verdict(cut.verdict) for cut in newest),
             validations,
         )
+
+    @cached_property
+    def _newest_closed(self) -> tuple[str, Sequence[Cut], int]:
+        """The newest closed collection: its id, its cuts, the time of the newest row before.
+
+        One that is still open shows nothing of those that have not answered yet.
+        """
+        names = [rows[0].collection_id for rows in self.collections]
+        begun = dict(
+            zip(names, (min(c.ts for c in rows) for rows in self.collections), strict=True)
+        )
+        closed = {row["collection_id"]: row["ts"] for row in self.validations} or begun
+        if not closed:
+            return "", (), 0
+        name = max(closed, key=lambda name: begun.get(name, closed[name]))
+        at = names.index(name) if name in begun else len(names)
+        newest = self.collections[at] if name in begun else ()
+        since = max((cut.ts for rows in self.collections[:at] for cut in rows), default=0)
+        return name, newest, since
+
+    @property
+    def closed_cuts(self) -> Sequence[Cut]:
+        """The cuts of the newest collection that is closed."""
+        return self._newest_closed[1]
+
+    @property
+    def newest_observations(self) -> list[Observation]:
+        """Those of the newest collection that is closed, and those since the one before."""
+        name, _, since = self._newest_closed
+        return [o for o in self.observations if o.collection_id == name or o.ts > since]
 
     def incident_of(self, finding: Finding) -> Incident | None:
         """The incident that a finding belongs to; None where none is known."""

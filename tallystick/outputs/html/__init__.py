@@ -1,10 +1,11 @@
-"""The report as one page of HTML: no script, no request, readable on paper and on a phone."""
+"""The report as one page of HTML: as a file without a script, or as a server sends it anew."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import resources
@@ -15,19 +16,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import IncidentState, Verdict
+from tallystick.coordinates.results import Incident, IncidentState, Verdict
 from tallystick.coordinates.rules.describe import written_in
 from tallystick.coordinates.rules.explanation import moment, observation_text
 from tallystick.expectations.neutral import reveal
 from tallystick.outputs import document
 from tallystick.outputs._groups import broken_rules
-from tallystick.outputs._view import (
-    channel_name,
-    singular,
-    summaries,
-    undecided_rules,
-)
+from tallystick.outputs._view import channel_name, singular, undecided_rules
 from tallystick.outputs.html import drawing
+from tallystick.outputs.html.live import Live, Query, clusters_of, part_of
+from tallystick.outputs.html.timeline import draw_timeline
+from tallystick.outputs.html.trends import trends_of
+from tallystick.runs.breaches import breaches_of, present
 from tallystick.runs.result import DATA_DOCS, RunResult
 from tallystick.runs.scenario import times
 
@@ -44,47 +44,119 @@ def write(result: RunResult, target: str) -> None:
 
 
 def render(result: RunResult, data_docs: str | None = None) -> str:
-    """The page.
+    """The page as one file.
 
     Args:
         result: What it shows.
         data_docs: Where the Data Docs are, from the page.
     """
-    collections = summaries(result)
-    newest = collections[-1] if collections else None
-    cuts = result.newest_cuts
+    return _render(result, result, None, Query(), data_docs)
+
+
+def render_live(result: RunResult, live: Live, query: Query) -> str:
+    """The page as a server sends it: it has a script, which asks for it again.
+
+    Args:
+        result: What it shows, of the whole fleet.
+        live: What is known of the run.
+        query: Which part of it is asked for.
+    """
+    part = part_of(result, query, clusters_of(result)) if query.is_of_part else result
+    return _render(part, result, live, query, None)
+
+
+def _style() -> str:
+    return resources.files("tallystick.outputs.html").joinpath("report.css").read_text("utf-8")
+
+
+def _policy(more: str = "form-action 'none'") -> str:
+    digest = base64.b64encode(hashlib.sha256(_style().encode("utf-8")).digest()).decode("ascii")
+    own = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
+    return f"{own}; {more}"
+
+
+LIVE_POLICY = _policy(
+    "script-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'"
+)
+"""The content security policy of the page that a server sends."""
+
+
+def _render(
+    result: RunResult, whole: RunResult, live: Live | None, query: Query, data_docs: str | None
+) -> str:
+    breaches = breaches_of(result)
+    now = present(result, breaches)
+    cuts = result.closed_cuts
     topology = drawing.draw_topology(
-        newest.by_instance if newest else {},
+        now.instances,
         result.topology,
-        newest.by_channel if newest else {},
+        now.channels,
         {cut.instance_id: _position(cut) for cut in cuts if cut.scope == "instance"},
     )
-    style = resources.files("tallystick.outputs.html").joinpath("report.css").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
-    page = _environment().get_template("report.html.j2")
-    return page.render(
-        result=result,
-        style=Markup(style),  # noqa: S704  # our own file
-        style_hash=digest,
-        Verdict=Verdict,
-        verdict=result.verdict,
-        open_incidents=sum(one.state is IncidentState.OPEN for one in result.incidents),
-        since=None if result.since is None else moment(result.since),
-        generated_at=result.ended_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
-        data_docs=data_docs,
-        newest=newest,
-        quiet_since_last=_quiet_since_last(result),
-        broken=broken_rules(result),
-        cases_max=_CASES_MAX,
-        rows_max=_ROWS_MAX,
-        topology=topology,
-        timeline=drawing.draw_timeline(collections)
-        if result.history is None
-        else drawing.draw_history(result.history, result.found),
-        width=drawing.WIDTH,
-        fleet=_fleet(cuts, [node.name for node in topology.nodes]),
-        undecided=undecided_rules(result),
+    is_stale = live is not None and live.is_stale and not live.is_earlier
+    clusters = clusters_of(whole) if live is not None else {}
+    fleet = _fleet(cuts, [*(node.name for node in topology.nodes), *topology.left_out])
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            result=result,
+            whole=whole,
+            live=live,
+            query=query,
+            is_stale=is_stale,
+            style=Markup(_style()),  # noqa: S704  # our own file
+            policy=_policy(),
+            Verdict=Verdict,
+            verdict=Verdict.UNDECIDED if is_stale else result.verdict_now,
+            period=result.verdict,
+            open_incidents=sum(one.state is IncidentState.OPEN for one in result.incidents),
+            known_incidents=sum(
+                one.state is IncidentState.ACKNOWLEDGED for one in result.incidents
+            ),
+            incidents=_incidents(result),
+            anchors={
+                one.incident_id: f"finding-{one.finding.finding_id}" for one in result.incidents
+            },
+            clusters=sorted(set(clusters.values())),
+            names=sorted(clusters),
+            pages=_pages(whole, live, query),
+            since=None if result.since is None else moment(result.since),
+            generated_at=result.ended_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip(),
+            data_docs=data_docs,
+            newest=cuts[0].collection_id if cuts else None,
+            newest_at=max((cut.ts for cut in cuts), default=None),
+            quiet_since_last=_quiet_since_last(result),
+            broken=broken_rules(result),
+            cases_max=_CASES_MAX,
+            rows_max=_ROWS_MAX,
+            topology=topology,
+            left_out=Counter(tone for tone in map(now.instances.get, topology.left_out)),
+            now=now,
+            timeline=draw_timeline(result, breaches, now.instances),
+            trends=trends_of(result, [entry["name"] for entry in fleet[:_ROWS_MAX]]),
+            width=drawing.WIDTH,
+            fleet=fleet,
+            undecided=undecided_rules(result),
+        )
     )
+
+
+def _incidents(result: RunResult) -> list[Incident]:
+    """Those that go on first, then the newest."""
+    order = list(IncidentState)
+    return sorted(result.incidents, key=lambda one: (order.index(one.state), -one.last_seen_ts))
+
+
+def _pages(whole: RunResult, live: Live | None, query: Query) -> dict[str, str]:
+    """Addresses of the collection before, of the one after, and of now."""
+    if live is None or not whole.collections:
+        return {}
+    names = [rows[0].collection_id for rows in whole.collections]
+    pages = {} if len(names) == 1 else {"earlier": query.address(collection=names[-2], at=None)}
+    if live.is_earlier:
+        pages["now"] = query.address(collection=None, at=None)
+    return pages
 
 
 @lru_cache(maxsize=1)

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tallystick.coordinates.results import Finding, Verdict
-from tallystick.coordinates.rules.explanation import moment
+from tallystick.coordinates.results import Verdict
 from tallystick.expectations.neutral import reveal
-from tallystick.outputs._view import CollectionSummary, channel_name
-from tallystick.runs.history import History
+from tallystick.outputs._view import channel_name
 from tallystick.runs.result import Edge
 
 WIDTH = 340
@@ -27,8 +25,7 @@ _SMALL_CHARACTER = 5.6
 _SIDE = 34
 """Room at the right for channels that do not fit a tree."""
 
-STRIP_COLUMNS_MAX = 48
-_STRIP_ROWS_MAX = 24
+NODES_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +63,7 @@ class Drawing:
     height: int
     nodes: tuple[Node, ...]
     arrows: tuple[Arrow, ...]
+    left_out: tuple[str, ...]
 
 
 def draw_topology(
@@ -83,6 +81,9 @@ def draw_topology(
         details: A second line for an instance.
     """
     order, parents = _tree(sorted(instances), edges)
+    order, left_out = _shown(order, parents, instances)
+    kept = {name for name, _ in order}
+    edges = [edge for edge in edges if edge.source in kept and edge.replica in kept]
     is_compact = len(order) >= _COMPACT_FROM
     row = _ROW_COMPACT if is_compact else _ROW
     nodes: dict[str, Node] = {}
@@ -127,7 +128,25 @@ def draw_topology(
                 *tip,
             )
         )
-    return Drawing(row * len(order) + 4, tuple(nodes.values()), tuple(arrows))
+    return Drawing(row * len(order) + 4, tuple(nodes.values()), tuple(arrows), left_out)
+
+
+def _shown(
+    order: list[tuple[str, int]], parents: Mapping[str, Edge], instances: Mapping[str, Verdict]
+) -> tuple[list[tuple[str, int]], tuple[str, ...]]:
+    """Of a large fleet those in trouble, with the sources above them, then the first others."""
+    if len(order) <= NODES_MAX:
+        return order, ()
+    gravity = [Verdict.INCONSISTENT, Verdict.UNDECIDED, Verdict.CONSISTENT, None]
+    kept: set[str] = set()
+    for name, _ in sorted(order, key=lambda one: gravity.index(instances.get(one[0]))):
+        above = [name]
+        while above[-1] in parents and parents[above[-1]].source not in above:
+            above.append(parents[above[-1]].source)
+        if len(kept.union(above)) <= NODES_MAX:
+            kept.update(above)
+    left_out = tuple(name for name, _ in order if name not in kept)
+    return [one for one in order if one[0] in kept], left_out
 
 
 def _text_end(node: Node) -> int:
@@ -161,102 +180,6 @@ def _tree(
                 parents[name] = parent
             stack += [(e.replica, depth + 1, e) for e in reversed(replicas.get(name, []))]
     return order, parents
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """One instance in one collection."""
-
-    x: float
-    verdict: Verdict
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """One instance over time."""
-
-    name: str
-    marks: tuple[Mark, ...]
-    worst: Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """The last collections, or the whole period in parts, of the instances that are worth a line.
-
-    ``part_us`` is how long each part is; None: a mark is one collection.
-    """
-
-    strips: tuple[Strip, ...]
-    columns: int
-    collections_left_out: int
-    instances_left_out: int
-    part_us: int | None = None
-
-
-def draw_timeline(collections: Sequence[CollectionSummary]) -> Timeline:
-    """Draw the last collections, one strip an instance, those in trouble first."""
-    kept = collections[-STRIP_COLUMNS_MAX:]
-    columns = len(kept)
-    step = min(14.0, (WIDTH - 14) / columns) if columns else 0.0
-    fleet = Strip(
-        "Fleet",
-        tuple(
-            Mark(round(7 + step * column, 1), c.verdict, f"{c.collection_id}: {c.verdict.value}")
-            for column, c in enumerate(kept)
-        ),
-        Verdict.merge(c.verdict for c in kept),
-    )
-    strips = []
-    for name in sorted({name for c in kept for name in c.by_instance}):
-        marks = tuple(
-            Mark(
-                round(7 + step * column, 1),
-                c.by_instance[name],
-                f"{name}, {c.collection_id}: {c.by_instance[name].value}",
-            )
-            for column, c in enumerate(kept)
-            if name in c.by_instance
-        )
-        strips.append(Strip(name, marks, Verdict.merge(mark.verdict for mark in marks)))
-    shown = (fleet, *_worst_first(strips)[:_STRIP_ROWS_MAX]) if kept else ()
-    return Timeline(
-        shown, columns, len(collections) - columns, max(0, len(strips) - _STRIP_ROWS_MAX)
-    )
-
-
-def draw_history(history: History, findings: Iterable[Finding]) -> Timeline:
-    """Draw the whole period in equal parts, the worst of each; a hole where nothing was asked."""
-    first, last = history.period
-    step = (WIDTH - 14) / STRIP_COLUMNS_MAX
-    part_us = (last - first) / STRIP_COLUMNS_MAX
-    strips = []
-    worst = history.worst_of_parts(STRIP_COLUMNS_MAX, findings)
-    for name, parts in worst.items():
-        shown = name or "Fleet"
-        marks = tuple(
-            Mark(
-                round(7 + step * part, 1),
-                verdict,
-                f"{shown}, from {moment(int(first + part * part_us))}: {verdict.value}",
-            )
-            for part, verdict in sorted(parts.items())
-        )
-        strips.append(Strip(shown, marks, Verdict.merge(parts.values())))
-    fleet, rest = strips[0], _worst_first(strips[1:])
-    return Timeline(
-        (fleet, *rest[:_STRIP_ROWS_MAX]),
-        STRIP_COLUMNS_MAX,
-        0,
-        max(0, len(rest) - _STRIP_ROWS_MAX),
-        int(part_us),
-    )
-
-
-def _worst_first(strips: Iterable[Strip]) -> list[Strip]:
-    gravity = (Verdict.INCONSISTENT, Verdict.UNDECIDED, Verdict.CONSISTENT)
-    return sorted(strips, key=lambda strip: (gravity.index(strip.worst), strip.name))
 
 
 def shorten(text: str, characters_max: int) -> str:

@@ -76,7 +76,9 @@ class Chromium:
         os.write(self._out, json.dumps(message).encode() + b"\0")
         return self._until(lambda m: m.get("id") == self._number)["result"]
 
-    def open(self, path: Path, width: int = 1200, height: int = 900, dark: bool = False) -> None:
+    def open(
+        self, page: Path | str, width: int = 1200, height: int = 900, dark: bool = False
+    ) -> None:
         self.requests.clear()
         self.said.clear()
         self.ask(
@@ -91,7 +93,7 @@ class Chromium:
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": scheme}],
         )
-        self.ask("Page.navigate", url=path.as_uri())
+        self.ask("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         self._until(lambda m: m.get("method") == "Page.loadEventFired")
 
     def evaluate(self, expression: str):

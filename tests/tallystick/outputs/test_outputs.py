@@ -109,7 +109,7 @@ def test_no_output_calls_the_newest_collection_of_an_inconsistent_fleet_consiste
     }
     assert {(late.instance_id, late.rule)} == broken_rules
     page = re.sub(r"<[^>]+>", " ", html.render(made))
-    assert re.search(r"Newest collection\s+c-000003\s*, .{23}: INCONSISTENT", page)
+    assert '<p class="word">INCONSISTENT</p>' in html.render(made)
     cards = page[page.index("Coordinates") :]
     assert re.search(rf"{late.instance_id}\s+INCONSISTENT", cards)
     assert next(text.lines(made))[0] == "INCONSISTENT"

@@ -20,7 +20,9 @@ from tallystick.coordinates.results import (
 )
 from tallystick.errors import MisuseError
 from tallystick.outputs.html import render
+from tallystick.outputs.html.timeline import draw_timeline
 from tallystick.outputs.json import document_of
+from tallystick.runs.breaches import breaches_of, present
 from tallystick.runs.result import TABLES
 from tallystick.runs.tables import read_run, report
 from tallystick.streaming import table_sink
@@ -100,18 +102,22 @@ def test_a_long_run_has_its_newest_collections_in_detail(tmp_path, monkeypatch):
     assert whole.counts | {"observations": 0} == made.counts
     assert (Verdict.UNDECIDED, whole.verdict) == (made.verdict, Verdict.UNDECIDED)
     assert made.since == START + 60 * MINUTE
-    strips = made.history.worst_of_parts(13, [])
-    assert [Verdict.CONSISTENT, Verdict.UNDECIDED, Verdict.CONSISTENT] == [
-        verdict for _, verdict in sorted(strips["a"].items())
-    ]
+    assert ["good", "open", "good"] == tones(made)
     assert {"a": {"collections": 130, "consistent": 125, "undecided": 5, "inconsistent": 0,
                   "unanswered": 0}} == document_of(made)["history"]["instances"]  # fmt: skip
-    assert "The newest 10 collections are in the report in detail" in render(made)
+    assert "by the hour before the newest 10 collections" in render(made)
     late = finding(ts=START + 128 * MINUTE)
     sink.write(130, findings=[late])
     assert late.ts == read(tmp_path, collections=10).since
-    strips = made.history.worst_of_parts(13, [late])
-    assert Verdict.INCONSISTENT is strips["a"][12] is strips[""][12]
+    assert ["good", "open", "good", "bad"] == tones(read(tmp_path, collections=10))
+
+
+def tones(result) -> list[str]:
+    breaches = breaches_of(result)
+    timeline = draw_timeline(result, breaches, present(result, breaches).instances)
+    fleet, of_instance = ([run.tone for run in strip.runs] for strip in timeline.strips)
+    assert fleet == of_instance
+    return fleet
 
 
 def test_an_old_observation_leaves_a_long_run_undecided(tmp_path):

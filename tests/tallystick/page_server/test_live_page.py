@@ -1,0 +1,285 @@
+"""The live page: a server process on a run's tables, asked by a client and by a real browser."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import chromium
+import pytest
+from cuts import START, collection_cuts
+from reports import HOSTILE, finding
+
+from tallystick.coordinates.results import Incident, IncidentState
+from tallystick.errors import MisuseError
+from tallystick.page_server.address import Address, read_token
+from tallystick.streaming.table_sink import TableSink
+
+DEADLINE_S = 60
+AGREED = """JSON.stringify([
+  document.querySelector(".word").textContent,
+  document.querySelector(".strip > svg.symbol use").getAttribute("href"),
+  [...document.querySelectorAll(".drawing g")].map(g => g.querySelector("title").textContent)
+    .find(t => t.startsWith("replica-1:")),
+  [...document.querySelectorAll(".cards .card")]
+    .find(c => c.querySelector("h3").textContent === "replica-1")
+    .querySelector(".badge").textContent.trim(),
+  document.querySelectorAll("#incidents .badge").length,
+])"""
+
+
+class Run:
+    """A job's tables, written a collection at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.sink = TableSink(directory / "tables", "run")
+        self.number = 0
+
+    def collect(self, replicas: int = 2, **more) -> None:
+        self.number += 1
+        cuts = collection_cuts(self.number, replicas)
+        name, ts = cuts[0].collection_id, cuts[0].ts
+        row = {"collection_id": name, "verdict": "CONSISTENT", "reason": "",
+               "instances": replicas + 1, "missing": 0, "is_late": False, "ts": ts}  # fmt: skip
+        self.sink.write(self.number, cuts=cuts, validations=[row], **more)
+
+    def incident(self, state: IncidentState) -> dict:
+        found = finding(instance_id="replica-1", ts=START + 30_000_000, collection_id=None)
+        closed = None if state is IncidentState.OPEN else START + 10_000_000 * (self.number + 1)
+        one = Incident(
+            *(found.finding_id, found.rule, found.case, found.severity, "replica-1", None, {}),
+            *(state, found.ts, found.ts, closed, 1, found.witness, found),
+        )
+        return {"incidents": [one], "findings": [found] if closed is None else []}
+
+
+@contextmanager
+def serving(directory: Path, *flags: str, **settings: str):
+    """A server process; yields its address."""
+    environ = os.environ | {"TALLYSTICK_COLLECT_DEADLINE_S": "3600"} | settings
+    command = [sys.executable, "-m", "tallystick.cli", "serve", str(directory), *flags]
+    command += ["--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command, env=environ, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
+            assert process.wait(DEADLINE_S) == 143
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = Run(tmp_path / "run")
+    for _ in range(4):
+        made.collect()
+    return made
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    executable = chromium.find()
+    if executable is None:
+        pytest.skip("no chromium on the PATH: the page is not looked at in a browser")
+    started = chromium.Chromium(executable, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+def ask(address: str, path: str = "/", method: str = "GET", body: str | None = None, **headers):
+    port = int(re.findall(r":(\d+)/", address)[0])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, named)
+    answer = connection.getresponse()
+    return answer, answer.read().decode()
+
+
+def until(browser, expression: str, expected) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while (found := browser.evaluate(expression)) != expected:
+        assert time.monotonic() < deadline, f"{expression}: {found!r}"
+
+
+def test_the_page_is_sent_once_and_asks_nobody_else(run):
+    """The same page has the same tag; its policy allows no other host and nothing inline."""
+    with serving(run.directory) as address:
+        answer, text = ask(address)
+        policy = answer.headers["Content-Security-Policy"]
+        assert 200 == answer.status
+        assert policy.startswith("default-src 'none'; style-src 'sha256-")
+        assert "unsafe" not in policy
+        assert not re.search(r"https?:|<script>|\son[a-z]+=|\sstyle=", text)
+        again, nothing = ask(address, If_None_Match=answer.headers["ETag"])
+        assert (304, "") == (again.status, nothing)
+        run.collect()
+        changed, _ = ask(address, If_None_Match=answer.headers["ETag"])
+        deadline = time.monotonic() + DEADLINE_S
+        while changed.status == 304:  # the tables were read a moment ago
+            assert time.monotonic() < deadline
+            changed, _ = ask(address, If_None_Match=answer.headers["ETag"])
+        assert 404 == ask(address, "/?collection=none")[0].status
+        assert 404 == ask(address, "/etc/passwd")[0].status
+
+
+def test_only_its_own_names_are_answered(run):
+    """A name of another host that resolves to loopback reads nothing."""
+    with serving(run.directory) as address:
+        for host, status in (("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:80", 200),
+                             ("evil.example", 421), ("127.0.0.1.evil.example", 421)):  # fmt: skip
+            assert status == ask(address, Host=host)[0].status, host
+
+
+def test_a_token_opens_the_page_and_nothing_else_does(run, tmp_path):
+    """By a form, which gives a cookie that is not the token, or by a header."""
+    file = tmp_path / "token"
+    file.write_text("0123456789abcdef\n")
+    with serving(run.directory, "--serve-token-file", str(file)) as address:
+        form = {"Content_Type": "application/x-www-form-urlencoded"}
+        for path in ("/", "/page.js", "/?token=0123456789abcdef"):
+            answer, text = ask(address, path)
+            assert (401, False) == (answer.status, "CONSISTENT" in text)
+        assert 401 == ask(address, Authorization="Bearer 0123456789abcdeg")[0].status
+        assert 401 == ask(address, Cookie="tallystick=0123456789abcdef")[0].status
+        assert 200 == ask(address, Authorization="Bearer 0123456789abcdef")[0].status
+        assert 401 == ask(address, "/token", "POST", "token=x", **form)[0].status
+        answer, _ = ask(address, "/token", "POST", "token=0123456789abcdef", **form)
+        cookie = answer.headers["Set-Cookie"]
+        assert 303 == answer.status
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert "0123456789abcdef" not in cookie
+        assert 200 == ask(address, Cookie=cookie.partition(";")[0])[0].status
+
+
+def test_no_address_but_loopback_is_served_without_a_token(tmp_path):
+    """And a short one is none."""
+    for text in ("127.0.0.1:0", "[::1]:80", "localhost:1"):
+        assert read_token(None, Address.of(text)) is None
+    with pytest.raises(MisuseError, match="no loopback address"):
+        read_token(None, Address.of("0.0.0.0:80"))
+    for text in ("80", "example.com:80", "127.0.0.1", "127.0.0.1:x", ""):
+        with pytest.raises(MisuseError, match="expected ADDRESS:PORT"):
+            Address.of(text)
+    (tmp_path / "token").write_text("short")
+    with pytest.raises(MisuseError, match="16 characters"):
+        read_token(tmp_path / "token", Address.of("0.0.0.0:80"))
+
+
+def test_a_part_of_the_fleet_and_an_earlier_collection_are_pages_of_their_own(run):
+    """With the fleet's verdict beside the part's; the earlier one knows nothing of later ones."""
+    run.collect(**run.incident(IncidentState.OPEN))
+    with serving(run.directory) as address:
+        _, text = ask(address, "/?instance=REPLICA-2")
+        assert '<p class="word">CONSISTENT</p>' in text
+        assert re.search(r"Of 1 of 3 instances; the whole fleet: .*INCONSISTENT", text)
+        assert '<p class="word">INCONSISTENT</p>' in ask(address)[1]
+        _, text = ask(address, "/?collection=c-000002")
+        assert "Newest collection <bdi><code>c-000002</code></bdi>" in text
+        assert '<p class="word">CONSISTENT</p>' in text
+        assert 'href="?collection=c-000001"' in text
+        _, text = ask(address, "/?cluster=source-1&instance=" + "%3Cscript%3E")
+        assert "<script>" not in text
+        assert "UNDECIDED" in text
+
+
+def test_hostile_names_are_inert(tmp_path):
+    """In what the page is asked for, too."""
+    sink = TableSink(tmp_path / "run" / "tables", "run")
+    cuts = [
+        replace(cut, instance_id=text)
+        for text in HOSTILE
+        for cut in collection_cuts(1, 1)
+        if cut.channel is None
+    ]
+    sink.write(0, cuts=cuts)
+    with serving(tmp_path / "run") as address:
+        _, text = ask(address)
+        assert "<script>" not in text
+        assert "&lt;script&gt;document.title" in text
+
+
+@pytest.mark.chromium
+def test_it_follows_an_incident_from_its_opening_to_its_end(run, browser):
+    """Without a reload; verdict, timeline, fleet and card agree at each step."""
+    with serving(run.directory) as address:
+        browser.open(address)
+        good = '["CONSISTENT","#good","replica-1: CONSISTENT","CONSISTENT",%d]'
+        until(browser, AGREED, good % 0)
+        browser.evaluate("window.same = true; document.querySelector('input').value = 'typed'")
+        run.collect(**run.incident(IncidentState.OPEN))
+        until(
+            browser,
+            AGREED,
+            '["INCONSISTENT","#bad","replica-1: INCONSISTENT","INCONSISTENT",1]',
+        )
+        browser.evaluate("document.querySelector('#findings details').open = true")
+        link = "document.querySelector('.strip a').getAttribute('href')"
+        assert browser.evaluate(f"document.querySelector({link}) !== null")
+        assert browser.evaluate("document.querySelectorAll('pre + button').length > 0")
+        run.collect(**run.incident(IncidentState.RESOLVED))
+        until(browser, AGREED, good % 1)
+        assert browser.evaluate("document.querySelector('#findings details').open")
+        assert browser.evaluate("document.querySelectorAll('.strip a.bad').length > 0")
+        assert browser.evaluate("same && document.querySelector('input').value === 'typed'")
+        assert browser.evaluate("document.title").startswith("CONSISTENT")
+        assert browser.said == []
+        assert {url for url in browser.requests if not url.startswith(("data:", address))} == set()
+
+
+@pytest.mark.chromium
+def test_what_is_old_is_never_shown_as_now(run, browser):
+    """Neither where the job writes nothing, nor where the server does not answer."""
+    word = "document.querySelector('.word').textContent"
+    with serving(run.directory, TALLYSTICK_COLLECT_DEADLINE_S="0.01") as address:
+        browser.open(address)
+        until(browser, word, "UNDECIDED")
+        assert "Nothing is known of now" in browser.evaluate("document.body.innerText")
+        assert "#good" not in browser.evaluate(
+            "[...document.querySelectorAll('.strip > svg.symbol use')]"
+            ".map(u => u.getAttribute('href')).join()"
+        )
+    with serving(run.directory) as address:
+        browser.open(address)
+        until(browser, word, "CONSISTENT")
+        until(browser, "document.getElementById('age').textContent.includes('s ago')", True)  # noqa: FBT003
+    # Nobody answers now, and the page's clock is a minute later.
+    browser.evaluate("const now = Date.now; Date.now = () => now.call(Date) + 60000; 0")
+    until(browser, word, "UNDECIDED")
+    assert "does not answer" in browser.evaluate("document.body.innerText")
+
+
+@pytest.mark.chromium
+def test_a_thousand_instances_on_a_phone_and_on_paper(tmp_path, browser):
+    """Nothing is wider than the window; all can be found by name; the keyboard reaches the form."""
+    run = Run(tmp_path / "run")
+    run.collect(999)
+    run.collect(999)
+    with serving(run.directory) as address:
+        browser.open(address, 360)
+        assert browser.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert browser.evaluate("document.querySelectorAll('.drawing g text').length < 200")
+        assert "940 consistent" in browser.evaluate("document.body.innerText")
+        browser.ask("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab",
+                    windowsVirtualKeyCode=9)  # fmt: skip
+        assert "instance" == browser.evaluate("document.activeElement.name")
+        browser.ask("Emulation.setEmulatedMedia", media="print")
+        assert "none" == browser.evaluate(
+            "getComputedStyle(document.getElementById('filter')).display"
+        )
+        assert len(browser.ask("Page.printToPDF")["data"]) > 10_000
+        browser.ask("Emulation.setEmulatedMedia", media="")
+        browser.open(f"{address}?instance=replica-987", 360)
+        assert "Of 1 of 1 000 instances" in browser.evaluate(
+            "document.body.innerText.replace(/\\u202f/g, ' ')"
+        )
