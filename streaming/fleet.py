@@ -8,6 +8,7 @@ location, and writes the same rows under the same number.
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tallystick.coordinates.audit.collection_checks import CollectionChecks, rows_with_checks
@@ -26,7 +27,7 @@ from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.table_sink import END_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.coordinates.events.incident_control import IncidentControl
     from tallystick.coordinates.results import IncidentChange, SubjectCheck
+    from tallystick.streaming.answers import Member
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.progress import Metrics
     from tallystick.streaming.sinks import DeadLetterRow, KafkaSink
     from tallystick.streaming.table_sink import TableSink
 
 BACKLOG_SHARE = 0.9
+_NOT_KNOWN: Mapping[str, Member | None] = MappingProxyType({})
 
 
 class ValidatorAnswer(Protocol):
@@ -51,6 +54,27 @@ class ValidatorAnswer(Protocol):
     @property
     def verdict(self) -> Verdict:
         """The collection's verdict."""
+        ...
+
+
+class AlertTaker(Protocol):
+    """Takes what people are alerted of; must neither raise nor take long."""
+
+    def __call__(
+        self,
+        changes: Sequence[IncidentChange],
+        origin: Origin,
+        silence: Mapping[str, Member | None],
+        /,
+    ) -> None:
+        """Take changes of incidents.
+
+        Args:
+            changes: In their order; may be those of a micro-batch that is done again.
+            origin: What messages have of the fleet.
+            silence: Instances that do not answer, and with None those that do, or need not; of the
+                others it is not known.
+        """
         ...
 
 
@@ -68,7 +92,7 @@ class FleetStep:
             None: those that start or answer.
         deadline: When a round does not wait any longer.
         disabled: Names of rules that are switched off.
-        alert: Takes the changes of incidents, for alerts; must neither raise nor take long.
+        alert: Takes what people are alerted of.
         fleet: The fleet's name, in messages.
         page_url: Where the audit's page is, for links in messages.
         backlog_blocks: A micro-batch of about so many blocks was cut from a backlog: it shows
@@ -86,7 +110,7 @@ class FleetStep:
         instances: Sequence[str] = (),
         deadline: Deadline | None = None,
         disabled: frozenset[str] = frozenset(),
-        alert: Callable[[Sequence[IncidentChange], Origin], None] | None = None,
+        alert: AlertTaker | None = None,
         fleet: str = FLEET,
         page_url: str | None = None,
         backlog_blocks: int | None = None,
@@ -169,9 +193,21 @@ class FleetStep:
             fleet_events=content.fleet_events,
             controls=content.controls,
             rounds=rounds,
+            silence=self._silence(now_us) if is_caught_up else {},
         )
         self._save(batch_id)
         self._metrics.count(blocks=content.blocks, records=content.records, micro_batches=1)
+
+    def _silence(self, now_us: int) -> dict[str, Member | None]:
+        """Who is silent, and who answers or need not answer (None)."""
+        answers = self._rounds.answers
+        silent = answers.silent(now_us)
+        known = {
+            name: member if name in silent else None
+            for name, member in answers.members.items()
+            if name in silent or member.answered_us is not None
+        }
+        return dict.fromkeys(answers.retired) | known
 
     def _forget(self, instance_id: str) -> None:
         """An instance is no member of the fleet any more."""
@@ -253,19 +289,21 @@ class FleetStep:
         fleet_events: list[FleetEvent],
         rounds: list[Round],
         controls: Sequence[IncidentControl] = (),
+        silence: Mapping[str, Member | None] = _NOT_KNOWN,
         is_last: bool = False,
     ) -> None:
         findings.sort(key=lambda finding: finding.order)
         self._checks.absorb(findings, observations, checks)
         changes = self._incidents.absorb(findings, cuts, checks, fleet_events, controls)
-        origin = Origin(self._name, time.time_ns() // 1_000, self._page_url)
+        clusters = self._fleet.clusters()
+        origin = Origin(self._name, time.time_ns() // 1_000, self._page_url, clusters)
         # Findings first: who waits for them does not wait for the validator.
         if self._kafka is not None:
             self._kafka.publish_findings(findings, origin)
             self._kafka.publish_incidents(changes, origin)
             self._kafka.publish_dead_letters(dead_letters)
         if self._alert is not None:
-            self._alert(changes, origin)
+            self._alert(changes, origin, silence)
         validations, of_collections = self._validations(rounds, is_last=is_last)
         missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
         self._tables.write(

@@ -51,9 +51,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.instance import AuditOutput
-    from tallystick.coordinates.results import IncidentChange
-    from tallystick.coordinates.rules.topic_messages import Origin
-    from tallystick.streaming.fleet import ValidatorAnswer
+    from tallystick.streaming.fleet import AlertTaker, ValidatorAnswer
 
 AUDITOR_QUERY = "auditor"
 POLL_INTERVAL_S = 0.1
@@ -134,7 +132,7 @@ def run_job(
     validate: Callable[[list[Cut]], ValidatorAnswer] | None = None,
     report: Callable[[Mapping[str, float]], None] | None = None,
     started: Callable[[], None] | None = None,
-    alert: Callable[[Sequence[IncidentChange], Origin], None] | None = None,
+    alert: AlertTaker | None = None,
 ) -> dict[str, float]:
     """Start Spark, run the job in it until it ends, and stop Spark.
 
@@ -145,7 +143,7 @@ def run_job(
         validate: Called with the cuts of each round.
         report: Called with all metrics after every change.
         started: Called once when the queries run.
-        alert: Called with the changes of incidents; must neither raise nor take long.
+        alert: Takes what people are alerted of.
 
     Returns:
         The metrics at the end.
@@ -172,7 +170,7 @@ class AuditJob:
         checkpoint: The entered checkpoint location.
         validate: Called with the cuts of each round.
         metrics: Receives all numbers.
-        alert: Called with the changes of incidents.
+        alert: Takes what people are alerted of.
     """
 
     def __init__(
@@ -183,7 +181,7 @@ class AuditJob:
         validate: Callable[[list[Cut]], ValidatorAnswer] | None,
         metrics: Metrics,
         *,
-        alert: Callable[[Sequence[IncidentChange], Origin], None] | None = None,
+        alert: AlertTaker | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings

@@ -161,6 +161,11 @@ class FleetAudit:
                 self._expire_queue(key, queue, before_ts[key.instance_id])
         return self.collector.give()
 
+    def clusters(self) -> dict[str, str]:
+        """The clusters of instances, where they are known."""
+        timelines = self.reader.timelines.items()
+        return {name: timeline.cluster for name, timeline in timelines if timeline.cluster}
+
     def topology(self) -> list[Edge]:
         """Who replicates from whom, as far as known."""
         edges = []

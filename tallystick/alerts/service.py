@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tallystick.alerts.alert import alert_of
 from tallystick.alerts.secret import read_secret
+from tallystick.alerts.silence import RULE, began, ended
 from tallystick.alerts.sinks import Context, Request, Sink, open_sink, requests_of
 from tallystick.alerts.store import AlertStore
 from tallystick.alerts.worker import SinkWorker
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.results import IncidentChange
     from tallystick.coordinates.rules.topic_messages import Origin
     from tallystick.settings import Settings
+    from tallystick.streaming.answers import Member
 
 FILE = "alerts.sqlite"
 """In the directory of the audit."""
@@ -77,11 +79,13 @@ class Alerts:
                 notice=notice,
             )
             dropped = self._store.forget_other_sinks(request.key for request, _ in sinks)
+            opened = self._store.is_open(RULE)
         except (OSError, sqlite3.Error) as error:
             path = str(directory / FILE)
             raise MisuseError(
                 f"the queue of alerts, {path!r}, cannot be opened: {error}"
             ) from error
+        self._silent = {alert["instance"]: alert for alert in opened}
         if dropped:
             notice(f"alerts: {dropped:,} waited for sinks that are not set any more: dropped")
         self._workers = [SinkWorker(request, sink, self._store, notice) for request, sink in sinks]
@@ -112,18 +116,41 @@ class Alerts:
                 self._notice(f"alerts: {left:,} wait for {worker.request.label}, for the next run")
         self._store.close()
 
-    def take(self, changes: Sequence[IncidentChange], origin: Origin) -> None:
-        """Queue the alerts of changes; what goes wrong here is shown, and stops no audit."""
-        if not changes:
+    def take(
+        self,
+        changes: Sequence[IncidentChange],
+        origin: Origin,
+        silence: Mapping[str, Member | None],
+    ) -> None:
+        """Queue what is to be alerted; what goes wrong here is shown, and stops no audit.
+
+        Args:
+            changes: Of incidents, in their order.
+            origin: What alerts have of the fleet.
+            silence: Instances that do not answer, and with None those that do, or need not.
+        """
+        alerts = [alert_of(change, origin) for change in changes]
+        now_silent = dict(self._silent)
+        for name, member in silence.items():
+            before = now_silent.pop(name, None)
+            after = None if member is None else began(name, member, origin)
+            is_same = before and after and before["incident_id"] == after["incident_id"]
+            if before and not is_same:
+                alerts.append(ended(before, origin))
+            if after:
+                now_silent[name] = after
+                alerts += [] if is_same else [after]
+        if not alerts:
             return
         keys = [(w.request.key, w.request.label, w.sink.repeat_s is not None)
                 for w in self._workers]  # fmt: skip
         try:
-            dropped = self._store.take([alert_of(change, origin) for change in changes], keys)
+            dropped = self._store.take(alerts, keys)
         except (OSError, sqlite3.Error) as error:
-            self._lost += len(changes)
-            self._notice(f"alerts of {len(changes):,} changes cannot be queued: {error}")
+            self._lost += len(alerts)
+            self._notice(f"alerts of {len(alerts):,} changes cannot be queued: {error}")
             return
+        self._silent = now_silent
         if dropped:
             self._lost += dropped
             self._notice(f"alerts: the queue is full, {dropped:,} are dropped")

@@ -283,6 +283,13 @@ class AlertStore:
             ).fetchall()
         return [json.loads(text) for (text,) in rows]
 
+    def is_open(self, rule: str) -> list[Alert]:
+        """The newest alert of each open incident of a rule."""
+        with self._lock:
+            rows = self._db.execute("SELECT alert FROM incidents WHERE is_open").fetchall()
+        alerts = [json.loads(text) for (text,) in rows]
+        return [alert for alert in alerts if alert["rule"] == rule]
+
     def waiting(self, sink: str) -> int:
         """How many deliveries wait for a sink."""
         with self._lock:

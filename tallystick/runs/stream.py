@@ -16,10 +16,10 @@ from tallystick.runs.tables import read_run
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.results import IncidentChange, Observation
-    from tallystick.coordinates.rules.topic_messages import Origin
+    from tallystick.coordinates.results import Observation
     from tallystick.expectations.validate import CollectionValidator
     from tallystick.expectations.validation import CollectionValidation
+    from tallystick.streaming.fleet import AlertTaker
     from tallystick.streaming.runner import JobSettings
     from tallystick.streaming.session import SessionSettings
     from tallystick.terminal import Progress
@@ -38,7 +38,7 @@ class StreamRun:
         progress: Where to report what happens.
         validated: Makes a line of progress of a validated collection.
         keep_runs: How many collections Data Docs keep.
-        alert: Takes the changes of incidents, for alerts.
+        alert: Takes what people are alerted of.
         report_collections: How many newest ones the result has in detail; None: all.
 
     Attributes:
@@ -55,7 +55,7 @@ class StreamRun:
         validated: Callable[[list[Cut], CollectionValidation], str],
         keep_runs: int = 20,
         report_collections: int | None = None,
-        alert: Callable[[Sequence[IncidentChange], Origin], None] | None = None,
+        alert: AlertTaker | None = None,
     ) -> None:
         self._command = command
         self._directory = directory

@@ -94,7 +94,8 @@ def test_a_fleet_that_is_killed_is_undecided(commands):
     tables = commands.directory / ".tallystick" / "audit" / "tables"
     # Its deadline never comes: unanswered requests alone must show it.
     timing = ("--collect-interval-s", "2", "--collect-deadline-s", "3600")
-    audit = commands.start("audit", "--json", *timing)
+    log = commands.directory / "alerts.log"
+    audit = commands.start("audit", "--json", "--alert", f"log={log}", *timing)
     # It begins when the audit asks, so that no request of it is left over.
     wait_until((tables.parent / "checkpoint" / "auditor").exists, "the audit's queries")
     fleet = commands.start("simulate", "--topology", "pair", "--seed", "4", "--no-acts")
@@ -104,6 +105,7 @@ def test_a_fleet_that_is_killed_is_undecided(commands):
     # What is gone for good need not answer: the collections go on without it.
     assert commands.start("retire", "replica-a1", "--why", "sold").wait(DEADLINE_S) == 0
     wait_until(lambda: missing_in_the_newest(tables) == ["source-a"], "a collection without it")
+    wait_until(lambda: " resolved " in log.read_text("utf-8"), "the alert's end")
     audit.send_signal(signal.SIGTERM)
     out, _ = audit.communicate(timeout=DEADLINE_S)
     report = json.loads(out)
@@ -113,3 +115,8 @@ def test_a_fleet_that_is_killed_is_undecided(commands):
     texts = [o["text"] for o in report["observations"] if o["code"] == "LOG_STATUS_MISSING"]
     for name in INSTANCES:
         assert any(f"'{name}' has not answered" in t and "last answer: 20" in t for t in texts)
+    lines = log.read_text("utf-8").splitlines()
+    silent = [line.split()[1:5:3] for line in lines if " instance_silent " in line]
+    assert [["opened", "replica-a1:"], ["opened", "source-a:"], ["resolved", "replica-a1:"]] == (
+        sorted(silent)
+    )

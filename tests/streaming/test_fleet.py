@@ -11,6 +11,7 @@ from streaming_journals import history
 
 from tallystick.coordinates.audit.instance import AuditOutput
 from tallystick.coordinates.events.block_codec import encode_block
+from tallystick.coordinates.events.collect_request import CollectRequest, encode_request
 from tallystick.coordinates.events.incident_control import (
     ControlAction,
     IncidentControl,
@@ -26,7 +27,7 @@ from tallystick.streaming.errors import TableError
 from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, NOT_LISTED
+from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, NOT_LISTED, REQUEST
 from tallystick.streaming.table_sink import TableSink
 from tests.support.results import finding
 
@@ -183,10 +184,10 @@ def test_a_micro_batch_that_comes_again_writes_the_same(
     assert {change.change_id for change in recorder.changes} == UNDISTURBED_CHANGES
 
 
-def asked(value: bytes) -> pa.Table:
-    """A micro-batch of one message of the control topic."""
+def asked(value: bytes, kind: str = CONTROL) -> pa.Table:
+    """A micro-batch of one message of the control topic, or another."""
     row = dict.fromkeys(AUDIT_ROWS.names) | {
-        "kind": CONTROL, "instance_id": "", "value": value, "partition": 0, "offset": 1,
+        "kind": kind, "instance_id": "", "value": value, "partition": 0, "offset": 1,
     }  # fmt: skip
     return pa.Table.from_pylist([row], schema=ARROW_AUDIT_ROWS)
 
@@ -384,3 +385,27 @@ def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
     ]
     assert ("", "micro-batch 1", True) == (reported.instance_id, reported.at, reported.is_undecided)
     assert 1 == fleet._metrics.snapshot()["states_unreadable"]
+
+
+def test_who_is_alerted_gets_changes_silence_and_clusters(tmp_path):
+    """Again with a micro-batch that is done again; nothing of silence while a backlog is read."""
+    taken = []
+    recorder = Recorder()
+    settings = {"alert": lambda *of: taken.append(of), "fleet": "f", "page_url": "https://p/"}
+    fleet = step(tmp_path, recorder, **settings)
+    fleet.absorb(BATCHES[0], 0, NOW_US)
+    fleet.absorb(BATCHES[1], 1, NOW_US)
+    ids = [change.change_id for changes, *_ in taken for change in changes]
+    assert [change.change_id for change in recorder.changes] == ids
+    assert ids
+    (*_, (_, origin, silence)) = taken
+    assert ("f", "https://p/") == (origin.fleet, origin.page_url)
+    assert {"a": None, "b": None} == silence
+    again = step(tmp_path, Recorder(), **settings)
+    again.absorb(BATCHES[1], 1, NOW_US)
+    assert {change.change_id for change in taken[-1][0]} <= set(ids)
+    for number in range(2):
+        request = CollectRequest(f"later-{number}", NOW_US, None)
+        again.absorb(asked(encode_request(request), REQUEST), 2 + number, NOW_US)
+    again.absorb(asked(b"no request"), 4, NOW_US + 6_000_000)
+    assert {"a", "b"} == {name for name, member in taken[-1][2].items() if member is not None}

@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 from changes import BEGAN_US, History
 from prometheus_client import CollectorRegistry, generate_latest
@@ -23,6 +24,7 @@ from tallystick.alerts.worker import backoff_s
 from tallystick.coordinates.events.incident_control import ControlAction
 from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.settings import load
+from tallystick.streaming.answers import Member
 
 ORIGIN = Origin("f", BEGAN_US, "https://p.example/")
 ROOT = Path(__file__).parents[3]
@@ -61,7 +63,7 @@ def test_a_sink_that_is_down_is_retried_noticed_and_counted(service, quick):
     with service(sink) as alerts:
         begun = time.monotonic()
         for changes in (history.errant(), history.errant(20), history.healed()):
-            alerts.take(changes, ORIGIN)
+            alerts.take(changes, ORIGIN, {})
         assert time.monotonic() - begun < 1, "the stream was held up"
         wait_for(lambda: service.notices, "no notice of a sink that is down")
         assert [f"alerts: {label} does not take alerts: no connection"] == service.notices
@@ -90,7 +92,7 @@ def test_what_is_refused_is_given_up_and_the_next_goes_on(service, quick):
     with Receiver() as receiver, service(f"webhook={receiver.url}") as alerts:
         receiver.statuses += [(422, {}), (429, {"Retry-After": "1"})]
         begun = time.monotonic()
-        alerts.take(history.errant(instance="b") + history.errant(instance="c"), ORIGIN)
+        alerts.take(history.errant(instance="b") + history.errant(instance="c"), ORIGIN, {})
         wait_for(lambda: receiver.taken, "nothing came")
         assert time.monotonic() - begun >= 1
         assert ["c"] == [one["instance"] for one in receiver.taken]
@@ -106,7 +108,7 @@ def test_one_slow_sink_holds_up_no_other(service, tmp_path):
     with Receiver() as receiver:
         sinks = (f"command={hook}", f"webhook={receiver.url}")
         with service(*sinks) as alerts:
-            alerts.take(History().errant(), ORIGIN)
+            alerts.take(History().errant(), ORIGIN, {})
             wait_for(lambda: receiver.taken and started.exists(), "they were not called")
         assert any("1 wait for command" in notice for notice in service.notices)
         hook.write_text(f"#!/bin/sh\necho $TALLYSTICK_ALERT_ATTEMPT >> {started}\n")
@@ -122,15 +124,15 @@ def test_what_waits_outlives_the_run_and_a_sink_that_is_not_set_any_more(service
         pass
     sink = f"webhook={receiver.url}"
     with service(sink, "log=x.log") as alerts:
-        alerts.take(History().errant(), ORIGIN)
+        alerts.take(History().errant(), ORIGIN, {})
     assert any("1 wait for webhook" in notice for notice in service.notices)
     with Receiver(receiver.port) as again, service(sink) as alerts:
         wait_for(lambda: again.taken, "it did not come")
-        alerts.take(History().errant(), ORIGIN)
+        alerts.take(History().errant(), ORIGIN, {})
     assert ["opened"] == kinds(again)
     assert 1 == len(Path("x.log").read_text().splitlines())
     with service(sink) as alerts:
-        alerts.take(History().errant(instance="z"), ORIGIN)
+        alerts.take(History().errant(instance="z"), ORIGIN, {})
     with service("log=x.log"):
         pass
     assert any("1 waited for sinks that are not set" in notice for notice in service.notices)
@@ -140,14 +142,14 @@ def test_a_queue_that_cannot_be_written_stops_no_audit(service, quick):
     """It is a notice and a number."""
     with service("log") as alerts:
         alerts._store._db.execute("PRAGMA query_only = 1")
-        alerts.take(History().errant(), ORIGIN)
+        alerts.take(History().errant(), ORIGIN, {})
         assert 1 == value(alerts, "alerts_dropped_total")
         alerts._workers[0].look()
         wait_for(lambda: len(service.notices) == 2, "no notice of the worker")
         assert any("cannot be queued" in notice for notice in service.notices)
         assert any("does not take alerts" in notice for notice in service.notices)
         alerts._store._db.execute("PRAGMA query_only = 0")
-        alerts.take(History().errant(), ORIGIN)
+        alerts.take(History().errant(), ORIGIN, {})
         wait_for(lambda: "opened critical" in str(service.notices), "its thread has ended")
 
 
@@ -170,7 +172,7 @@ alerts = Alerts(Path(sys.argv[1]), settings, print)
 with alerts:
     history = History()
     for step in (history.errant(), history.errant(12), history.healed()):
-        alerts.take(step, Origin("f", 1))
+        alerts.take(step, Origin("f", 1), {})
     print("taken", flush=True)
     threading.Event().wait()
 """
@@ -224,7 +226,7 @@ def test_a_real_alertmanager(service, quick, tmp_path, monkeypatch):
     history = History()
     with Receiver() as notified, Alertmanager(tmp_path, notified) as manager:
         with service(f"alertmanager={manager.url}") as alerts:
-            alerts.take(history.errant(), ORIGIN)  # while it is down
+            alerts.take(history.errant(), ORIGIN, {})  # while it is down
             wait_for(lambda: service.notices, "no notice")
             manager.start()
             wait_for(manager.active, "no active alert")
@@ -241,14 +243,14 @@ def test_a_real_alertmanager(service, quick, tmp_path, monkeypatch):
             assert active["startsAt"].startswith("2026-09-21T")
             ends = active["endsAt"]
             wait_for(lambda: manager.active()[0]["endsAt"] > ends, "it is not repeated")
-            alerts.take(history.control(ControlAction.ACK, name), ORIGIN)
+            alerts.take(history.control(ControlAction.ACK, name), ORIGIN, {})
             wait_for(lambda: not manager.active(), "what is acknowledged is still active")
             wait_for(lambda: len(notified.taken) == 2, "nobody is notified that it is quiet")
-            alerts.take(history.control(ControlAction.UNACK, name), ORIGIN)
+            alerts.take(history.control(ControlAction.UNACK, name), ORIGIN, {})
             wait_for(manager.active, "it does not fire again")
             wait_for(lambda: len(notified.taken) == 3, "not all was notified")
             manager.stop()
-            alerts.take(history.healed(), ORIGIN)
+            alerts.take(history.healed(), ORIGIN, {})
         with service(f"alertmanager={manager.url}"):
             manager.start()
             wait_for(lambda: len(notified.taken) == 4, "its end was not notified")
@@ -264,8 +266,37 @@ def test_an_alertmanager_gets_what_is_open_after_it_forgot(service, quick, tmp_p
     history = History()
     with service("log=x.log") as alerts:
         for number in range(8):
-            alerts.take(history.errant(instance=f"i{number}"), ORIGIN)
+            alerts.take(history.errant(instance=f"i{number}"), ORIGIN, {})
     with Receiver() as notified, Alertmanager(tmp_path, notified) as manager:
         manager.start()
         with service(f"alertmanager={manager.url}"):
             wait_for(lambda: len(manager.active()) == 8, "not all are there")
+
+
+def test_an_instance_that_does_not_answer_is_alerted(service):
+    """Once while it is silent, also over restarts; its end, and the next silence, once each."""
+    first = {"b": Member(answered_us=1, last_ts=BEGAN_US, unanswered=2, since_us=BEGAN_US)}
+    again = {"b": Member(answered_us=2, last_ts=BEGAN_US, unanswered=2, since_us=BEGAN_US + 9)}
+    with Receiver() as receiver:
+        sink = f"webhook={receiver.url}"
+        with service(sink) as alerts:
+            for silence in ({}, first, first, {}):
+                alerts.take([], ORIGIN, silence)
+            wait_for(lambda: receiver.taken, "no alert")
+        with service(sink) as alerts:
+            for silence in ({}, first, {"c": None}, {"b": None}, {"b": None}, again):
+                alerts.take([], ORIGIN, silence)
+            wait_for(lambda: len(receiver.taken) == 3, "not all came")
+    assert ["opened", "resolved", "opened"] == kinds(receiver)
+    opened, resolved, later = receiver.taken
+    assert opened["incident_id"] == resolved["incident_id"] != later["incident_id"]
+    assert ("instance_silent", "b", "error") == tuple(
+        opened[key] for key in ("rule", "instance", "severity")
+    )
+    assert "does not answer requests for collections: UNDECIDED. Its last answer: 2026-" in str(
+        opened
+    )
+    schema = json.loads((ROOT / "docs" / "alert.schema.json").read_text("utf-8"))
+    for one in receiver.taken:
+        jsonschema.validate(one, schema)
+        assert set(schema["properties"]) == set(one)
