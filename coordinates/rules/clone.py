@@ -76,6 +76,7 @@ CLONE_PROTOCOL = register(
                 "journal",
                 "less than {spent_max:seconds}",
                 "WL#9211",
+                heals="never",
             ),
             "stages_out_of_order": Case(
                 "The clone entered stage {stage} after {previous}.",

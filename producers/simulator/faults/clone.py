@@ -68,6 +68,11 @@ class _CloneFault(ActFault):
         """Clone the channel's source."""
         cloning.clone(fleet, channel)
 
+    def cure(self, fleet: World) -> None:
+        """Clone it anew, also where the donor shows what was wrong."""
+        assert self.channel is not None
+        cures.rebuild(fleet, self.channel.replica.instance_id)
+
 
 class ClonePositionShifted(_CloneFault):
     """The page's position is where the last group of the cloned set begins."""
@@ -117,10 +122,6 @@ class CloneResumeGap(_CloneFault):
             self.mark(fleet, channel.replica)
         return not (is_it and logged is self._skipped)
 
-    def cure(self, fleet: World) -> None:
-        """Clone the replica again."""
-        cures.rebuild(fleet, self.injected_in)
-
 
 class CloneBlocksDonor(_CloneFault):
     """The donor's XA commits wait for two seconds."""
@@ -148,6 +149,12 @@ class CloneOfAnotherVersion(_CloneFault):
         """Give the recipient another release of the same series."""
         channel.replica.version = _OTHER_RELEASE
         cloning.clone(fleet, channel)
+
+    def cure(self, fleet: World) -> None:
+        """Give the recipient the donor's release, and clone anew."""
+        assert self.channel is not None
+        self.channel.replica.version = self.channel.source.version
+        super().cure(fleet)
 
     def on_clone_step(self, fleet: World, instance: Instance, step: str) -> bool:
         """Do not refuse."""
@@ -429,10 +436,6 @@ class CloneOfPurgedDonor(_CloneFault):
         self.mark(fleet, recipient)
         binary_log.purge(fleet, donor, donor[BinaryLog].active.number)
         cloning.follow_donor(fleet, channel, cloned)
-
-    def cure(self, fleet: World) -> None:
-        """Clone the replica again."""
-        cures.rebuild(fleet, self.injected_in)
 
 
 def _groups_up_to(

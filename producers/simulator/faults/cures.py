@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tallystick.producers.simulator.clone import cloning
-from tallystick.producers.simulator.faults.channels import leaf_channels
 from tallystick.producers.simulator.server import administration, lifecycle
+from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.clients import Clients
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
@@ -26,12 +28,42 @@ def schedule(fleet: World, fault: Fault) -> None:
     if not fault.injected or fleet.now < fault.injected_at + shown_us:
         fleet.schedule(fleet.now + _LOOK_US, None, schedule, fault)
         return
-    fault.cure(fleet)
+    fault.withdraw(fleet)
+    if fault.has_own_cure():
+        fault.cure(fleet)
+    else:
+        rebuild(fleet, fault.injected_in)
 
 
-def rebuild(fleet: World, replica: str) -> None:
-    """CLONE INSTANCE FROM the source, and replicate from there."""
-    cloning.clone(fleet, next(c for c in leaf_channels(fleet) if c.replica.instance_id == replica))
+def rebuild(fleet: World, instance_id: str) -> None:
+    """CLONE INSTANCE FROM the source, and replicate from there; a source is replaced first."""
+    server = fleet.instances[instance_id]
+    if server[ChannelMap].configured:
+        cloning.clone(fleet, server[ChannelMap].configured[0])
+    else:
+        replace_source(fleet, server)
+
+
+def replace_source(fleet: World, old: Instance) -> None:
+    """Promote a replica that has everything, and make the old source a clone of it."""
+    old[Clients].writes = False
+    followers = [c for c in old[ChannelMap].subscribers if c.is_configured]
+    if old[CommitQueue].in_commit or not all(_has_everything(old, c.replica) for c in followers):
+        fleet.schedule(fleet.now + _LOOK_US, None, replace_source, old)
+        return
+    first, *others = followers
+    administration.reset_replica(fleet, first, everything=True)
+    for channel in others:
+        administration.stop_replication(fleet, channel)
+        administration.change_source(fleet, channel, first.replica)
+        administration.start_replication(fleet, channel)
+    first.replica[Clients].writes = True
+    cloning.clone(fleet, administration.add_channel(fleet, old, "", first.replica))
+
+
+def _has_everything(source: Instance, replica: Instance) -> bool:
+    executed = source[GtidState].executed.minus(replica[GtidState].executed)
+    return source.is_running and replica.is_running and not executed
 
 
 def fetch_again(fleet: World, channel: Channel) -> None:

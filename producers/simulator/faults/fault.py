@@ -54,6 +54,8 @@ class Fault(FaultHooks):
         group: What it tampers with.
         base: The fleet that it needs.
         heals: False when the damage stays: the fault is found once, at its first evidence.
+        stays_because: Why nothing that an operator does ends what it breaks, so that he can only
+            acknowledge it; empty where its cure does, or where that ends by itself or never.
         bears_acts: Whether everyday rotation, purge and reconnects may go on beside it; where they
             would carry the damage on, the fault has a quiet fleet to itself.
         injected: Whether the history shows the fault.
@@ -69,6 +71,7 @@ class Fault(FaultHooks):
     group: ClassVar[FaultGroup] = FaultGroup.PROTOCOL
     base: ClassVar[BaseHistory] = BaseHistory.SERVER
     heals: ClassVar[bool] = True
+    stays_because: ClassVar[str] = ""
     bears_acts: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
@@ -84,13 +87,17 @@ class Fault(FaultHooks):
         """Whether the fault is still to be injected and its time has come."""
         return not self.injected and fleet.now >= fleet.fault_at
 
+    def withdraw(self, fleet: World) -> None:
+        """Change nothing any more: what is wrong with the server itself was put right."""
+        fleet.bus.disconnect(self)
+
     def cure(self, fleet: World) -> None:
-        """Do what the remedies of its rules ask for; a fault that nothing heals has none."""
-        raise NotImplementedError(f"nothing heals {self.name}")
+        """Do what the remedies of its rules ask for, where that is not to rebuild a server."""
+        raise NotImplementedError(f"{self.name} has no cure of its own")
 
     @classmethod
-    def is_curable(cls) -> bool:
-        """Whether what it breaks can be healed."""
+    def has_own_cure(cls) -> bool:
+        """Whether more, or less, is to be done than to rebuild the server that shows it."""
         return cls.cure is not Fault.cure
 
     def mark(self, fleet: World, instance: Instance) -> None:

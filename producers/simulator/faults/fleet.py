@@ -156,6 +156,11 @@ class GnoReusedAfterReset(FleetFault):
                     break
         return True
 
+    def cure(self, fleet: World) -> None:
+        """Rebuild the replicas, which have other groups under the same GTIDs."""
+        for channel in fleet.instances[self.injected_in][ChannelMap].subscribers:
+            cures.rebuild(fleet, channel.replica.instance_id)
+
     def _reset(self, fleet: World, source: Instance) -> None:
         own = source.server_uuid
         foreign = GtidIntervals.of(*source[GtidState].executed.to_gtid_set().without_uuid(own))
@@ -183,10 +188,6 @@ class PhantomGroupReceived(FleetFault, ActFault):
                 self.mark(fleet, channel.replica)
                 return True
         return False
-
-    def cure(self, fleet: World) -> None:
-        """Rebuild the replica, which has executed what nobody wrote."""
-        cures.rebuild(fleet, self.injected_in)
 
 
 class ErrantWrite(FleetFault, ActFault):

@@ -319,6 +319,7 @@ class PersisterNeverWrites(_StepsLeftOut):
     number = 174
     name = "persister_never_writes"
     text = "the persister writes nothing any more"
+    stays_because = "the persister itself is broken: that takes another release of the server"
     must_fire = frozenset({"gtid_persisted_in_time"})
     left_out = frozenset({"write", "number"})
 
@@ -343,6 +344,7 @@ class PersisterWritesNothing(_RecordedWrong):
     number = 176
     name = "persister_writes_nothing"
     text = "one write of the persister brings no GTID into the table"
+    stays_because = "the persister itself is broken: that takes another release of the server"
     must_fire = frozenset({"gtid_persister_steps_complete", "purge_waits_for_gtid_persist"})
 
     def __init__(self) -> None:
@@ -400,6 +402,7 @@ class PersisterStalls(_Watched):
     number = 132
     name = "persister_stalls"
     text = "the persister does not wake up for twelve seconds"
+    stays_because = "the persister itself is broken: that takes another release of the server"
     must_fire = frozenset({"gtid_persisted_in_time"})
     _STALL_US: Final = 12_000_000
 

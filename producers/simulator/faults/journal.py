@@ -40,10 +40,16 @@ class JournalFault(Fault):
     def __init__(self) -> None:
         super().__init__()
         self.fleet: World | None = None
+        self.is_withdrawn = False
 
     def on_fleet(self, fleet: World) -> None:
         """Keep the fleet."""
         self.fleet = fleet
+
+    def withdraw(self, fleet: World) -> None:
+        """Leave the records that follow as they are."""
+        super().withdraw(fleet)
+        self.is_withdrawn = True
 
     def on_journal(self, instance_id: str, clock: Clock) -> JournalWriter:
         """A journal that asks this fault."""
@@ -79,7 +85,9 @@ class TamperedJournal(JournalWriter):
 
     def log_event(self, stream: Stream, event_type: int, **fields: Any) -> None:
         """Add what the fault makes of an event."""
-        for event in self._fault.on_event(self.instance_id, Event(stream, event_type, fields)):
+        made = Event(stream, event_type, fields)
+        is_left = self._fault.is_withdrawn
+        for event in (made,) if is_left else self._fault.on_event(self.instance_id, made):
             super().log_event(event.stream, event.type, **event.fields)
 
     def server_record(
@@ -91,6 +99,8 @@ class TamperedJournal(JournalWriter):
         channel: str | None = None,
     ) -> None:
         """Add what the fault makes of a server record."""
-        changed = self._fault.on_server_record(self.instance_id, record_type, body)
+        changed: Mapping[str, Any] | None = body
+        if not self._fault.is_withdrawn:
+            changed = self._fault.on_server_record(self.instance_id, record_type, body)
         if changed is not None:
             super().server_record(record_type, changed, ts=ts, channel=channel)

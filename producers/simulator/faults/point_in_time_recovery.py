@@ -15,11 +15,12 @@ from tallystick.producers.simulator.backup import backup_image, tables
 from tallystick.producers.simulator.backup import point_in_time_recovery as recovery
 from tallystick.producers.simulator.backup.point_in_time_recovery import StopPoint
 from tallystick.producers.simulator.backup.tables import TableData, make_change, table_of
+from tallystick.producers.simulator.faults import cures
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault
 from tallystick.producers.simulator.faults.logs import ends_in_xid, is_pure_source
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
-from tallystick.producers.simulator.server import commit
+from tallystick.producers.simulator.server import administration, commit
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, RelayLog
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -56,6 +57,12 @@ class _BackupFault(Fault):
         self.backed_up = self.choose(fleet)
         tables.install(fleet.instances.values())
         fleet.schedule(fleet.fault_at, None, self.begin)
+
+    def cure(self, fleet: World) -> None:
+        """Make the recovered server anew, as a replica of the server that it was recovered from."""
+        restored = list(fleet.instances.values())[-1]
+        administration.add_channel(fleet, restored, "", self.source)
+        cures.rebuild(fleet, restored.instance_id)
 
     def choose(self, fleet: World) -> Instance:
         """The server that is backed up."""

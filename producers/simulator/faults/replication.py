@@ -147,10 +147,6 @@ class OldGroupRequeued(ChannelFault):
         receiver.flush_position(fleet, channel, len(old.logged.group.body) + 1)
         return True
 
-    def cure(self, fleet: World) -> None:
-        """Rebuild the replica."""
-        cures.rebuild(fleet, self.injected_in)
-
 
 class RelayPositionBeyondFile(ChannelRowFault):
     """The flushed relay position is past the end of its file."""
@@ -459,10 +455,6 @@ class ExecutedWithoutReceipt(ChannelFault):
         self.mark(fleet, channel.replica)
         commit.commit(fleet, channel.replica, group)
         return False
-
-    def cure(self, fleet: World) -> None:
-        """Rebuild the replica: nobody knows what it executed."""
-        cures.rebuild(fleet, self.injected_in)
 
 
 def _is_followable(channel: Channel, logged: LoggedGroup) -> bool:

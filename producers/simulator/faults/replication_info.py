@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator.faults import cures
 from tallystick.producers.simulator.faults.channels import coordinate, leaf_channels
 from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
@@ -153,10 +152,6 @@ class GroupRepeatedAfterCrash(_CrashByPosition):
             variables = {"sync_relay_log_info": 1, "relay_log_info_transactional": False}
             administration.set_variables(replica, **variables)
 
-    def cure(self, fleet: World) -> None:
-        """Rebuild the replica, which has executed a group twice."""
-        cures.rebuild(fleet, self.injected_in)
-
 
 class RelayLogsKeptAfterCrash(_CrashByPosition):
     """A crash after relay events that the master info does not know, without relay_log_recovery."""
@@ -172,10 +167,6 @@ class RelayLogsKeptAfterCrash(_CrashByPosition):
         super().on_variables(instance_id, variables)
         variables.update(relay_log_recovery=False, sync_source_info=10_000)
 
-    def cure(self, fleet: World) -> None:
-        """Rebuild the replica, which has executed groups twice."""
-        cures.rebuild(fleet, self.injected_in)
-
 
 class GroupLeftOutAfterCrash(_CrashByPosition):
     """A crash before the commit, that does not roll the position back."""
@@ -190,7 +181,7 @@ class GroupLeftOutAfterCrash(_CrashByPosition):
         """Store the position of the transaction that is gone."""
         super().on_stop(fleet, instance, crashed)
         channel = self._channel
-        if channel is None or self.injected_in != instance.instance_id:
+        if channel is None or not crashed or self.injected_in != instance.instance_id:
             return
         group = next(item for item in channel.pending if isinstance(item, QueuedGroup))
         position = (group.relay_file.name, group.end, group.source_file, group.logged.end)

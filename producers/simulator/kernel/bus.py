@@ -73,6 +73,12 @@ class Bus:
         """Call ``listener`` at a moment, after those that are connected already."""
         self._listeners.setdefault(moment, []).append(listener)
 
+    def disconnect(self, owner: object) -> None:
+        """Call no method of ``owner`` any more."""
+        for moment, listeners in self._listeners.items():
+            kept = [one for one in listeners if getattr(one, "__self__", None) is not owner]
+            self._listeners[moment] = kept
+
     def emit(self, moment: Moment[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """It happens now; its arguments are given by position."""
         assert not kwargs
