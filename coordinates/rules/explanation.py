@@ -29,7 +29,7 @@ import shlex
 import string
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules.catalogue import REASONS, RULES
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.results import Check, Finding, IncidentChange, Observation
-    from tallystick.coordinates.rules.registry import Statement
+    from tallystick.coordinates.rules.registry import Heals, Statement
 
 INTERVALS_SHOWN = 12
 _MANY = "n "
@@ -49,6 +49,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _A_YEAR_US = 365 * 86_400 * 1_000_000
 _coordinate = re.compile(r"(?:\./)?(.+\.[0-9]{6,}):([0-9]+)").fullmatch
 _time_of_record = re.compile(r"(?: at|(?<=start)) ([0-9]+)$")
+
+
+_ENDS: Final[dict[Heals, str]] = {
+    "held": "",
+    "executed": "",
+    "log": " The incident ends when the log that shows it begins anew, or by an acknowledgement.",
+    "data": (
+        " The incident ends when other data replace those of the server (a clone, a restore; a"
+        " source is first replaced by one of its replicas), or by an acknowledgement."
+    ),
+    "never": " What has happened stays: the incident ends by an acknowledgement.",
+}
+"""What a remedy adds where to do what it asks for does not end the incident yet."""
 
 
 class Explanation(NamedTuple):
@@ -227,7 +240,7 @@ def explain(finding: Finding) -> Explanation:
         expected_in=fill(texts.expected_in, values),
         at=values["at"],
         witness=witness,
-        remedy=texts.remedy or rule.remedy,
+        remedy=(texts.remedy or rule.remedy) + _ENDS[rule.healed_by(finding.case)],
         verify=tuple(
             (" and ".join(on), text) for text, on in _by_text(rule.verify, values).items()
         ),

@@ -138,3 +138,14 @@ def test_a_case_may_have_its_own_remedy():
     }
     assert "rm" not in cases["lost_from_log"].split()
     assert cases["not_purged"] == RULES["purged_matches_oldest_file"].remedy
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
+def test_a_remedy_that_does_not_end_the_incident_says_what_does(rule):
+    """Where the rule does not hold again by itself, or the damage cannot be undone."""
+    names = {"log": "begins anew", "data": "a clone, a restore", "never": "acknowledgement"}
+    for code in rule.cases:
+        data = _values(rule.cases[code], 1)
+        shown = explain(finding(rule=rule.name, case=code, data=data)).remedy
+        expected = names.get(rule.healed_by(code))
+        assert (expected in shown) if expected else not shown.endswith("acknowledgement.")

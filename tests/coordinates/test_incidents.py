@@ -43,7 +43,8 @@ HEALS = {
         binlog_files_form_range gtid_table_within_executed server_uuid_unique
         received_within_source_logged no_errant_gtids source_coordinate_valid
         purged_not_needed gtid_table_has_closed_files relay_position_matches_master_info
-        server_id_unique_in_topology applier_not_failed receiver_not_failed
+        server_id_unique_in_topology applier_not_failed receiver_not_failed source_is_another_server
+        isolated_within_cluster
         row_lsn_at_its_instant
     """,
     "executed": """
