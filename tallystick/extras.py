@@ -1,4 +1,4 @@
-"""The extras ``stream``, ``tables`` and ``serve``: what the bare install lacks."""
+"""The extras ``stream``, ``tables``, ``serve``, ``metrics``: what the bare install lacks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from tallystick.coordinates.values.errors import MissingExtraError
 
 _TABLES = {"deltalake": "deltalake"}
 _PAGE = {**_TABLES, "aiohttp": "aiohttp"}
+_METRICS = {"prometheus_client": "prometheus-client"}
 _STREAM = {
     **_TABLES,
     "pyspark": "pyspark",
     "great_expectations": "great-expectations",
     "pandas": "pandas",
     "google.protobuf": "protobuf",
-    "prometheus_client": "prometheus-client",
+    **_METRICS,
     "urllib3": "urllib3",
 }
 """Modules, and the packages that bring them. confluent-kafka can be missing: there is a second."""
@@ -66,6 +67,20 @@ def require_page(what: str) -> None:
     missing = _first_missing(_PAGE)
     if missing is not None:
         raise MissingExtraError(f"{what} needs {missing}", "serve")
+
+
+def require_metrics(what: str) -> None:
+    """Return when metrics can be served.
+
+    Args:
+        what: What needs it: ``--metrics-port``.
+
+    Raises:
+        MissingExtraError: They cannot.
+    """
+    missing = _first_missing(_METRICS)
+    if missing is not None:
+        raise MissingExtraError(f"{what} needs {missing}", "metrics")
 
 
 def _first_missing(packages: Mapping[str, str]) -> str | None:

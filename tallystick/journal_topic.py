@@ -13,7 +13,9 @@ from tallystick.producers.publisher import KafkaSettings
 from tallystick.require_broker import require_broker
 
 if TYPE_CHECKING:
-    from tallystick.producers.publisher import EventSink
+    from collections.abc import Callable
+
+    from tallystick.producers.publisher import Delivery, EventSink
     from tallystick.settings import Settings
 
 
@@ -40,9 +42,11 @@ def kafka_settings(settings: Settings) -> KafkaSettings:
     )
 
 
-def open_journal(settings: Settings) -> EventSink:
-    """The sink of the journal's topic."""
-    return kafka_client(settings.client).open_sink(kafka_settings(settings))
+def open_journal(
+    settings: Settings, on_delivery: Callable[[Delivery], None] | None = None
+) -> EventSink:
+    """The sink of the journal's topic; what is acknowledged is reported."""
+    return kafka_client(settings.client).open_sink(kafka_settings(settings), on_delivery)
 
 
 def open_requests(settings: Settings) -> CollectRequests:

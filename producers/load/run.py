@@ -70,16 +70,31 @@ class LoadReport:
 
 
 def run_load(
-    options: LoadOptions, settings: KafkaSettings, client: str = "confluent-kafka"
+    options: LoadOptions,
+    settings: KafkaSettings,
+    client: str = "confluent-kafka",
+    on_delivery: Callable[[Delivery], None] | None = None,
 ) -> LoadReport:
     """Send a load to Kafka.
+
+    Args:
+        options: How much, and how fast.
+        settings: How to reach Kafka.
+        client: The client's name.
+        on_delivery: Takes each acknowledged block as it comes.
 
     Raises:
         DeliveryError: A block was not acknowledged.
         BrokerUnreachableError: No broker answers.
     """
     deliveries: list[Delivery] = []
-    sink = kafka_client(client).open_sink(settings, deliveries.append)
+
+    def note(one: Delivery) -> None:
+        deliveries.append(one)
+        if on_delivery is not None:
+            on_delivery(one)
+
+    sink = kafka_client(client).open_sink(settings, note)
     try:
         return drive_load(options, sink, deliveries)
     finally:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tallystick import terminal
-from tallystick.commands.options import BootstrapServers, Client, Json, TopicPrefix
+from tallystick.commands.options import (
+    BootstrapServers,
+    Client,
+    Json,
+    ProducerMetricsHost,
+    ProducerMetricsPort,
+    TopicPrefix,
+    producer_metrics,
+)
 from tallystick.errors import MisuseError
 from tallystick.process import Stop, stopping
 from tallystick.settings import Settings, suggestion
@@ -19,6 +27,7 @@ from tallystick.settings import load as load_settings
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.scenario import Scenario
+    from tallystick.runs.producer_metrics import ProducerMetrics
 
 BLOCK_RECORDS = 512
 ENDLESS_MS = 10 * 365 * 86_400_000
@@ -102,6 +111,8 @@ def simulate(
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,
     client: Client = None,
+    metrics_port: ProducerMetricsPort = None,
+    metrics_host: ProducerMetricsHost = "127.0.0.1",
 ) -> None:
     """Simulate a fleet: live into Kafka, or as JSON Lines.
 
@@ -131,13 +142,16 @@ def simulate(
         design_scenario=scenario,
     )
     if output is not None:
+        if metrics_port is not None:
+            raise MisuseError("--metrics-port: expected no --output beside it")
         _write_history(planned, output)
         return
     settings = load_settings(
         {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
     ).settings
+    metrics = producer_metrics(metrics_host, metrics_port)
     with stopping() as stop:
-        _live(planned, settings, speed, stop)
+        _live(planned, settings, speed, metrics, stop)
 
 
 def _scenario(**options: Any) -> Scenario:
@@ -185,7 +199,13 @@ def _write_history(scenario: Scenario, output: str) -> None:
         terminal.notice(f"{scenario.fault} found no moment to be injected")
 
 
-def _live(scenario: Scenario, settings: Settings, speed: float, stop: Stop) -> None:
+def _live(
+    scenario: Scenario,
+    settings: Settings,
+    speed: float,
+    metrics: ProducerMetrics | None,
+    stop: Stop,
+) -> None:
     from tallystick.journal_topic import open_journal, open_requests, prepare_topics
     from tallystick.producers.simulator.assemble import Fleet
     from tallystick.runs.live_fleet import LiveFleet, Pace
@@ -195,7 +215,7 @@ def _live(scenario: Scenario, settings: Settings, speed: float, stop: Stop) -> N
     prepare_topics(settings)
     requests = open_requests(settings)
     try:
-        sink = open_journal(settings)
+        sink = open_journal(settings, None if metrics is None else metrics.delivered)
         live = LiveFleet(
             fleet,
             sink,
@@ -205,6 +225,8 @@ def _live(scenario: Scenario, settings: Settings, speed: float, stop: Stop) -> N
             epoch=now_us // 1_000_000,
             answered=lambda name: terminal.notice(f"answered collection {name}"),
         )
+        if metrics is not None:
+            metrics.answers = lambda: dict.fromkeys(fleet.instances, live.collections)
         names = ", ".join(fleet.instances)
         terminal.notice(f"{names} write to {settings.bootstrap_servers}; Ctrl-C ends them")
         live.run(stop)
@@ -235,6 +257,8 @@ def load(
     topic_prefix: TopicPrefix = None,
     client: Client = None,
     json: Json = False,
+    metrics_port: ProducerMetricsPort = None,
+    metrics_host: ProducerMetricsHost = "127.0.0.1",
 ) -> None:
     """Send legal histories, at full speed or at a rate; report what was achieved."""
     from tallystick.journal_topic import kafka_settings, prepare_topics
@@ -244,6 +268,7 @@ def load(
     settings = load_settings(
         {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
     ).settings
+    metrics = producer_metrics(metrics_host, metrics_port)
     prepare_topics(settings)
     now_us = time.time_ns() // 1_000
     plan = LoadPlan(
@@ -259,6 +284,7 @@ def load(
             LoadOptions(plan=plan, rate=rate, seconds=seconds, events=events),
             kafka_settings(settings),
             settings.client,
+            None if metrics is None else metrics.delivered,
         )
     if json:
         terminal.show_json(achieved.as_dict())

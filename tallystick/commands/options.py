@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from tallystick.errors import MisuseError
+from tallystick.extras import require_metrics
 from tallystick.terminal import STANDARD_STREAM
 
 if TYPE_CHECKING:
     from tallystick.outputs import Request
+    from tallystick.runs.producer_metrics import ProducerMetrics
     from tallystick.runs.result import RunResult
 
 BootstrapServers = Annotated[
@@ -42,6 +44,15 @@ Disable = Annotated[
     typer.Option(help="Switch a rule off; may be repeated.", metavar="RULE"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+ProducerMetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port", min=1, max=65_535, help="Port for a Prometheus scrape of this producer."
+    ),
+]
+ProducerMetricsHost = Annotated[
+    str, typer.Option("--metrics-host", help="Address that this port is opened on.")
+]
 _OUTPUTS = ", ".join(
     sorted(
         path.stem
@@ -101,6 +112,23 @@ def alert_flags(texts: Sequence[str] | None) -> Sequence[str] | None:
                 " alerts in tallystick.toml"
             )
     return texts
+
+
+def producer_metrics(host: str, port: int | None) -> ProducerMetrics | None:
+    """The metrics of a producer, listening; None where no port is wanted.
+
+    Raises:
+        MissingExtraError: The extra ``metrics`` is not installed.
+        MisuseError: The port cannot be listened on.
+    """
+    if port is None:
+        return None
+    require_metrics("--metrics-port")
+    from tallystick.runs.producer_metrics import ProducerMetrics
+
+    metrics = ProducerMetrics()
+    metrics.serve(host, port)
+    return metrics
 
 
 def requested(output: Sequence[str] | None, json: bool) -> list[Request]:

@@ -17,7 +17,10 @@ from tallystick.commands.options import (
     Client,
     ClusterName,
     Directory,
+    ProducerMetricsHost,
+    ProducerMetricsPort,
     TopicPrefix,
+    producer_metrics,
 )
 from tallystick.errors import MisuseError
 from tallystick.process import stopping
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from tallystick.producers.mysql.tail import Tail
     from tallystick.producers.mysql.tail_state import TailState
     from tallystick.producers.publisher import EventSink
+    from tallystick.runs.producer_metrics import ProducerMetrics
     from tallystick.settings import Settings
 
 
@@ -64,6 +68,8 @@ def tail(
     topic_prefix: TopicPrefix = None,
     client: Client = None,
     directory: Directory = None,
+    metrics_port: ProducerMetricsPort = None,
+    metrics_host: ProducerMetricsHost = "127.0.0.1",
 ) -> None:
     """Follow real MySQL servers and write their journals, until stopped.
 
@@ -88,7 +94,10 @@ def tail(
     ).settings
     servers = load_servers(config, server or (), cluster)
     if output is None:
-        _tail_into_kafka(servers, settings, is_from_oldest=from_oldest)
+        metrics = producer_metrics(metrics_host, metrics_port)
+        _tail_into_kafka(servers, settings, metrics, is_from_oldest=from_oldest)
+    elif metrics_port is not None:
+        raise MisuseError("--metrics-port: expected no --output beside it")
     else:
         _tail_into_file(servers, settings, output, is_from_oldest=from_oldest)
 
@@ -121,7 +130,11 @@ def _tail_into_file(
 
 
 def _tail_into_kafka(
-    servers: Sequence[ServerSettings], settings: Settings, *, is_from_oldest: bool
+    servers: Sequence[ServerSettings],
+    settings: Settings,
+    metrics: ProducerMetrics | None,
+    *,
+    is_from_oldest: bool,
 ) -> None:
     from tallystick.journal_topic import open_journal, open_requests, prepare_topics
     from tallystick.servers.tailing import alone_in
@@ -133,7 +146,7 @@ def _tail_into_kafka(
         tail_states = _tail_states(servers, settings, states)
         requests = open_requests(settings)
         stack.callback(requests.close)
-        sink = open_journal(settings)
+        sink = open_journal(settings, None if metrics is None else metrics.delivered)
         _run(
             servers,
             tail_states,
@@ -142,6 +155,7 @@ def _tail_into_kafka(
             where=settings.bootstrap_servers,
             states=states,
             is_from_oldest=is_from_oldest,
+            metrics=metrics,
         )
         sink.close()
 
@@ -183,6 +197,7 @@ def _run(
     where: str,
     states: Path | None,
     is_from_oldest: bool,
+    metrics: ProducerMetrics | None = None,
 ) -> None:
     from tallystick.producers.mysql.collection import Collector
     from tallystick.producers.mysql.tail import Tail, TailOptions
@@ -204,6 +219,8 @@ def _run(
         )
         for server in servers
     ]
+    if metrics is not None:
+        metrics.answers = lambda: {tail.name: tail.collections for tail in tails}
     names = ", ".join(f"{server.name} ({server.address})" for server in servers)
     with stopping() as stop:
         terminal.notice(f"{names}: journals go to {where}; Ctrl-C ends them")

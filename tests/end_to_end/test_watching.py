@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.streaming import table_reader
+from tests.support.ports import free_base_port
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 240
@@ -83,6 +86,13 @@ def answers(tables: Path) -> dict[str, list[str]]:
     return found
 
 
+def scraped(url: str) -> dict[tuple[str, str | None], float]:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    samples = [sample for family in families for sample in family.samples]
+    return {(sample.name, sample.labels.get("instance")): sample.value for sample in samples}
+
+
 def missing_in_the_newest(tables: Path) -> list[str]:
     newest = max(table_reader.read_cuts(tables), key=lambda cut: cut.ts).collection_id
     rows = [cut for cut in table_reader.read_cuts(tables) if cut.collection_id == newest]
@@ -98,8 +108,14 @@ def test_a_fleet_that_is_killed_is_undecided(commands):
     audit = commands.start("audit", "--json", "--alert", f"log={log}", *timing)
     # It begins when the audit asks, so that no request of it is left over.
     wait_until((tables.parent / "checkpoint" / "auditor").exists, "the audit's queries")
-    fleet = commands.start("simulate", "--topology", "pair", "--seed", "4", "--no-acts")
+    port = str(free_base_port(1))
+    fleet = commands.start("simulate", "--topology", "pair", "--no-acts", "--metrics-port", port)
     wait_until(lambda: len(answers(tables).get("row", ())) >= 4, "answers")
+    published = scraped(f"http://127.0.0.1:{port}/metrics")
+    for name in INSTANCES:
+        assert published["tallystick_producer_answers_total", name] >= 2
+        at = published["tallystick_producer_last_delivery_timestamp_seconds", name]
+        assert time.time() - DEADLINE_S < at <= time.time()
     os.killpg(fleet.pid, signal.SIGKILL)
     wait_until(lambda: set(INSTANCES) <= set(answers(tables).get("missing", ())), "a hole")
     # What is gone for good need not answer: the collections go on without it.
