@@ -86,8 +86,8 @@ def answers(tables: Path) -> dict[str, list[str]]:
     return found
 
 
-def scraped(url: str) -> dict[tuple[str, str | None], float]:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+def scraped(port: str) -> dict[tuple[str, str | None], float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     samples = [sample for family in families for sample in family.samples]
     return {(sample.name, sample.labels.get("instance")): sample.value for sample in samples}
@@ -111,7 +111,7 @@ def test_a_fleet_that_is_killed_is_undecided(commands):
     port = str(free_base_port(1))
     fleet = commands.start("simulate", "--topology", "pair", "--no-acts", "--metrics-port", port)
     wait_until(lambda: len(answers(tables).get("row", ())) >= 4, "answers")
-    published = scraped(f"http://127.0.0.1:{port}/metrics")
+    published = scraped(port)
     for name in INSTANCES:
         assert published["tallystick_producer_answers_total", name] >= 2
         at = published["tallystick_producer_last_delivery_timestamp_seconds", name]

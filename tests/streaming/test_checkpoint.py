@@ -101,3 +101,17 @@ def test_a_half_written_state_is_no_state(tmp_path):
     location.save_state(0, b"whole")
     (tmp_path / "fleet" / ".000000000001.state.77.tmp").write_bytes(b"ha")
     assert location.load_state(1) == b"whole"
+
+
+def test_the_time_of_a_micro_batch_is_the_one_that_spark_wrote_down(tmp_path):
+    """Before it ran the micro-batch, so that one which is run again has the same time."""
+    with CheckpointLocation(tmp_path, Layout(2, "t")) as checkpoint:
+        offsets = checkpoint.auditor / "offsets"
+        offsets.mkdir(parents=True)
+        metadata = '{"batchWatermarkMs":0,"batchTimestampMs":1700000000123,"conf":{}}'
+        (offsets / "4").write_text(f'v1\n{metadata}\n{{"t":{{"0":1}}}}\n-')
+        assert checkpoint.batch_time_us(4) == 1_700_000_000_123_000
+        (offsets / "5").write_text("v1\n{}\n")
+        for number in (5, 6):
+            with pytest.raises(CheckpointError, match=f"offsets/{number}"):
+                checkpoint.batch_time_us(number)

@@ -268,6 +268,22 @@ def test_a_validator_that_fails_is_undecided(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("later_s", "is_history", "is_missing"),
+    [(29, False, False), (30, False, True), (0, True, True)],
+)
+def test_a_run_that_ends_leaves_who_has_not_answered_undecided(
+    tmp_path, later_s, is_history, is_missing
+):
+    """Past the deadline by the job's clock, or when others have answered what was read at once."""
+    fleet = step(tmp_path, Recorder())
+    only_a = BATCHES[0].filter(pc.equal(BATCHES[0]["instance_id"], "a"))
+    fleet.absorb(only_a, 0, NOW_US)
+    fleet.pause(NOW_US + later_s * 1_000_000, is_history=is_history)
+    missing = {cut.instance_id for cut in cuts_of(tmp_path) if cut.answer == "missing"}
+    assert missing == ({"b"} if is_missing else set())
+
+
 def test_the_end_of_a_history_closes_open_rounds(tmp_path):
     """If the history goes on after all, what was said at its end is taken back."""
 
