@@ -28,12 +28,18 @@ _CONNECTIONS_MAX = 64
 _IDLE_S = 15.0
 _FIELD_MAX = 4096
 _REFUSED_AFTER_S = 1.0
-_FORM_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
+_FORM_STYLE = (
+    ":root { color-scheme: light dark } body { font: 1rem/1.6 system-ui, sans-serif;"
+    " max-width: 24rem; margin: 20vh auto; padding: 0 1.25rem }"
+    " input { font: inherit; width: 100% } button { font: inherit; margin-top: .8rem }"
+)
+_FORM_POLICY = (
+    f"default-src 'none'; style-src {html.source_of(_FORM_STYLE)}; img-src data:;"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 _FORM = """<!DOCTYPE html><html lang="en"><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1"><title>tallystick</title>
-<style>:root {{ color-scheme: light dark }} body {{ font: 1rem/1.6 system-ui, sans-serif;
-max-width: 24rem; margin: 20vh auto; padding: 0 1.25rem }} input {{ font: inherit; width: 100% }}
-button {{ font: inherit; margin-top: .8rem }}</style>
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
+<title>tallystick</title><style>{}</style>
 <main><form method="post" action="token"><p>{}</p><label>Token of this page
 <input type="password" name="token" required autofocus autocomplete="current-password"></label>
 <button>Open</button></form></main></html>"""
@@ -59,6 +65,7 @@ class PageServer:
         files = resources.files("tallystick.outputs.html")
         self._script = files.joinpath("page.js").read_text("utf-8")
         self._one_page = asyncio.Lock()
+        self._server: web.Server | None = None
 
     def application(self) -> web.Application:
         """The routes, behind the checks."""
@@ -78,6 +85,7 @@ class PageServer:
         """
         runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1.0)
         await runner.setup()
+        self._server = runner.server
         try:
             site = web.TCPSite(runner, self._address.host, self._address.port)
             try:
@@ -103,8 +111,7 @@ class PageServer:
         return answer
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        server = request.protocol._manager  # noqa: SLF001
-        if server is not None and len(server.connections) > _CONNECTIONS_MAX:
+        if self._server is not None and len(self._server.connections) > _CONNECTIONS_MAX:
             raise web.HTTPServiceUnavailable
         if not self._is_our_name(request.headers.get("Host", "")):
             raise web.HTTPMisdirectedRequest(text="This server has another name.\n")
@@ -199,7 +206,9 @@ _HEADERS = {
 
 
 def _form(text: str) -> web.Response:
-    answer = web.Response(status=401, text=_FORM.format(text), content_type="text/html")
+    answer = web.Response(
+        status=401, text=_FORM.format(_FORM_STYLE, text), content_type="text/html"
+    )
     answer.headers["Content-Security-Policy"] = _FORM_POLICY
     return answer
 

@@ -17,7 +17,7 @@ STREAM = (
     "urllib3",
 )
 """The modules that only the extra stream brings, without the Kafka client."""
-EXTRAS = (*STREAM, "confluent_kafka", "cryptography", "py4j", "scipy")
+EXTRAS = (*STREAM, "aiohttp", "confluent_kafka", "cryptography", "py4j", "scipy")
 ALL_BUT_TABLES = tuple(name for name in EXTRAS if name != "deltalake")
 """The modules that are missing where only the extra tables is installed."""
 _PROGRAM = """\

@@ -161,6 +161,15 @@ def test_what_takes_the_tables_says_so(without):
         assert "pip install '.[tables]'" in sentence
 
 
+def test_the_page_says_which_extra_is_missing(without):
+    """Also where the tables can be read."""
+    for missing in ("aiohttp", "deltalake"):
+        done = without((missing,), "serve", "run")
+        assert 2 == done.returncode
+        assert f"tallystick serve needs {missing}, which is not installed" in done.stderr
+        assert "pip install '.[serve]'" in done.stderr
+
+
 def test_the_extra_tables_renders_a_runs_page(without, tmp_path):
     """From its tables; Great Expectations' part is missing, and that is said."""
     blocks = blocks_from_lines(EXAMPLE.splitlines(), end_heartbeats=True)

@@ -69,9 +69,14 @@ def _style() -> str:
     return resources.files("tallystick.outputs.html").joinpath("report.css").read_text("utf-8")
 
 
+def source_of(style: str) -> str:
+    """What a content security policy names a style sheet by."""
+    digest = hashlib.sha256(style.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
 def _policy(more: str = "form-action 'none'") -> str:
-    digest = base64.b64encode(hashlib.sha256(_style().encode("utf-8")).digest()).decode("ascii")
-    own = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
+    own = f"default-src 'none'; style-src {source_of(_style())}; img-src data:; base-uri 'none'"
     return f"{own}; {more}"
 
 

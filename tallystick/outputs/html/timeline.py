@@ -6,7 +6,7 @@ stretched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import groupby, pairwise
@@ -116,23 +116,12 @@ def draw_timeline(
             of_instance.setdefault(name, []).append(breach)
     strips = []
     for n, name in enumerate(names):
-        at: dict[int, Breach] = {}
-        for breach in of_instance.get(name, ()):
-            ends = last if breach.ends is None else breach.ends
-            for part in range(_part(breach.begins, first, last), _part(ends, first, last) + 1):
-                at.setdefault(part, breach)
+        at = _covered(of_instance.get(name, ()), first, last)
         level[n, list(at)] = _BAD
         strips.append(
             Strip(name, now.get(name), tuple(_runs(level[n], answered[n], at, first, last)))
         )
-    in_all = {
-        part: breach
-        for breach in reversed(breaches)
-        for part in range(
-            _part(breach.begins, first, last),
-            _part(last if breach.ends is None else breach.ends, first, last) + 1,
-        )
-    }
+    in_all = _covered(breaches, first, last)
     # Of the fleet nobody answered only where no instance did.
     has_answer = np.logical_or.reduce(answered | (level == _GOOD) | (level == _BAD))
     fleet = Strip(
@@ -194,8 +183,21 @@ def _fill(
         np.logical_or.at(answered, where, rows.is_answered[reaches])
 
 
-def _part(ts: int, first: int, last: int) -> int:
-    return int(_parts(np.array([ts]), first, last)[0])
+def _covered(breaches: Iterable[Breach], first: int, last: int) -> dict[int, Breach]:
+    """The parts in which something was broken, with what broke first."""
+    length = max(1, last - first + 1)
+
+    def part(ts: int) -> int:
+        return min((min(max(ts, first), last) - first) * PARTS // length, PARTS - 1)
+
+    at: dict[int, Breach] = {}
+    for breach in sorted(breaches, key=lambda one: one.begins):
+        ends = last if breach.ends is None else breach.ends
+        for number in range(part(breach.begins), part(ends) + 1):
+            at.setdefault(number, breach)
+        if breach.ends is None:
+            break  # what began later adds nothing
+    return at
 
 
 def _parts(times: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
@@ -250,7 +252,7 @@ def _ticks(first: int, last: int) -> Iterator[Tick]:
         return
     for ts in range(-(-first // step) * step, last + 1, step):
         share = 100 * (ts - first) / length
-        if 4 <= share <= 96:
+        if 5 <= share <= 88:
             yield Tick(round(share, 3), _tick_text(ts, step))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -20,12 +21,14 @@ from reports import HOSTILE, finding
 from tallystick.coordinates.results import Incident, IncidentState
 from tallystick.errors import MisuseError
 from tallystick.page_server.address import Address, read_token
+from tallystick.page_server.process import start
 from tallystick.streaming.table_sink import TableSink
 
 DEADLINE_S = 60
+ROOT = Path(__file__).parents[3]
 AGREED = """JSON.stringify([
   document.querySelector(".word").textContent,
-  document.querySelector(".strip > svg.symbol use").getAttribute("href"),
+  document.querySelector(".strip svg.symbol use").getAttribute("href"),
   [...document.querySelectorAll(".drawing g")].map(g => g.querySelector("title").textContent)
     .find(t => t.startsWith("replica-1:")),
   [...document.querySelectorAll(".cards .card")]
@@ -68,7 +71,7 @@ def serving(directory: Path, *flags: str, **settings: str):
     command = [sys.executable, "-m", "tallystick.cli", "serve", str(directory), *flags]
     command += ["--listen", "127.0.0.1:0"]
     with subprocess.Popen(
-        command, env=environ, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
+        command, env=environ, stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         try:
             assert process.stdout is not None
@@ -176,6 +179,30 @@ def test_no_address_but_loopback_is_served_without_a_token(tmp_path):
         read_token(tmp_path / "token", Address.of("0.0.0.0:80"))
 
 
+def test_beside_a_job_it_is_a_process_that_ends_with_it(tmp_path):
+    """Before anything was written; an address that is taken is refused at once."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(MisuseError, match="cannot be listened on"):
+            start(tmp_path / "audit", address, None)
+    program = (
+        "import pathlib, sys, time; from tallystick.page_server.process import start;"
+        f"start(pathlib.Path({str(tmp_path / 'audit')!r}), {address!r}, None); time.sleep(600)"
+    )
+    job = subprocess.Popen(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    try:
+        assert job.stderr is not None
+        assert f"page: http://{address}/\n" == job.stderr.readline()
+        assert "No collection has been written yet" in ask(f"http://{address}/")[1]
+    finally:
+        job.kill()
+    # Its end of the pipe is closed when it has ended, too.
+    assert "" == job.stderr.read()
+    job.wait()
+
+
 def test_a_part_of_the_fleet_and_an_earlier_collection_are_pages_of_their_own(run):
     """With the fleet's verdict beside the part's; the earlier one knows nothing of later ones."""
     run.collect(**run.incident(IncidentState.OPEN))
@@ -224,6 +251,8 @@ def test_it_follows_an_incident_from_its_opening_to_its_end(run, browser):
             '["INCONSISTENT","#bad","replica-1: INCONSISTENT","INCONSISTENT",1]',
         )
         browser.evaluate("document.querySelector('#findings details').open = true")
+        # As links of alerts and messages have it.
+        assert browser.evaluate("document.querySelector('li[id^=incident-]') !== null")
         link = "document.querySelector('.strip a').getAttribute('href')"
         assert browser.evaluate(f"document.querySelector({link}) !== null")
         assert browser.evaluate("document.querySelectorAll('pre + button').length > 0")
@@ -246,7 +275,7 @@ def test_what_is_old_is_never_shown_as_now(run, browser):
         until(browser, word, "UNDECIDED")
         assert "Nothing is known of now" in browser.evaluate("document.body.innerText")
         assert "#good" not in browser.evaluate(
-            "[...document.querySelectorAll('.strip > svg.symbol use')]"
+            "[...document.querySelectorAll('.strip svg.symbol use')]"
             ".map(u => u.getAttribute('href')).join()"
         )
     with serving(run.directory) as address:
