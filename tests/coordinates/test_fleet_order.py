@@ -228,6 +228,27 @@ def test_expired_comparisons_are_undecided() -> None:
     assert {f.collection_id for f in output.findings} == {late.body["collection_id"]}
 
 
+def test_a_retired_instance_is_no_source_any_more() -> None:
+    """What its replica shows from then on is undecided; it may come back, and is compared again."""
+    source, replica = fleet_of_two(groups=1)
+    replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
+    source.time()
+    fleet = FleetAudit()
+    fleet.absorb([*source.fleet_events, *replica.fleet_events])
+    assert [edge.source for edge in fleet.topology()] == ["s"]
+    fleet.retire("s")
+    row = replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
+    fleet.absorb([row])
+    assert [edge.source for edge in fleet.topology()] == [None]
+    [*_, last] = fleet.expire({"r": row.ts + 1}).observations
+    assert last.is_undecided
+    fleet.retire("r")
+    assert (fleet.topology(), fleet.queues) == ([], {})
+    fleet.absorb([*source.fleet_events, *replica.fleet_events])
+    assert [edge.source for edge in fleet.topology()] == ["s"]
+    assert fleet.finish().findings == []
+
+
 def test_what_holds_already_is_not_undecided() -> None:
     """Sets only grow: a subset of what is known is a subset of what will be."""
     source, replica = fleet_of_two(groups=1)

@@ -325,6 +325,12 @@ def test_a_retired_instance_is_not_judged_until_it_starts_anew(tmp_path):
     assert {0} == {each["missing"] for each in read}
     assert {"b"} == {one.instance_id for one in read_incidents(tmp_path) if one.is_open}
     assert before == [cut for cut in cuts_of(tmp_path) if cut.instance_id == "a"]
+    shown = {
+        one.collection_id
+        for one in table_reader.read_checks(tmp_path / "out")
+        if one.instance_id == "a"
+    }
+    assert shown == {cut.collection_id for cut in before}
 
 
 def test_one_that_has_started_since_its_retirement_is_judged(tmp_path):
