@@ -237,6 +237,7 @@ def test_a_retired_instance_is_no_source_any_more() -> None:
     fleet.absorb([*source.fleet_events, *replica.fleet_events])
     assert [edge.source for edge in fleet.topology()] == ["s"]
     fleet.retire("s")
+    assert {name for names in fleet.reader.holders.values() for name in names} == {"r"}
     row = replica.status(f"{A}:1", replica.says(source, f"{A}:1"))
     fleet.absorb([row])
     assert [edge.source for edge in fleet.topology()] == [None]

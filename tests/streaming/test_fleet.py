@@ -318,6 +318,7 @@ def test_a_retired_instance_is_not_judged_until_it_starts_anew(tmp_path):
     assert {"a", "b"} == {one.instance_id for one in read_incidents(tmp_path) if one.is_open}
     control = pa.Table.from_pylist([retiring("a", 10**17)], schema=ARROW_AUDIT_ROWS)
     fleet.absorb(pa.concat_tables([control, BATCHES[2]]), 2, NOW_US)
+    assert fleet._fleet.reader.members.keys() == {"b"}
     # By another job, that goes on from the state.
     step(tmp_path, Recorder()).absorb(BATCHES[3], 3, NOW_US)
     read = table_reader.read_validations(tmp_path / "out")
