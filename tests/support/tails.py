@@ -48,9 +48,11 @@ def events_of_files(directory: Path, base_name: str) -> list[FileEvent]:
     return found
 
 
-def wait_for(what: Callable[[], Any], report: Callable[[], object]) -> None:
+def wait_for(
+    what: Callable[[], Any], report: Callable[[], object], deadline_s: float = DEADLINE_S
+) -> None:
     """Waits until a condition holds; at the deadline the report is shown."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + deadline_s
     while not what():
         assert time.monotonic() < deadline, report()
         time.sleep(0.02)
