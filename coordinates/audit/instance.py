@@ -358,7 +358,7 @@ class InstanceAudit(ServerRecordReader):
     # Rows
 
     def _answered(self, body: dict[str, Any], ts: int) -> None:
-        asked_at = body.get("requested_at")
+        asked_at = body.get("received_at", body.get("requested_at"))
         if isinstance(asked_at, int) and asked_at > ts:
             # This clock is behind the requester's: sure is that the last answer came before.
             asked_at = self.answered_ts
