@@ -82,6 +82,7 @@ CASES = {
     "binlog_files_form_range.old_file_continued": "log",
     "binlog_files_form_range.active_file_purged": "log",
     "received_within_source_logged.other_transaction": "data",
+    "clone_protocol.donor_blocked_too_long": "never",
 }
 
 
