@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 CLOSED_KEPT_US = 7 * 86_400 * 1_000_000
 """So long an incident is remembered after its end, in case that it comes back."""
+SEEN_EVERY_US = 3_600 * 1_000_000
+"""An incident that only goes on is touched once in so long."""
 CLOSED_MAX = 4_096
 """And so many at most; the one that ended first is forgotten first."""
 EARLY_MAX = 1_024
@@ -121,7 +123,7 @@ class Incidents:
         early: What operators asked of incidents that are not known yet, by their ids.
         cloning_since: When the clone began that may replace an instance's data.
         now_ts: The latest time seen, microseconds.
-        touched: What the last step changed, or saw to go on, by its id.
+        touched: What the last step changed, by its id, and what it saw to go on in another hour.
     """
 
     open: dict[str, Incident] = field(default_factory=dict)
@@ -308,12 +310,19 @@ class Incidents:
             if outcome is Outcome.HOLDS:
                 self._close(one, IncidentState.RESOLVED, said.ts)
             elif outcome is Outcome.BROKEN:
-                self._put(replace(one, last_seen_ts=said.ts))
+                self._see(one, said.ts)
         if outcome is Outcome.BROKEN and not names:
             # What was reported is not found again: the comparison only says that it is broken.
             over = [one for one in self.closed.values() if _subject(one) == subject]
             if over and (over[-1].closed_ts or 0) < said.ts and _heals(over[-1]) == "held":
                 self._reopen(over[-1], said.ts)
+
+    def _see(self, one: Incident, ts: int) -> None:
+        """It goes on, as it was: that is touched once an hour."""
+        seen = self.open[one.incident_id] = replace(one, last_seen_ts=ts)
+        is_due = ts // SEEN_EVERY_US > one.last_seen_ts // SEEN_EVERY_US
+        if is_due or one.incident_id in self.touched:
+            self.touched[one.incident_id] = seen
 
     def _compare(self, one: Incident, row: _Executed) -> None:
         if one.instance_id == row.instance_id and _heals(one) == "executed":

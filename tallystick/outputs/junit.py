@@ -1,8 +1,10 @@
 """The result as JUnit XML, for whoever runs it in CI: a suite an instance, a case a rule.
 
 A broken rule is a failure. What leaves the verdict undecided is an error with its reasons, so a
-run without failures and errors is CONSISTENT. XML cannot hold control characters, not even escaped:
-they are made visible.
+run without failures and errors is CONSISTENT. Where the exit status is of the verdict now, what
+counts in the verdict of the period alone is skipped: findings whose incidents are over or
+acknowledged, and evidence that was missing earlier. XML cannot hold control characters, not even
+escaped: they are made visible.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
 
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.results import Finding, IncidentState, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.expectations.neutral import printable
 from tallystick.outputs import document
@@ -66,7 +68,7 @@ def _suite(
 def _run_case(result: RunResult) -> ET.Element:
     """Whether the run could decide: an error with the reasons when it is undecided."""
     case = _case("run", "decided")
-    if result.verdict is Verdict.UNDECIDED:
+    if _judged(result) is Verdict.UNDECIDED:
         reasons = list(doubts(result)) or ["evidence is missing"]
         _add(case, "error", "UNDECIDED", f"undecided: {reasons[0]}", reasons)
     return case
@@ -81,7 +83,7 @@ def _collection_case(result: RunResult, instance: str) -> ET.Element:
     if not rows:
         missing = [server.problem or "no row" if server is not None else "no row"]
     if missing:
-        _add(case, "error", "UNDECIDED", missing[0], missing)
+        _add_undecided(result, case, missing[0], missing)
     unread = [] if server is None else [f"not read: {p}: {w}" for p, w in server.unread.items()]
     if unread:
         ET.SubElement(case, "system-out").text = "\n".join(map(_safe, unread))
@@ -91,15 +93,36 @@ def _collection_case(result: RunResult, instance: str) -> ET.Element:
 def _rule_case(result: RunResult, instance: str, one: RuleResult) -> ET.Element:
     channel = "" if one.channel is None else f"[{channel_name(one.channel)}]"
     case = _case(instance, f"{one.rule}{channel}")
-    if one.verdict is Verdict.INCONSISTENT:
-        groups = groups_of(result, one.findings)
+    counted = [finding for finding in one.findings if _counts(result, finding)]
+    if one.verdict is Verdict.INCONSISTENT and not counted:
+        _add(case, "skipped", "", "its incidents are over or acknowledged", [])
+    elif one.verdict is Verdict.INCONSISTENT:
+        groups = groups_of(result, counted)
         text = [line for group in groups for line in _lines(group)]
-        _add(case, "failure", one.findings[0].severity.value, groups[0].texts.sentence, text)
+        _add(case, "failure", counted[0].severity.value, groups[0].texts.sentence, text)
     elif one.is_optional:
         _add(case, "skipped", "", f"undecided: {one.reason}", [])
     elif one.verdict is Verdict.UNDECIDED:
-        _add(case, "error", "UNDECIDED", f"undecided: {one.reason}", [])
+        _add_undecided(result, case, f"undecided: {one.reason}", [])
     return case
+
+
+def _judged(result: RunResult) -> Verdict:
+    """The verdict that the exit status is of."""
+    return result.verdict if result.fail_on == "ever" else result.verdict_now
+
+
+def _counts(result: RunResult, finding: Finding) -> bool:
+    """Whether a finding counts in that verdict."""
+    incident = result.incident_of(finding)
+    return result.fail_on == "ever" or incident is None or incident.state is IncidentState.OPEN
+
+
+def _add_undecided(result: RunResult, case: ET.Element, message: str, lines: Sequence[str]) -> None:
+    if result.fail_on == "ever" or result.verdict_now is Verdict.UNDECIDED:
+        _add(case, "error", "UNDECIDED", message, lines)
+    else:
+        _add(case, "skipped", "", message, lines)
 
 
 def _case(suite: str, name: str) -> ET.Element:

@@ -9,7 +9,7 @@ import pytest
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
-from tallystick.coordinates.audit.incidents import CLOSED_KEPT_US, Incidents
+from tallystick.coordinates.audit.incidents import CLOSED_KEPT_US, SEEN_EVERY_US, Incidents
 from tallystick.coordinates.events.incident_control import (
     ControlAction,
     IncidentControl,
@@ -188,9 +188,20 @@ def test_a_comparison_that_holds_again_resolves() -> None:
     assert only(incidents).last_seen_ts == 10
     assert incidents.absorb(checks=[check(Outcome.BROKEN, 12)]) == []
     assert only(incidents).last_seen_ts == 12
-    assert list(incidents.touched) == [only(incidents).incident_id]
+    assert not incidents.touched
     assert kinds(incidents.absorb(checks=[check(Outcome.HOLDS, 13)])) == ["resolved"]
     assert (only(incidents).closed_ts, only(incidents).is_open) == (13, False)
+
+
+def test_what_only_goes_on_is_touched_once_an_hour() -> None:
+    """A row of the table at each collection would say nothing new."""
+    incidents = Incidents()
+    incidents.absorb([errant(1, 10)], checks=[check(Outcome.BROKEN, 12)])
+    assert [one.last_seen_ts for one in incidents.touched.values()] == [12]
+    for ts, is_touched in ((SEEN_EVERY_US - 1, False), (SEEN_EVERY_US, True)):
+        incidents.absorb(checks=[check(Outcome.BROKEN, ts)])
+        assert only(incidents).last_seen_ts == ts
+        assert bool(incidents.touched) is is_touched
 
 
 def test_what_is_broken_again_without_a_finding_opens_again() -> None:

@@ -239,10 +239,6 @@ class ErrantWriteHidden(FleetFault, ActFault):
         clients.commit_empty(fleet, top, logged.group.sid, logged.group.gno)
         return True
 
-    def cure(self, fleet: World) -> None:
-        """Rebuild the replica, which alone has the change."""
-        cures.rebuild(fleet, self.injected_in)
-
 
 class GroupSkipped(FleetFault, ActFault):
     """An operator passes over a group of the source: an empty transaction takes its GTID."""
@@ -263,10 +259,6 @@ class GroupSkipped(FleetFault, ActFault):
                 self.mark(fleet, channel.replica)
                 return True
         return False
-
-    def cure(self, fleet: World) -> None:
-        """Rebuild the replica, which lacks the change."""
-        cures.rebuild(fleet, self.injected_in)
 
 
 class SourcePurgedTooEarly(FleetFault, ActFault):

@@ -86,11 +86,12 @@ def test_a_document_is_green_only_for_a_consistent_run(scenario):
     """Whoever looks at failures and errors alone sees the verdict."""
     audit = audit_history(simulate(scenario).blocks(512))
     made = result_of_audit(audit, command="replay", title="t", begun_at=NOW)
-    root = parsed(made)
-    seen = int(root.get("failures")) > 0, int(root.get("errors")) > 0
-    is_broken = made.verdict is Verdict.INCONSISTENT
-    assert seen[0] is is_broken
-    assert is_broken or seen[1] is (made.verdict is Verdict.UNDECIDED)
+    for fail_on, verdict in (("ever", made.verdict), ("now", made.verdict_now)):
+        root = parsed(replace(made, fail_on=fail_on))
+        seen = int(root.get("failures")) > 0, int(root.get("errors")) > 0
+        is_broken = verdict is Verdict.INCONSISTENT
+        assert seen[0] is is_broken
+        assert is_broken or seen[1] is (verdict is Verdict.UNDECIDED)
 
 
 def test_a_consistent_run_has_no_error():
@@ -169,3 +170,19 @@ def test_nothing_from_a_server_breaks_the_document(position):
     assert r"\x00\x1b[31m\n\r\t\x85\ud800" in shown
     assert "\x1b" not in text
     assert "\u202e" not in text
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_over"), [("errant_write", True), ("gtid_logged_twice", False)]
+)
+def test_what_is_over_is_no_failure_where_the_status_is_of_now(fault, is_over):
+    """The document agrees with the exit status, of the period or of now."""
+    scenario = Scenario(seed=5, topology="pair", fault=fault)
+    history = simulate(scenario, is_cured=is_over)
+    audit = audit_history(history.blocks(512))
+    made = result_of_audit(audit, command="replay", title="t", begun_at=NOW)
+    ever, now = (parsed(replace(made, fail_on=which)) for which in ("ever", "now"))
+    assert int(ever.get("failures")) > 0
+    assert (int(now.get("failures")) == 0) is is_over
+    assert int(ever.get("tests")) == int(now.get("tests"))
+    assert (made.verdict_now is Verdict.INCONSISTENT) is not is_over
