@@ -21,6 +21,7 @@ from tallystick.outputs import html
 from tallystick.outputs.html.live import Live, Query
 from tallystick.page_server.address import Address
 from tallystick.page_server.follow import Follower, Seen
+from tallystick.runs.result import RunResult
 from tallystick.streaming.errors import TableError
 
 COOKIE = "tallystick"
@@ -184,6 +185,7 @@ class PageServer:
             is_stale=newest.is_stale(now),
             stale_after_s=newest.stale_after_s,
             is_earlier=query.is_earlier,
+            later=_after(seen.result, newest.result) if query.is_earlier else None,
         )
         return html.render_live(seen.result, live, query), html.LIVE_POLICY, newest.age_s(now)
 
@@ -203,6 +205,13 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Server": "tallystick",
 }
+
+
+def _after(earlier: RunResult, newest: RunResult) -> str | None:
+    """The first collection of a result that another one does not reach."""
+    last = max((cut.ts for cut in earlier.newest_cuts), default=0)
+    later = (rows for rows in newest.collections if min(cut.ts for cut in rows) > last)
+    return next((rows[0].collection_id for rows in later), None)
 
 
 def _form(text: str) -> web.Response:

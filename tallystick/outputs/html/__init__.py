@@ -154,11 +154,13 @@ def _incidents(result: RunResult) -> list[Incident]:
 
 
 def _pages(whole: RunResult, live: Live | None, query: Query) -> dict[str, str]:
-    """Addresses of the collection before, of the one after, and of now."""
+    """Addresses of the collection before, of the one after, and of now, where there are any."""
     if live is None or not whole.collections:
         return {}
     names = [rows[0].collection_id for rows in whole.collections]
     pages = {} if len(names) == 1 else {"earlier": query.address(collection=names[-2], at=None)}
+    if live.later is not None:
+        pages["later"] = query.address(collection=live.later, at=None)
     if live.is_earlier:
         pages["now"] = query.address(collection=None, at=None)
     return pages

@@ -26,12 +26,15 @@ class Live:
         is_stale: That is too long ago to know anything of now.
         stale_after_s: How long is too long.
         is_earlier: The result is as of an earlier time.
+        later: The collection after the result's newest one, if the result is as of an earlier time
+            and that one is known in detail.
     """
 
     newest_at: float | None
     is_stale: bool
     stale_after_s: float
     is_earlier: bool
+    later: str | None = None
 
     @property
     def newest_text(self) -> str | None:

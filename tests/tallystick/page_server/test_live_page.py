@@ -214,7 +214,10 @@ def test_a_part_of_the_fleet_and_an_earlier_collection_are_pages_of_their_own(ru
         _, text = ask(address, "/?collection=c-000002")
         assert "Newest collection <bdi><code>c-000002</code></bdi>" in text
         assert '<p class="word">CONSISTENT</p>' in text
-        assert 'href="?collection=c-000001"' in text
+        assert 'href="?collection=c-000001" rel="prev"' in text
+        assert 'href="?collection=c-000003" rel="next"' in text
+        _, text = ask(address, "/?at=2026-01-01T00:00:35")
+        assert "Newest collection <bdi><code>c-000003</code></bdi>" in text
         _, text = ask(address, "/?cluster=source-1&instance=" + "%3Cscript%3E")
         assert "<script>" not in text
         assert "UNDECIDED" in text
