@@ -180,10 +180,16 @@ def test_an_acknowledged_incident_counts_until_it_was_acknowledged():
     data = healthy(40, 1)
     found = finding(ts=START + 100_000_000, instance_id="replica-1")
     known = Acknowledgement("me", "known", START + 300_000_000)
-    one = replace(incident(found, None), state=IncidentState.ACKNOWLEDGED, acknowledgement=known)
+    one = replace(
+        incident(found, None),
+        last_seen_ts=START + 400_000_000,
+        state=IncidentState.ACKNOWLEDGED,
+        acknowledgement=known,
+    )
     made = replace(data, found=(found,), incidents=(one,))
     strip = timeline_of(made).strips[1]
     assert ["good", "bad", "good"] == [run.tone for run in strip.runs]
+    assert 70 < strip.runs[2].x < 80
     assert GOOD is strip.now is made.verdict_now
 
 
