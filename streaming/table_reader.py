@@ -78,10 +78,11 @@ def collection_time(directory: Path, collection_id: str) -> int | None:
     return pc.min(read(directory, CUTS, ("ts",), where)["ts"].cast(pa.int64())).as_py()  # type: ignore[no-any-return]
 
 
-def commit_times(directory: Path) -> list[float]:
-    """When rows of collections were committed, seconds since 1970, the oldest first."""
-    times = pc.unique(read(directory, CUTS, ("written_at",))["written_at"]).cast(pa.int64())
-    return [us / 1e6 for us in sorted(times.to_pylist())]
+def times_written(directory: Path) -> list[float]:
+    """When each collection's first rows were committed, seconds since 1970, the oldest first."""
+    rows = read(directory, CUTS, ("collection_id", "written_at"))
+    first = rows.group_by("collection_id").aggregate([("written_at", "min")])["written_at_min"]
+    return [us / 1e6 for us in sorted(first.cast(pa.int64()).to_pylist())]
 
 
 def read_findings(directory: Path, upto: int | None = None) -> list[Finding]:

@@ -104,7 +104,7 @@ def audit(
     if serve:
         from tallystick.page_server.process import start
 
-        start(run.directory, listen or LISTEN, settings.serve_token_file)
+        start(run.directory, listen or LISTEN, settings)
     with stopping() as stop, terminal.progress("starting Spark") as progress:
         result = run.run(stop, progress)
     if result is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, final
 
 from tallystick.runs.result import TABLES, RunResult
 from tallystick.runs.tables import read_run, tables_of
-from tallystick.streaming.table_reader import collection_time, commit_times
+from tallystick.streaming.table_reader import collection_time, times_written
 
 if TYPE_CHECKING:
     from tallystick.settings import Settings
@@ -57,7 +57,7 @@ class Follower:
 
     Args:
         directory: The run's own.
-        settings: How many collections are read, and how often there is one if the tables are new.
+        settings: How many collections are read, and how often there is one at the most.
 
     Raises:
         MisuseError: It has no tables.
@@ -111,9 +111,10 @@ class Follower:
         known = self._read_newest(2, upto) if self._seen is None else self._seen.result
         count = max(2, _ROWS_MAX // max(1, len(known.newest_cuts)))
         result = self._read_newest(min(self._settings.report_collections, count), upto)
-        times = commit_times(self._tables)[-_GAPS_MISSED * 10 :]
+        times = times_written(self._tables)[-_GAPS_MISSED * 10 :]
         gaps = [later - earlier for earlier, later in pairwise(times)]
-        usual = statistics.median(gaps) if len(gaps) > 1 else self._settings.collect_interval_s
+        # A backlog is read without pauses: what comes after it is no slower than it should be.
+        usual = max(self._settings.collect_interval_s, statistics.median(gaps or [0.0]))
         limit = _GAPS_MISSED * usual + self._settings.collect_deadline_s
         return Seen(result, version, times[-1] if times else None, limit)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -11,21 +12,22 @@ from tallystick.deploy.processes import dying_with_parent
 from tallystick.errors import MisuseError
 from tallystick.page_server.address import Address, read_token
 from tallystick.runs.result import TABLES
+from tallystick.settings import PREFIX, Settings
 
 
-def start(directory: Path, listen: str, token_file: Path | None) -> None:
+def start(directory: Path, listen: str, settings: Settings) -> None:
     """Start it; it ends with the thread that calls this.
 
     Args:
         directory: The run's own.
         listen: Where the page is.
-        token_file: Has its token.
+        settings: Those of the job.
 
     Raises:
         MisuseError: The address is none, cannot be listened on, or needs a token.
     """
     address = Address.of(listen)
-    read_token(token_file, address)
+    read_token(settings.serve_token_file, address)
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         # Its own error would come when the job runs already.
@@ -34,12 +36,16 @@ def start(directory: Path, listen: str, token_file: Path | None) -> None:
         raise MisuseError(f"{listen} cannot be listened on: {error.strerror}") from error
     (directory / TABLES).mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "tallystick.cli", "serve", str(directory), "--listen", listen]
-    if token_file is not None:
-        command += ["--serve-token-file", str(token_file)]
+    if settings.serve_token_file is not None:
+        command += ["--serve-token-file", str(settings.serve_token_file)]
+    # They may come from flags of the job.
+    names = ("collect_interval_s", "collect_deadline_s", "report_collections")
+    known = {f"{PREFIX}{name.upper()}": str(getattr(settings, name)) for name in names}
     # Ctrl-C is for the job, which ends this one.
     subprocess.Popen(
         dying_with_parent(command, sys.executable),
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
         start_new_session=True,
+        env=os.environ | known,
     )

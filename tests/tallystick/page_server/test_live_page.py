@@ -21,7 +21,10 @@ from reports import HOSTILE, finding
 from tallystick.coordinates.results import Incident, IncidentState
 from tallystick.errors import MisuseError
 from tallystick.page_server.address import Address, read_token
+from tallystick.page_server.follow import Follower
 from tallystick.page_server.process import start
+from tallystick.settings import Settings
+from tallystick.streaming.table_reader import times_written
 from tallystick.streaming.table_sink import TableSink
 
 DEADLINE_S = 60
@@ -184,10 +187,13 @@ def test_beside_a_job_it_is_a_process_that_ends_with_it(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(MisuseError, match="cannot be listened on"):
-            start(tmp_path / "audit", address, None)
+            start(tmp_path / "audit", address, Settings())
+    directory = str(tmp_path / "audit")
     program = (
         "import pathlib, sys, time; from tallystick.page_server.process import start;"
-        f"start(pathlib.Path({str(tmp_path / 'audit')!r}), {address!r}, None); time.sleep(600)"
+        "from tallystick.settings import Settings;"
+        f"start(pathlib.Path({directory!r}), {address!r}, Settings());"
+        "time.sleep(600)"
     )
     job = subprocess.Popen(
         [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, cwd=ROOT
@@ -239,6 +245,14 @@ def test_hostile_names_are_inert(tmp_path):
         assert "&lt;script&gt;document.title" in text
 
 
+def test_a_collection_whose_answers_come_one_by_one_is_written_once(run):
+    """Its pieces are no interval; a fast backlog is no interval either."""
+    limit = Follower(run.directory, Settings()).now().stale_after_s
+    assert 3 * Settings().collect_interval_s + Settings().collect_deadline_s == limit
+    run.sink.write(run.number + 1, cuts=collection_cuts(run.number, 2)[:1])
+    assert run.number == len(times_written(run.directory / "tables"))
+
+
 @pytest.mark.chromium
 def test_it_follows_an_incident_from_its_opening_to_its_end(run, browser):
     """Without a reload; verdict, timeline, fleet and card agree at each step."""
@@ -273,7 +287,8 @@ def test_it_follows_an_incident_from_its_opening_to_its_end(run, browser):
 def test_what_is_old_is_never_shown_as_now(run, browser):
     """Neither where the job writes nothing, nor where the server does not answer."""
     word = "document.querySelector('.word').textContent"
-    with serving(run.directory, TALLYSTICK_COLLECT_DEADLINE_S="0.01") as address:
+    soon = {"TALLYSTICK_COLLECT_DEADLINE_S": "0.01", "TALLYSTICK_COLLECT_INTERVAL_S": "0.5"}
+    with serving(run.directory, **soon) as address:
         browser.open(address)
         until(browser, word, "UNDECIDED")
         assert "Nothing is known of now" in browser.evaluate("document.body.innerText")
