@@ -1540,6 +1540,12 @@ class TestClones:
         assert len(reported) == 1
         assert "does not have the clone" in reported[0]
 
+    def test_a_status_without_coordinates_is_undecided(self):
+        """It completed, and the row says not where."""
+        reported = self.undecided({"STATE": "Completed"}, {"STATE": "Completed"})
+        assert len(reported) == 1
+        assert "the donor or clone_status is not known" in reported[0]
+
     def test_a_failed_clone_has_no_coordinates(self):
         """Nothing is said for or against what stands beside the state Failed."""
         status = {
@@ -1800,6 +1806,12 @@ class TestIsolatedWithinCluster:
             journal.status(executed)
         output = audit(*three)
         assert RULE not in names(output)
+
+    def test_a_member_that_never_answered_may_have_it(self):
+        source, promoted, replica = fleet_after_failover()
+        silent = Journal(source.clock, "q", "dddddddd-0000-0000-0000-000000000004", 4)
+        silent.boot(cluster="one")
+        assert outcome_of(audit(source, promoted, replica, silent)) == "member_unknown"
 
     def test_it_ends_when_the_others_have_it(self):
         """Fetched by the new source: the rule holds at the next row."""
