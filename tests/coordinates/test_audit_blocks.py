@@ -166,6 +166,21 @@ def test_a_load_says_the_same_on_both_paths_and_in_any_blocks(monkeypatch: pytes
         assert_paths_agree(monkeypatch, whole)
 
 
+def test_empty_groups_are_known_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch):
+    """A group without a change counts its events over the end of a block, on both paths."""
+    journal = Journal().begin()
+    for _ in range(40):
+        journal.groups(1).groups(2, "empty").groups(1, "myisam")
+    whole = concatenate(list(blocks_from_lines(journal.lines())))
+    expected = said(audited([whole]))
+    groups = [event[-1] for event in expected["binlog events"] if isinstance(event[-1], tuple)]
+    are_empty = [group[-1] for group in groups]
+    assert are_empty == [False, True, True, False] * 40
+    for size in range(48, 62):
+        assert expected == said(audited(cut_into_blocks(whole, size), through_bytes=True))
+    assert_paths_agree(monkeypatch, whole)
+
+
 BREAKS = {
     "log_pos": "binlog_log_pos_field_agrees",
     "transaction_length": "transaction_length_agrees",
