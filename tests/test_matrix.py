@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,38 @@ def test_a_crash_after_a_restart_that_kept_relay_logs_breaks_nothing(seed: int) 
     negatives = ("restart_replica", "xa", "crash_in_zone")
     options = {"gtid_mode": "OFF_PERMISSIVE", "auto_position": False}
     result = run_seed(Scenario(seed=seed, negatives=negatives, **options))
+    assert not result.fired, _explain(result)
+
+
+@pytest.mark.parametrize(
+    ("seed", "options"),
+    [
+        # A session names the GTID that the applier commits while it waits in front of a zone.
+        (
+            1438,
+            {
+                "topology": "pair",
+                "writes_per_second": 15.0,
+                "negatives": ("hole_filled_on_every_server", "recovery_from_replica"),
+            },
+        ),
+        # The source keeps what a replica needs whose repositories were refused.
+        (
+            1852,
+            {
+                "profile": "wl9452",
+                "topology": "pair",
+                "writes_per_second": 20.0,
+                "acts": False,
+                "max_binlog_size": 4096,
+                "negatives": ("backup_bails_out", "repositories_refused"),
+            },
+        ),
+    ],
+)
+def test_negatives_together_break_nothing(seed: int, options: dict[str, Any]) -> None:
+    """What campaigns found."""
+    result = run_seed(Scenario(seed=seed, **options))
     assert not result.fired, _explain(result)
 
 

@@ -253,9 +253,10 @@ def purge_limit(instance: Instance) -> int:
     """The oldest file number that a connected replica still reads or will have to ask for."""
     limit = instance[BinaryLog].active.number
     for channel in instance[ChannelMap].subscribers:
-        if channel.replica[ChannelMap].awaits_clone or not channel.replica.is_running:
-            # Nobody knows yet where the clone, or the next boot, will begin to read: its operator
-            # keeps all files.
+        replica = channel.replica
+        if replica[ChannelMap].awaits_clone or not replica.is_running or channel.init_error:
+            # Nobody knows yet where the clone, the next boot, or the channel whose repositories
+            # were refused will begin to read: its operator keeps all files.
             return instance[BinaryLog].files[0].number
         if (
             channel[Receiver].cursor_lineage != instance[BinaryLog].lineage

@@ -181,7 +181,7 @@ def _schedule_commit_stage(fleet: World, instance: Instance, pending: Pending) -
 
 def _is_kept_out(fleet: World, instance: Instance, group: Group, *, is_in_zone: bool) -> bool:
     """Whether a client fails, or waits for the end of a lock and begins its commit again then."""
-    if instance[CommitQueue].super_read_only:
+    if instance[CommitQueue].super_read_only or _is_taken(instance, group):
         return True
     again = partial(_try_again, fleet, instance, group)
     # Who is in the critical zone has waited for the binlog lock in front of it.
@@ -191,6 +191,17 @@ def _is_kept_out(fleet: World, instance: Instance, group: Group, *, is_in_zone: 
         fleet.clock.schedule(fleet.now + _HELD_BACK_US, instance, again)
         return True
     return False
+
+
+def _is_taken(instance: Instance, group: Group) -> bool:
+    """GTID_NEXT names what an applier has committed, or logged, while this session waited."""
+    if group.sid is None:
+        return False
+    gtid = group.sid, group.gno
+    in_commit = (pending.logged.group for pending in instance[CommitQueue].in_commit)
+    return gtid in instance[GtidState].executed or any(
+        (other.sid, other.gno) == gtid for other in in_commit
+    )
 
 
 def _leave_behind(instance: Instance, group: Group) -> None:
