@@ -15,7 +15,14 @@ from tallystick.coordinates.audit.collection_checks import CollectionChecks, row
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.incidents import Incidents
-from tallystick.coordinates.results import Finding, Observation, ObservationCode, Verdict, gravest
+from tallystick.coordinates.results import (
+    Finding,
+    Observation,
+    ObservationCode,
+    Outcome,
+    Verdict,
+    gravest,
+)
 from tallystick.coordinates.rules.observations import FLEET_STATE_UNREADABLE
 from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.coordinates.state_codec import split
@@ -343,7 +350,9 @@ class FleetStep:
                 validate(closed, self._checks.of(closed.cuts))
             else:
                 validations.append(_validation(closed, Verdict.UNDECIDED, "nobody has answered"))
-        if is_last and self._checks.waiting:
+        # What only holds, and later than the last collection, changes no answer to it.
+        late = (one.check.outcome for one in self._checks.waiting)
+        if is_last and any(outcome is not Outcome.HOLDS for outcome in late):
             cuts, known = self._last
             found = gravest([*known, *self._checks.of(cuts, is_last=True)])
             name, ts = found[0].collection_id, found[0].ts
