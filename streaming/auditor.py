@@ -69,6 +69,7 @@ class KeyResult:
 
     blocks: int = 0
     records: int = 0
+    bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
@@ -114,7 +115,7 @@ def audit_rows(
         read.sort(key=lambda pair: _journal_position(pair[1]))
     first = next((block for _, block in read if not isinstance(block, str)), None)
     audit, begun = resumed(saved, instance_id, disabled, first)
-    result = KeyResult()
+    result = KeyResult(bytes=sum(len(row.value or b"") for row in ordered))
     result.add(begun)
     run: list[Block] = []
     length = 0
@@ -261,6 +262,7 @@ def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
             "instance_id": instance_id,
             "blocks": result.blocks,
             "records": result.records,
+            "bytes": result.bytes,
             "document": encode_document(result.findings, result.observations, result.cuts),
             "fleet_events": encode_fleet_events(result.fleet_events),
         }

@@ -35,6 +35,7 @@ class BatchContent:
 
     blocks: int = 0
     records: int = 0
+    bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
@@ -80,6 +81,7 @@ def sort_out(table: pa.Table) -> BatchContent:
             findings, observations, cuts = decode_document(row["document"])
             content.blocks += row["blocks"]
             content.records += row["records"]
+            content.bytes += row["bytes"]
             content.findings += findings
             content.observations += observations
             content.cuts += cuts

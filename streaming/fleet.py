@@ -32,6 +32,8 @@ from tallystick.streaming.batch import BatchContent, doubt, sort_out
 from tallystick.streaming.membership import leave_out_retired, name_strangers, retired_by
 from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.table_sink import END_BATCH
+from tallystick.streaming.verdicts import Verdicts
+from tallystick.streaming.watch import StepReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -147,6 +149,7 @@ class FleetStep:
         self._rounds = Rounds(self._instances, self._deadline)
         self._checks = CollectionChecks(self._disabled)
         self._incidents = Incidents()
+        self._verdicts = Verdicts()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Take one micro-batch."""
@@ -203,7 +206,12 @@ class FleetStep:
             silence=self._silence(now_us) if is_caught_up else {},
         )
         self._save(batch_id)
-        self._metrics.count(blocks=content.blocks, records=content.records, micro_batches=1)
+        self._metrics.count(
+            blocks=content.blocks,
+            records=content.records,
+            journal_bytes=content.bytes,
+            micro_batches=1,
+        )
 
     def _silence(self, now_us: int) -> dict[str, Member | None]:
         """Who is silent, and who answers or need not answer (None)."""
@@ -309,16 +317,18 @@ class FleetStep:
             self._kafka.publish_findings(findings, origin)
             self._kafka.publish_incidents(changes, origin)
             self._kafka.publish_dead_letters(dead_letters)
+        delivered_us = time.time_ns() // 1_000
         if self._alert is not None:
             self._alert(changes, origin, silence)
         validations, of_collections = self._validations(rounds, is_last=is_last)
         missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
+        rows = [*cuts, *missing]
         self._tables.write(
             batch,
             findings=findings,
             incidents=list(self._incidents.touched.values()),
             observations=observations,
-            cuts=[*cuts, *missing],
+            cuts=rows,
             checks=of_collections,
             validations=validations,
         )
@@ -332,6 +342,20 @@ class FleetStep:
             collections_late=sum(closed.is_late for closed in rounds),
         )
         self._metrics.set(collections_open=self._rounds.open_count)
+        verdicts = [Verdict(row["verdict"]) for row in validations]
+        self._verdicts.absorb(findings, observations, rows, rounds, verdicts)
+        incidents = list(self._incidents.open.values())
+        report = StepReport(
+            delivered_us=delivered_us,
+            findings=findings,
+            incidents=incidents,
+            rounds=rounds,
+            validations=verdicts,
+            members=dict(self._rounds.answers.members),
+            verdict_now=self._verdicts.now(incidents),
+            verdict_period=self._verdicts.period,
+        )
+        self._metrics.notify(lambda watcher: watcher.stepped(report))
 
     def _validations(
         self, rounds: list[Round], *, is_last: bool
@@ -384,10 +408,12 @@ class FleetStep:
         try:
             rounds, rest = split(data, "the collections")
             checks, rest = split(rest, "the checks")
-            incidents, fleet = split(rest, "the incidents")
+            incidents, rest = split(rest, "the incidents")
+            verdicts, fleet = split(rest, "the verdicts")
             self._rounds.restore(rounds)
             self._checks.restore(checks)
             self._incidents.restore(incidents)
+            self._verdicts.restore(verdicts)
             self._fleet = FleetAudit.from_bytes(fleet)
             for name in (
                 self._fleet.reader.members.keys() - self._instances if self._instances else ()
@@ -399,11 +425,13 @@ class FleetStep:
             self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, str(error)))
 
     def _state(self) -> bytes:
-        parts = (self._rounds, self._checks, self._incidents, self._fleet)
+        parts = (self._rounds, self._checks, self._incidents, self._verdicts, self._fleet)
         return b"".join(part.to_bytes() for part in parts)
 
     def _save(self, batch_id: int) -> None:
-        self._checkpoint.save_state(batch_id, self._state())
+        state = self._state()
+        self._checkpoint.save_state(batch_id, state)
+        self._metrics.set(fleet_state_bytes=len(state))
         self._lost = []
         self._done_batch_id = batch_id
 

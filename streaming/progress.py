@@ -1,4 +1,4 @@
-"""Progress of the queries as plain numbers, for whoever shows or scrapes them."""
+"""Progress of the queries, for whoever shows or scrapes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
+    from tallystick.streaming.watch import Watcher
+
 COUNTERS = (
     "blocks",
     "records",
+    "journal_bytes",
     "findings",
     "observations",
     "cuts",
@@ -39,6 +42,7 @@ GAUGES = (
     "micro_batch_ms",
     "state_instances",
     "state_memory_bytes",
+    "fleet_state_bytes",
 )
 
 
@@ -48,10 +52,16 @@ class Metrics:
     Args:
         report: Called with all of them after every change; must be quick. What it raises is
             dropped: showing numbers is no reason to stop the audit.
+        watchers: Take what is more than a number; the same holds for them.
     """
 
-    def __init__(self, report: Callable[[Mapping[str, float]], None] | None = None) -> None:
+    def __init__(
+        self,
+        report: Callable[[Mapping[str, float]], None] | None = None,
+        watchers: Sequence[Watcher] = (),
+    ) -> None:
         self._report = report
+        self._watchers = tuple(watchers)
         self._lock = threading.Lock()
         self._values: dict[str, float] = dict.fromkeys((*COUNTERS, *GAUGES), 0)
 
@@ -70,6 +80,12 @@ class Metrics:
                     raise KeyError(name)
                 self._values[name] = value
         self._send_report()
+
+    def notify(self, call: Callable[[Watcher], None]) -> None:
+        """Call each watcher."""
+        for watcher in self._watchers:
+            with contextlib.suppress(Exception):
+                call(watcher)
 
     def snapshot(self) -> dict[str, float]:
         """All values now."""
@@ -102,9 +118,12 @@ class ProgressListener(StreamingQueryListener):
         self._metrics = metrics
         self._auditor_name = auditor_name
         self._collector_name = collector_name
+        self._auditor_id = ""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's names
-        """Nothing to count."""
+        """Later events name the query by its id alone."""
+        if event.name == self._auditor_name:
+            self._auditor_id = str(event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Count one micro-batch."""
@@ -114,9 +133,14 @@ class ProgressListener(StreamingQueryListener):
                 self._metrics.count(collections_requested=progress.numInputRows)
             elif progress.name == self._auditor_name:
                 self._metrics.set(**auditor_gauges(progress, self._journal_topic))
+                lag = lag_blocks(progress, self._journal_topic)
+                seconds = progress.batchDuration / 1000
+                self._metrics.notify(lambda watcher: watcher.progressed(lag, seconds))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing to count."""
+        """The auditor query has asked Kafka, and there was nothing to read."""
+        if str(event.id) == self._auditor_id:
+            self._metrics.notify(lambda watcher: watcher.progressed(None, None))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Nothing to count."""
@@ -138,6 +162,16 @@ def auditor_gauges(progress: Any, journal_topic: str) -> dict[str, float]:
             average = float(source.metrics["avgOffsetsBehindLatest"])
             gauges["lag_blocks_sum"] = round(average * partitions)
     return gauges
+
+
+def lag_blocks(progress: Any, journal_topic: str) -> dict[int, int] | None:
+    """Blocks of the journal topic that are not read yet, by partition; None: not reported."""
+    for source in progress.sources:
+        ends = json.loads(source.endOffset or "{}").get(journal_topic)
+        latest = json.loads(source.latestOffset or "{}").get(journal_topic)
+        if ends is not None and latest is not None:
+            return {int(p): max(0, offset - ends.get(p, 0)) for p, offset in latest.items()}
+    return None
 
 
 def _end_offsets(source: Any) -> dict[str, Any]:

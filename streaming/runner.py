@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.streaming.fleet import AlertTaker, ValidatorAnswer
+    from tallystick.streaming.watch import Watcher
 
 AUDITOR_QUERY = "auditor"
 POLL_INTERVAL_S = 0.1
@@ -131,6 +132,7 @@ def run_job(
     stop: threading.Event,
     validate: Callable[[list[Cut]], ValidatorAnswer] | None = None,
     report: Callable[[Mapping[str, float]], None] | None = None,
+    watchers: Sequence[Watcher] = (),
     started: Callable[[], None] | None = None,
     alert: AlertTaker | None = None,
 ) -> dict[str, float]:
@@ -142,6 +144,7 @@ def run_job(
         stop: Set it to end the run; the running micro-batch is finished first.
         validate: Called with the cuts of each round.
         report: Called with all metrics after every change.
+        watchers: Take what is more than a number.
         started: Called once when the queries run.
         alert: Takes what people are alerted of.
 
@@ -155,7 +158,8 @@ def run_job(
     with CheckpointLocation(settings.checkpoint, layout) as checkpoint:
         spark = start_session(session)
         try:
-            job = AuditJob(spark, settings, checkpoint, validate, Metrics(report), alert=alert)
+            metrics = Metrics(report, watchers)
+            job = AuditJob(spark, settings, checkpoint, validate, metrics, alert=alert)
             return job.run(stop, started)
         finally:
             stop_session(spark)
@@ -237,9 +241,11 @@ class AuditJob:
                     )
                 if started is not None:
                     started()
+                self._metrics.notify(lambda watcher: watcher.started())
                 queries = [query for query in (auditor, collector) if query is not None]
                 while all(query.isActive for query in queries) and not stop.wait(POLL_INTERVAL_S):
                     pass
+                self._metrics.notify(lambda watcher: watcher.ended())
                 self._stop_collector(collector)
                 collector = None
                 drain(auditor, self._settings.drain_timeout_s)

@@ -56,6 +56,7 @@ AUDIT_ROWS = StructType(
         StructField("instance_id", StringType()),
         StructField("blocks", LongType()),
         StructField("records", LongType()),
+        StructField("bytes", LongType()),
         StructField("document", BinaryType()),
         StructField("fleet_events", BinaryType()),
         StructField("reason", StringType()),
@@ -66,7 +67,7 @@ AUDIT_ROWS = StructType(
     ]
 )
 """What leaves the auditor. RESULT, at most one a key and micro-batch: how many blocks and records
-were read, ``document`` (JSON of findings, observations and cuts) and
+were read, of how many bytes, ``document`` (JSON of findings, observations and cuts) and
 ``fleet_events`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
 ``reason`` and the message as it was. REQUEST and CONTROL, one a message of the collect and of the
 control topic: ``value``. NOT_LISTED, one an instance that is not listed: ``blocks``."""

@@ -108,8 +108,11 @@ class Settings(BaseSettings):
     ] = None
     metrics_port: Annotated[
         int | None,
-        Field(ge=1, le=65_535, description="port of 127.0.0.1 for a Prometheus scrape"),
+        Field(ge=1, le=65_535, description="port for a Prometheus scrape and for probes"),
     ] = None
+    metrics_host: Annotated[
+        str, Field(min_length=1, description="address that this port is opened on")
+    ] = "127.0.0.1"
     alerts: Annotated[
         tuple[str, ...], NoDecode, Field(description="sinks of alerts: NAME or NAME=TARGET")
     ] = ()

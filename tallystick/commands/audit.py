@@ -55,7 +55,11 @@ def audit(
     topic_prefix: TopicPrefix = None,
     directory: Directory = None,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Port of 127.0.0.1 for a Prometheus scrape.")
+        int | None, typer.Option(help="Port for a Prometheus scrape and for probes.")
+    ] = None,
+    metrics_host: Annotated[
+        str | None,
+        typer.Option(help="Address that this port is opened on (127.0.0.1).", metavar="ADDRESS"),
     ] = None,
     alert: AlertSinks = None,
     serve: Annotated[
@@ -85,6 +89,7 @@ def audit(
             "collect_deadline_s": collect_deadline_s,
             "disabled": disable,
             "metrics_port": metrics_port,
+            "metrics_host": metrics_host,
             "alerts": alert_flags(alert),
             "serve_token_file": serve_token_file,
         }

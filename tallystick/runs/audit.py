@@ -14,11 +14,12 @@ from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
 from tallystick.errors import MisuseError
 from tallystick.journal_topic import prepare_topics
+from tallystick.runs.health import JobHealth
 from tallystick.runs.metrics import JobMetrics
+from tallystick.runs.metrics_listener import MetricsListener
 from tallystick.runs.result import TABLES, RunResult
 from tallystick.runs.stream import StreamRun
 from tallystick.settings import Settings
-from tallystick.streaming.progress import COUNTERS
 
 if TYPE_CHECKING:
     from tallystick.streaming.runner import JobSettings
@@ -43,7 +44,8 @@ class Audit:
         self._settings = settings
         self._available_now = available_now
         self._history_ends = history_ends
-        self._metrics = JobMetrics(COUNTERS)
+        self._metrics = JobMetrics()
+        self._health = JobHealth()
         self.directory = settings.directory.absolute() / "audit"
 
     def prepare(self) -> None:
@@ -60,7 +62,8 @@ class Audit:
         sinks_of(self._settings, terminal.notice)
         prepare_topics(self._settings)
         if self._settings.metrics_port is not None:
-            self._metrics.serve(self._settings.metrics_port)
+            host, port = self._settings.metrics_host, self._settings.metrics_port
+            MetricsListener(host, port, self._metrics.registry, self._health)
 
     def run(self, stop: threading.Event, progress: Progress) -> RunResult | None:
         """Run the job until it ends or is to stop; None when it was stopped before it ran."""
@@ -96,6 +99,7 @@ class Audit:
             keep_runs=settings.keep_runs,
             report_collections=settings.report_collections,
             alert=alerts.take,
+            watchers=(self._metrics, self._health),
         )
         has_run = stream.run(
             lambda: self._job(jars), stop=stop, started=f"auditing {title}", watch=watch

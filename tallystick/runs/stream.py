@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tallystick.streaming.fleet import AlertTaker
     from tallystick.streaming.runner import JobSettings
     from tallystick.streaming.session import SessionSettings
+    from tallystick.streaming.watch import Watcher
     from tallystick.terminal import Progress
 
 WAIT_S = 0.1
@@ -39,6 +40,7 @@ class StreamRun:
         validated: Makes a line of progress of a validated collection.
         keep_runs: How many collections Data Docs keep.
         alert: Takes what people are alerted of.
+        watchers: Take what the job shows of itself while it runs.
         report_collections: How many newest ones the result has in detail; None: all.
 
     Attributes:
@@ -56,6 +58,7 @@ class StreamRun:
         keep_runs: int = 20,
         report_collections: int | None = None,
         alert: AlertTaker | None = None,
+        watchers: Sequence[Watcher] = (),
     ) -> None:
         self._command = command
         self._directory = directory
@@ -65,6 +68,7 @@ class StreamRun:
         self._keep_runs = keep_runs
         self._report_collections = report_collections
         self._alert = alert
+        self._watchers = watchers
         self._begun_at = datetime.now(timezone.utc)
         self._validator: CollectionValidator | None = None
         self._stop = threading.Event()
@@ -145,6 +149,7 @@ class StreamRun:
                 stop=self._stop,
                 validate=self._validate,
                 report=self._take,
+                watchers=self._watchers,
                 started=report_started,
                 alert=self._alert,
             )

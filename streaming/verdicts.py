@@ -1,0 +1,106 @@
+"""The two verdicts of a job that goes on, as a report of its tables has them.
+
+They are part of the job's state: a job that begins anew knows what the period has seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.results import IncidentState, Verdict
+from tallystick.coordinates.state_codec import Bytes, encode, restore
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.results import Finding, Incident, Observation
+    from tallystick.streaming.rounds import Round
+
+
+@dataclass(eq=False)
+class Verdicts:
+    """What is known of the period and of the newest collection that was closed.
+
+    Attributes:
+        gravest: The gravest verdict of anything seen.
+        has_rows: Whether a row was ever collected.
+        is_closed: Whether a collection was ever closed.
+        is_newest_undecided: A row of the newest closed collection, or its validation, is UNDECIDED.
+        was_doubtful: An observation since the collection before it left something undecided.
+        is_doubtful: An observation since it was closed did.
+    """
+
+    gravest: Verdict = Verdict.CONSISTENT
+    has_rows: bool = False
+    is_closed: bool = False
+    is_newest_undecided: bool = False
+    was_doubtful: bool = False
+    is_doubtful: bool = False
+
+    def absorb(
+        self,
+        findings: Collection[Finding],
+        observations: Iterable[Observation],
+        cuts: Sequence[Cut],
+        rounds: Sequence[Round],
+        validations: Sequence[Verdict],
+    ) -> None:
+        """Take what one micro-batch brought.
+
+        Args:
+            findings: New ones.
+            observations: New ones.
+            cuts: New rows, also those of answers that are missing.
+            rounds: Collections that were closed.
+            validations: Their verdicts.
+        """
+        doubts = [Verdict.UNDECIDED for seen in observations if seen.is_undecided]
+        broken = [Verdict.INCONSISTENT] if findings else []
+        rows = [Verdict(cut.verdict) for cut in cuts]
+        self.gravest = Verdict.merge((self.gravest, *rows, *validations, *doubts, *broken))
+        self.has_rows = self.has_rows or bool(cuts)
+        self.is_doubtful = self.is_doubtful or bool(doubts)
+        closed = [
+            ([Verdict(cut.verdict) for cut in one.cuts], verdict)
+            for one, verdict in zip(rounds, validations, strict=False)
+            if not one.is_late
+        ]
+        if closed:
+            newest, verdict = closed[-1]
+            self.is_closed = True
+            self.is_newest_undecided = Verdict.UNDECIDED in (*newest, verdict)
+            self.was_doubtful, self.is_doubtful = self.is_doubtful, False
+
+    @property
+    def period(self) -> Verdict:
+        """Of everything since the beginning."""
+        is_known = self.has_rows or self.gravest is Verdict.INCONSISTENT
+        return self.gravest if is_known else Verdict.UNDECIDED
+
+    def now(self, incidents: Iterable[Incident]) -> Verdict:
+        """Of the incidents that nobody has acknowledged, and of the newest evidence.
+
+        Args:
+            incidents: All that are not over.
+        """
+        if any(one.state is IncidentState.OPEN for one in incidents):
+            return Verdict.INCONSISTENT
+        is_known = self.is_closed and not (
+            self.is_newest_undecided or self.was_doubtful or self.is_doubtful
+        )
+        return Verdict.CONSISTENT if is_known else Verdict.UNDECIDED
+
+    def to_bytes(self) -> bytes:
+        """The state."""
+        return encode(Verdicts, self)
+
+    def restore(self, data: Bytes) -> None:
+        """Go on from the state that ``to_bytes`` gave.
+
+        Raises:
+            StateVersionError: Another version of tallystick has written the bytes.
+            StateDamagedError: They are cut short, or have changed.
+        """
+        restore(self, data, "the verdicts")
