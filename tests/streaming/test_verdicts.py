@@ -1,0 +1,81 @@
+"""The verdicts of the running job: what changes them, and that a report of its tables agrees."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import IncidentState, Verdict
+from tallystick.streaming.rounds import Round
+from tallystick.streaming.verdicts import Verdicts
+
+GOOD, DOUBT, BROKEN = Verdict.CONSISTENT, Verdict.UNDECIDED, Verdict.INCONSISTENT
+OPEN = SimpleNamespace(state=IncidentState.OPEN)
+KNOWN = SimpleNamespace(state=IncidentState.ACKNOWLEDGED)
+SEEN = SimpleNamespace(is_undecided=True)
+
+
+def closed(name: str, *rows: Verdict, is_late: bool = False) -> Round:
+    cuts = [
+        Cut(collection_id=name, instance_id=f"i{n}", scope="instance", channel=None, ts=n,
+            verdict=verdict.value)
+        for n, verdict in enumerate(rows)
+    ]  # fmt: skip
+    return Round(name, cuts, (), is_late=is_late, ts=1)
+
+
+def step(verdicts: Verdicts, *rows: Verdict, seen=(), found=(), validation=GOOD, is_late=False):
+    one = closed("c", *rows, is_late=is_late)
+    verdicts.absorb(found, seen, one.cuts, [one], [validation])
+
+
+def test_nothing_collected_is_undecided():
+    """A job that has seen nothing says so, also of journals without a collection."""
+    verdicts = Verdicts()
+    verdicts.absorb([], [], [], [], [])
+    assert (DOUBT, DOUBT) == (verdicts.now([]), verdicts.period)
+
+
+def test_now_is_of_what_is_open_and_the_period_of_everything():
+    """A breach that is over stays in the period; one that somebody knows of is not of now."""
+    verdicts = Verdicts()
+    step(verdicts, GOOD, GOOD)
+    assert (GOOD, GOOD) == (verdicts.now([]), verdicts.period)
+    step(verdicts, BROKEN, GOOD, found=["a finding"], validation=BROKEN)
+    assert (BROKEN, BROKEN) == (verdicts.now([OPEN]), verdicts.period)
+    assert GOOD is verdicts.now([KNOWN])
+    step(verdicts, GOOD)
+    assert (GOOD, BROKEN) == (verdicts.now([]), verdicts.period)
+
+
+@pytest.mark.parametrize(("rows", "validation"), [((GOOD, DOUBT), GOOD), ((GOOD,), DOUBT)])
+def test_evidence_that_the_newest_collection_lacks(rows, validation):
+    """It is undecided now, until a collection has it; answers that come late change nothing."""
+    verdicts = Verdicts()
+    step(verdicts, *rows, validation=validation)
+    step(verdicts, GOOD, is_late=True)
+    assert (DOUBT, DOUBT) == (verdicts.now([]), verdicts.period)
+    step(verdicts, GOOD)
+    assert (GOOD, DOUBT) == (verdicts.now([]), verdicts.period)
+
+
+def test_a_doubt_counts_until_the_collection_after_the_next_one_is_closed():
+    """As in a report: what was seen since the collection before the newest one counts."""
+    verdicts = Verdicts()
+    step(verdicts, GOOD)
+    verdicts.absorb([], [SEEN], [], [], [])
+    assert DOUBT is verdicts.now([])
+    step(verdicts, GOOD)
+    assert DOUBT is verdicts.now([])
+    step(verdicts, GOOD)
+    assert GOOD is verdicts.now([])
+
+
+def test_they_outlive_the_job():
+    """A job that begins anew knows what the period has seen."""
+    verdicts, after = Verdicts(), Verdicts()
+    step(verdicts, GOOD, found=["a finding"])
+    after.restore(verdicts.to_bytes())
+    assert vars(verdicts) == vars(after)
