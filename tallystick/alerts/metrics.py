@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from tallystick.alerts.service import Alerts
+from tallystick.runs.metric_families import ALERT_FAMILIES, Series, metric_of
 
 
 @final
@@ -24,26 +25,14 @@ class AlertMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Answer a scrape."""
-        label = ["sink"]
-        queued = GaugeMetricFamily("tallystick_alerts_queued", "alerts that wait now", labels=label)
-        up = GaugeMetricFamily(
-            "tallystick_alert_sink_up", "whether a sink took the last alert", labels=label
-        )
-        sent = CounterMetricFamily("tallystick_alerts_sent", "alerts taken by a sink", labels=label)
-        failed = CounterMetricFamily(
-            "tallystick_alerts_failed", "attempts that a sink did not take", labels=label
-        )
-        refused = CounterMetricFamily(
-            "tallystick_alerts_refused", "alerts that were given up for a sink", labels=label
-        )
-        for one in self._alerts.numbers():
-            of = [one.label]
-            queued.add_metric(of, one.queued)
-            up.add_metric(of, one.is_up)
-            sent.add_metric(of, one.sent)
-            failed.add_metric(of, one.failed)
-            refused.add_metric(of, one.dropped)
-        yield from (queued, up, sent, failed, refused)
-        dropped = CounterMetricFamily("tallystick_alerts_dropped", "alerts that found no room")
-        dropped.add_metric([], self._alerts.lost)
-        yield dropped
+        numbers = self._alerts.numbers()
+        values: dict[str, Series] = {
+            "alerts_queued": {(one.label,): one.queued for one in numbers},
+            "alert_sink_up": {(one.label,): one.is_up for one in numbers},
+            "alerts_sent": {(one.label,): one.sent for one in numbers},
+            "alerts_failed": {(one.label,): one.failed for one in numbers},
+            "alerts_refused": {(one.label,): one.dropped for one in numbers},
+            "alerts_dropped": {(): self._alerts.lost},
+        }
+        for family in ALERT_FAMILIES:
+            yield metric_of(family, values[family.name])

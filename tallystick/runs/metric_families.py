@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+Series = Mapping[tuple[str, ...], float]
+"""Values of one metric, by those of its labels."""
 PREFIX = "tallystick_"
 SERIES_MAX = 1_000
 """So many series of one metric are shown; those beyond share one, with ``OTHER`` as instance."""
@@ -85,3 +90,22 @@ FAMILIES = (
     Family("folded_series", "gauge",
            "series of a metric that share one, as there are too many of them", ("metric",)),
 )  # fmt: skip
+
+ALERT_FAMILIES = (
+    Family("alerts_queued", "gauge", "alerts that wait for a sink", ("sink",)),
+    Family("alert_sink_up", "gauge", "1 unless a sink's last attempt failed", ("sink",)),
+    Family("alerts_sent", "counter", "alerts that a sink has taken", ("sink",)),
+    Family("alerts_failed", "counter", "attempts that a sink did not take", ("sink",)),
+    Family("alerts_refused", "counter", "alerts that were given up for a sink", ("sink",)),
+    Family("alerts_dropped", "counter", "alerts that found no room in the queue"),
+)
+"""Those of ``alerts.metrics``."""
+
+
+def metric_of(family: Family, series: Series) -> Metric:
+    """A counter or gauge as a scrape has it; values by those of the labels."""
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(PREFIX + family.name, family.text, labels=family.labels)
+    for labels, value in series.items():
+        metric.add_metric(labels, value)
+    return metric

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, final
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from tallystick import __version__
@@ -22,6 +22,8 @@ from tallystick.runs.metric_families import (
     PREFIX,
     SERIES_MAX,
     Family,
+    Series,
+    metric_of,
 )
 
 if TYPE_CHECKING:
@@ -35,8 +37,6 @@ FOLDS: Mapping[str, Callable[[float, float], float]] = {
     "min": min,
     "max": max,
 }
-
-Series = Mapping[tuple[str, ...], float]
 
 
 @final
@@ -137,22 +137,14 @@ class JobMetrics(Collector):
                 series, beyond = _folded(one, shown.get(one.name, {}))
                 if beyond:
                     folded[one.shown,] = beyond
-                yield _metric(one, series)
-        yield _metric(FAMILIES[-1], folded)
+                yield metric_of(one, series)
+        yield metric_of(FAMILIES[-1], folded)
 
     def _count(self, name: str, seen: Iterable[str]) -> None:
         totals = dict(self._series[name])
         for label in seen:
             totals[label,] = totals.get((label,), 0) + 1
         self._series[name] = totals
-
-
-def _metric(family: Family, series: Series) -> Metric:
-    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-    metric = kind(PREFIX + family.name, family.text, labels=family.labels)
-    for labels, value in series.items():
-        metric.add_metric(labels, value)
-    return metric
 
 
 def _folded(family: Family, series: Series) -> tuple[Series, int]:
