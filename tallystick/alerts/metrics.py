@@ -25,7 +25,7 @@ class AlertMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Answer a scrape."""
-        numbers = self._alerts.numbers()
+        numbers = list(self._alerts.numbers())
         values: dict[str, Series] = {
             "alerts_queued": {(one.label,): one.queued for one in numbers},
             "alert_sink_up": {(one.label,): one.is_up for one in numbers},

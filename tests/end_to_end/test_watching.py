@@ -5,76 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
-import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.streaming import table_reader
 from tests.support.ports import free_base_port
+from tests.support.started_commands import DEADLINE_S, wait_until
 
-ROOT = Path(__file__).parents[2]
-DEADLINE_S = 240
 INSTANCES = ["replica-a1", "source-a"]
-
-
-class Commands:
-    """Starts commands with a broker and topics of their own; what still runs is killed."""
-
-    def __init__(self, directory: Path, bootstrap_servers: str) -> None:
-        self.directory = directory
-        self._processes: list[subprocess.Popen[str]] = []
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYSTICK_")}
-        self._environment = kept | {
-            "PYTHONPATH": str(ROOT),
-            "TALLYSTICK_BOOTSTRAP_SERVERS": bootstrap_servers,
-            "TALLYSTICK_TOPIC_PREFIX": f"t{uuid.uuid4().hex[:8]}",
-        }
-
-    @property
-    def prefix(self) -> str:
-        return self._environment["TALLYSTICK_TOPIC_PREFIX"]
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tallystick.cli", *arguments],
-            cwd=self.directory,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=(self.directory / f"{arguments[0]}.{len(self._processes)}").open("w"),
-            text=True,
-            start_new_session=True,
-        )
-        self._processes.append(process)
-        return process
-
-    def kill_all(self) -> None:
-        for process in self._processes:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-
-
-@pytest.fixture
-def commands(broker, tmp_path) -> Iterator[Commands]:
-    made = Commands(tmp_path, broker.bootstrap_servers)
-    ensure_topics(broker.bootstrap_servers, tallystick_topics(2, prefix=made.prefix))
-    yield made
-    made.kill_all()
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what}: {value!r} after {DEADLINE_S} s"
-        time.sleep(0.1)
 
 
 def answers(tables: Path) -> dict[str, list[str]]:

@@ -1,6 +1,7 @@
-"""The parts of docs/faults.md and docs/negatives.md that are made from the catalogues.
+"""The parts of docs that are made from the catalogues of faults, negative cases and metrics.
 
-``python -m tests.support.catalogue_pages`` writes both anew, and what ``recorded`` keeps.
+``python -m tests.support.catalogue_pages`` writes them anew, the dashboard, and what ``recorded``
+keeps.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tallystick.coordinates.events.json_schema import page as schema_page
 from tallystick.producers.simulator.faults import FAULTS, Fault, FaultGroup
 from tallystick.producers.simulator.negatives import NEGATIVES
 from tests.support import recorded
+from tests.support.monitoring_pages import DASHBOARD, dashboard, metrics_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +48,7 @@ def negatives() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"faults.md": faults, "negatives.md": negatives}
+PAGES = {"faults.md": faults, "negatives.md": negatives, "metrics.md": metrics_table}
 
 
 def _fault(fault: type[Fault]) -> Iterator[str]:
@@ -76,4 +78,5 @@ if __name__ == "__main__":
         written = page.read_text("utf-8").partition(MARK)[0]
         page.write_text(written + MARK + make(), "utf-8")
     (DOCS / "journal.schema.json").write_text(schema_page(), "utf-8")
+    DASHBOARD.write_text(dashboard(), "utf-8")
     recorded.write()
