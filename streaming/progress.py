@@ -134,7 +134,7 @@ class ProgressListener(StreamingQueryListener):
             elif progress.name == self._auditor_name:
                 self._metrics.set(**auditor_gauges(progress, self._journal_topic))
                 lag = lag_blocks(progress, self._journal_topic)
-                seconds = progress.batchDuration / 1000
+                seconds = float(progress.batchDuration) / 1000
                 self._metrics.notify(lambda watcher: watcher.progressed(lag, seconds))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
@@ -167,11 +167,20 @@ def auditor_gauges(progress: Any, journal_topic: str) -> dict[str, float]:
 def lag_blocks(progress: Any, journal_topic: str) -> dict[int, int] | None:
     """Blocks of the journal topic that are not read yet, by partition; None: not reported."""
     for source in progress.sources:
-        ends = json.loads(source.endOffset or "{}").get(journal_topic)
-        latest = json.loads(source.latestOffset or "{}").get(journal_topic)
+        ends = _offsets(source.endOffset).get(journal_topic)
+        latest = _offsets(source.latestOffset).get(journal_topic)
         if ends is not None and latest is not None:
             return {int(p): max(0, offset - ends.get(p, 0)) for p, offset in latest.items()}
     return None
+
+
+def _offsets(text: str | None) -> dict[str, dict[str, int]]:
+    """Offsets by topic and partition; none of a source that reports none (Spark: ``None``)."""
+    try:
+        offsets: dict[str, dict[str, int]] | None = json.loads(text or "null")
+    except ValueError:
+        return {}
+    return offsets or {}
 
 
 def _end_offsets(source: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -101,9 +102,8 @@ def step(directory, recorder: Recorder, **settings) -> FleetStep:
         tables=TableSink(directory / "out", "run"),
         kafka=recorder,
         validate=recorder.validate,
-        metrics=Metrics(),
         instances=INSTANCES,
-        **settings,
+        **{"metrics": Metrics(), **settings},
     )
 
 
@@ -142,6 +142,38 @@ def test_each_collection_is_validated_once(undisturbed):
     ]
     assert [("a", "c-002"), ("b", "c-002"), ("a", "c-005"), ("b", "c-005")] == found
     assert len(table_reader.read_cuts(undisturbed / "out")) == 12
+
+
+def test_a_watcher_is_shown_what_the_tables_have(tmp_path):
+    """Findings, collections, who has answered, and both verdicts, also after a restart."""
+    shown = []
+    for batches in (range(2), range(2, len(BATCHES))):
+        watcher = SimpleNamespace(stepped=shown.append)
+        fleet = step(tmp_path, Recorder(), metrics=Metrics(watchers=[watcher]))
+        for number in batches:
+            fleet.absorb(BATCHES[number], number, NOW_US + number)
+    found = table_reader.read_findings(tmp_path / "out")
+    assert [f.finding_id for f in found] == [f.finding_id for r in shown for f in r.findings]
+    closed = [each.collection_id for report in shown for each in report.rounds]
+    assert [v["collection_id"] for v in table_reader.read_validations(tmp_path / "out")] == closed
+    open_now = {
+        one.incident_id for one in table_reader.read_incidents(tmp_path / "out") if one.is_open
+    }
+    assert open_now == {one.incident_id for one in shown[-1].incidents}
+    first, last = shown[0], shown[-1]
+    assert (Verdict.CONSISTENT, Verdict.CONSISTENT) == (first.verdict_now, first.verdict_period)
+    assert Verdict.INCONSISTENT is last.verdict_period
+    assert (Verdict.INCONSISTENT if open_now else Verdict.CONSISTENT) is last.verdict_now
+    assert {name: NOW_US + len(BATCHES) - 1 for name in INSTANCES} == {
+        name: member.answered_us for name, member in last.members.items()
+    }
+
+
+def test_what_a_watcher_raises_is_dropped(tmp_path):
+    """Showing numbers is no reason to stop the audit."""
+    fleet = step(tmp_path, Recorder(), metrics=Metrics(watchers=[None]))
+    fleet.absorb(BATCHES[0], 0, NOW_US)
+    assert table_reader.read_cuts(tmp_path / "out")
 
 
 @pytest.mark.parametrize("at", range(len(BATCHES)))

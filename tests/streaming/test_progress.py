@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tallystick.streaming.progress import Metrics, ProgressListener, auditor_gauges
+from tallystick.streaming.progress import Metrics, ProgressListener, auditor_gauges, lag_blocks
 
 PROGRESS = SimpleNamespace(
     name="auditor",
@@ -17,10 +17,12 @@ PROGRESS = SimpleNamespace(
     sources=[
         SimpleNamespace(
             endOffset=json.dumps({"journal": {"0": 5, "1": 7}}),
+            latestOffset=json.dumps({"journal": {"0": 11, "1": 10, "2": 1}}),
             metrics={"maxOffsetsBehindLatest": "6", "avgOffsetsBehindLatest": "4.5"},
         ),
         SimpleNamespace(
             endOffset=json.dumps({"collect": {"0": 5}}),
+            latestOffset=json.dumps({"collect": {"0": 9}}),
             metrics={"maxOffsetsBehindLatest": "1", "avgOffsetsBehindLatest": "1"},
         ),
     ],
@@ -75,3 +77,23 @@ def test_every_change_is_reported_and_unknown_names_are_our_mistake():
         metrics.count(blokcs=1)
     with pytest.raises(KeyError):
         metrics.set(blokcs=1)
+
+
+def test_watchers_are_shown_progress_and_empty_polls():
+    """Lag by partition with a micro-batch; a poll that found nothing is progress, too."""
+    shown = []
+    watcher = SimpleNamespace(progressed=lambda *values: shown.append(values))
+    listens = listener(Metrics(watchers=[watcher]))
+    for name in ("auditor", "collector"):
+        listens.onQueryStarted(SimpleNamespace(name=name, id=f"id of {name}"))
+    listens.onQueryProgress(SimpleNamespace(progress=PROGRESS))
+    listens.onQueryIdle(SimpleNamespace(id="id of auditor"))
+    listens.onQueryIdle(SimpleNamespace(id="id of collector"))
+    assert [({0: 6, 1: 3, 2: 1}, 0.12), (None, None)] == shown
+
+
+@pytest.mark.parametrize("latest", ["null", "None", None, "{}"])
+def test_lag_that_spark_does_not_report_is_not_made_up(latest):
+    """Its sources report no newest offset before they have read."""
+    source = SimpleNamespace(endOffset='{"journal": {"0": 5}}', latestOffset=latest)
+    assert lag_blocks(SimpleNamespace(sources=[source]), "journal") is None
