@@ -26,7 +26,8 @@ class Verdicts:
     Attributes:
         gravest: The gravest verdict of anything seen.
         has_rows: Whether a row was ever collected.
-        is_closed: Whether a collection was ever closed.
+        newest_ts: Of the newest closed collection; None: none was ever closed. One that is older
+            may be closed after it, at its deadline.
         is_newest_undecided: A row of the newest closed collection, or its validation, is UNDECIDED.
         was_doubtful: An observation since the collection before it left something undecided.
         is_doubtful: An observation since it was closed did.
@@ -34,7 +35,7 @@ class Verdicts:
 
     gravest: Verdict = Verdict.CONSISTENT
     has_rows: bool = False
-    is_closed: bool = False
+    newest_ts: int | None = None
     is_newest_undecided: bool = False
     was_doubtful: bool = False
     is_doubtful: bool = False
@@ -63,14 +64,15 @@ class Verdicts:
         self.has_rows = self.has_rows or bool(cuts)
         self.is_doubtful = self.is_doubtful or bool(doubts)
         closed = [
-            ([Verdict(cut.verdict) for cut in one.cuts], verdict)
+            (one, verdict)
             for one, verdict in zip(rounds, validations, strict=False)
-            if not one.is_late
+            if not one.is_late and one.ts >= (self.newest_ts or 0)
         ]
         if closed:
-            newest, verdict = closed[-1]
-            self.is_closed = True
-            self.is_newest_undecided = Verdict.UNDECIDED in (*newest, verdict)
+            newest, verdict = max(closed, key=lambda pair: pair[0].ts)
+            self.newest_ts = newest.ts
+            of_rows = [Verdict(cut.verdict) for cut in newest.cuts]
+            self.is_newest_undecided = Verdict.UNDECIDED in (*of_rows, verdict)
             self.was_doubtful, self.is_doubtful = self.is_doubtful, False
 
     @property
@@ -87,7 +89,7 @@ class Verdicts:
         """
         if any(one.state is IncidentState.OPEN for one in incidents):
             return Verdict.INCONSISTENT
-        is_known = self.is_closed and not (
+        is_known = self.newest_ts is not None and not (
             self.is_newest_undecided or self.was_doubtful or self.is_doubtful
         )
         return Verdict.CONSISTENT if is_known else Verdict.UNDECIDED

@@ -32,6 +32,7 @@ class JobHealth:
         self._lock = threading.Lock()
         self._progress_s = clock()
         self._is_started = self._is_ended = False
+        self._newest_ts = 0
         self._unanswered: str | None = "no collection has been closed since the start"
 
     def started(self) -> None:
@@ -57,10 +58,12 @@ class JobHealth:
     def stepped(self, report: StepReport) -> None:
         """A micro-batch may have closed collections."""
         closed = [one for one in report.rounds if not one.is_late]
+        newest = max(closed, key=lambda one: one.ts, default=None)
         with self._lock:
             self._progress_s = self._clock()
-            if closed:
-                newest = closed[-1]
+            # One that is older may be closed after it, at its deadline.
+            if newest is not None and newest.ts >= self._newest_ts:
+                self._newest_ts = newest.ts
                 have_answered = {cut.instance_id for cut in newest.cuts} - set(newest.missing)
                 self._unanswered = (
                     None

@@ -31,6 +31,20 @@ def read(port: int, path: str) -> tuple[int, str]:
         return 0, ""
 
 
+def wait_until_answers(port: int, path: str, expected: tuple[int, str]) -> None:
+    """Wait for an answer; where it does not come, show the last one."""
+    last: list[tuple[int, str]] = []
+
+    def answers() -> bool:
+        last[:] = [read(port, path)]
+        return last == [expected]
+
+    try:
+        wait_until(answers, path)
+    except AssertionError as error:
+        raise AssertionError(f"{path}: {last}, expected {expected}") from error
+
+
 class Prometheus:
     """A running Prometheus, asked over its own API."""
 
@@ -76,11 +90,11 @@ def test_prometheus_sees_what_the_audit_sees(commands, tmp_path):
     audit = commands.start(
         "audit", "--json", "--metrics-port", str(port), "--collect-interval-s", "2"
     )
-    wait_until(lambda: read(port, "/healthz") == (200, "ok\n"), "a healthy audit")
-    assert 503 == read(port, "/readyz")[0]
+    wait_until_answers(port, "/readyz", (503, "no collection has been closed since the start\n"))
+    assert (200, "ok\n") == read(port, "/healthz")
     fault = ("--topology", "pair", "--seed", "4", "--fault", "errant_write")
     fleet = commands.start("simulate", *fault)
-    wait_until(lambda: read(port, "/readyz") == (200, "ok\n"), "a fleet that answers")
+    wait_until_answers(port, "/readyz", (200, "ok\n"))
 
     now = 'tallystick_verdict_now{verdict="INCONSISTENT"} == 1'
     wait_until(lambda: prometheus.query(now), "an incident")

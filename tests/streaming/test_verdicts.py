@@ -17,13 +17,13 @@ KNOWN = SimpleNamespace(state=IncidentState.ACKNOWLEDGED)
 SEEN = SimpleNamespace(is_undecided=True)
 
 
-def closed(name: str, *rows: Verdict, is_late: bool = False) -> Round:
+def closed(name: str, *rows: Verdict, is_late: bool = False, ts: int = 1) -> Round:
     cuts = [
         Cut(collection_id=name, instance_id=f"i{n}", scope="instance", channel=None, ts=n,
             verdict=verdict.value)
         for n, verdict in enumerate(rows)
     ]  # fmt: skip
-    return Round(name, cuts, (), is_late=is_late, ts=1)
+    return Round(name, cuts, (), is_late=is_late, ts=ts)
 
 
 def step(verdicts: Verdicts, *rows: Verdict, seen=(), found=(), validation=GOOD, is_late=False):
@@ -71,6 +71,15 @@ def test_a_doubt_counts_until_the_collection_after_the_next_one_is_closed():
     assert DOUBT is verdicts.now([])
     step(verdicts, GOOD)
     assert GOOD is verdicts.now([])
+
+
+def test_an_older_collection_may_be_closed_after_a_newer_one():
+    """At its deadline: it is not what is so now."""
+    verdicts = Verdicts()
+    for ts, row in ((7, GOOD), (5, DOUBT)):
+        one = closed("c", row, ts=ts)
+        verdicts.absorb([], [], one.cuts, [one], [row])
+    assert (GOOD, DOUBT) == (verdicts.now([]), verdicts.period)
 
 
 def test_they_outlive_the_job():

@@ -76,12 +76,12 @@ def incident(instance_id: str, state=IncidentState.OPEN) -> Incident:
     )  # fmt: skip
 
 
-def closed(*names: str, missing=(), is_late=False) -> Round:
+def closed(*names: str, missing=(), is_late=False, ts=1) -> Round:
     cuts = [
         Cut(collection_id="c-1", instance_id=name, scope="instance", channel=None, ts=1)
         for name in (*names, *missing)
     ]
-    return Round("c-1", cuts, tuple(missing), is_late=is_late, ts=1)
+    return Round("c-1", cuts, tuple(missing), is_late=is_late, ts=ts)
 
 
 def test_a_scrape_reads_what_the_job_showed(served):
@@ -216,6 +216,9 @@ def test_probes_follow_the_progress_of_the_job(served):
     assert (200, "ok\n") == read("/readyz")
     health.stepped(replace(EMPTY, rounds=[closed(missing="ab"), closed("a", is_late=True)]))
     assert (503, "nobody has answered collection c-1\n") == read("/readyz")
+    health.stepped(replace(EMPTY, rounds=[closed("a", ts=3)]))
+    health.stepped(replace(EMPTY, rounds=[closed(missing="ab", ts=2)]))
+    assert (200, "ok\n") == read("/readyz")
     assert 200 == read("/healthz")[0]
     health.ended()
     assert (503, "the queries have ended or are to stop\n") == read("/healthz")
