@@ -101,7 +101,8 @@ def test_prometheus_sees_what_the_audit_sees(commands, tmp_path):
     opened = prometheus.query('tallystick_open_incidents{rule="no_errant_gtids"}')
     assert opened
     assert all(one["instance"].startswith(("source-", "replica-")) for one in opened)
-    assert ("TallystickInconsistent", f"{HOST}:{port}") in prometheus.alerts()
+    alert = "TallystickInconsistent", f"{HOST}:{port}"
+    wait_until(lambda: alert in prometheus.alerts(), "an alert of it")
     answered = prometheus.query("time() - tallystick_last_answer_timestamp_seconds")
     assert {"source-a", "replica-a1"} == {one["instance"] for one in answered}
     assert all(-1 < float(one["value"]) < DEADLINE_S for one in answered)
