@@ -302,6 +302,8 @@ class ReplayRepeatsGroup(_BackupFault):
     must_fire = frozenset(
         {"recovered_data_equal_source", "recovery_reaches_stop_point", "replay_continues_image"}
     )
+    # Where the source has no replica, it and the recovered server have both gone on by themselves.
+    base = BaseHistory.REPLICA
 
     def on_replay(self, fleet: World, instance: Instance, groups: list[Group]) -> list[Group]:
         """Repeat the first group of a table that is backed up."""
