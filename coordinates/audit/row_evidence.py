@@ -193,12 +193,15 @@ def executed_evidence(row: Row, logged: GtidSet | None) -> ExecutedEvidence:
 
 def _growth(row: Row) -> Growth:
     state, history, server, binlog = row.state, row.baselines, row.server, row.binlog
-    purged = GtidSet.EMPTY if state.purged is None else state.purged - binlog.grouped.freeze()
-    received = (relay.received_ever.freeze() for relay in row.relays.values())
+    logged = binlog.grouped.freeze()
+    purged = GtidSet.EMPTY if state.purged is None else state.purged - logged
+    received = tuple(relay.received_ever.freeze() for relay in row.relays.values())
     return Growth(
         brought=(history.unexplained, history.assigned, binlog.local.freeze(), purged, *received),
         uuids=tuple(uuid for uuid in (server.server_uuid, server.group_uuid) if uuid is not None),
         doubtful=binlog.of_unknown_writer.freeze(),
+        received=received,
+        logged=logged,
         has_anonymous=any(relay.has_anonymous for relay in row.relays.values()),
         is_complete=server.has_started
         and server.server_uuid is not None

@@ -37,6 +37,11 @@ RECEIVES_ANONYMOUS = reason(
 WRITER_UNKNOWN = reason(
     "writer_unknown", "the server id of a group, or of the server itself, is not known"
 )
+SENDER_UNSEEN = reason(
+    "sender_unseen",
+    "it logged a group that no channel of it has brought from that server before: a channel may"
+    " have come and gone unseen",
+)
 RELAYS_INCOMPLETE = reason(
     "relays_incomplete", "the relay logs of all channels were not seen completely"
 )
@@ -51,6 +56,8 @@ class Growth(NamedTuple):
         has_anonymous: Whether a channel brings groups without a GTID.
         is_complete: Whether the server's UUID is known and every relay log was seen completely.
         doubtful: What the server logged without its being known who wrote it.
+        received: What each channel has brought, ever.
+        logged: What the binary log was seen to hold.
     """
 
     brought: tuple[GtidSet, ...]
@@ -58,6 +65,19 @@ class Growth(NamedTuple):
     has_anonymous: bool
     is_complete: bool
     doubtful: GtidSet = GtidSet.EMPTY
+    received: tuple[GtidSet, ...] = ()
+    logged: GtidSet = GtidSet.EMPTY
+
+    def from_unseen_senders(self, gtids: GtidSet) -> GtidSet:
+        """Those that were logged and are of servers of which no channel has brought any.
+
+        Whoever observes a server asks for its channels now and then: one that was there in between
+        left nothing but the groups in the binary log.
+        """
+        for received in self.received:
+            for sid in received.sids():
+                gtids = gtids.without_uuid(sid.partition(":")[0])
+        return gtids & self.logged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +344,8 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
     undecided_when=(
         "server_uuid is not known, the relay logs of a channel were not seen completely (a gap,"
         " observation began later), it is not known under which server id a group was logged,"
-        " a channel brings groups without a GTID, to which the"
+        " it was logged and no channel has ever brought a group of that server (one may have come"
+        " and gone unseen), a channel brings groups without a GTID, to which the"
         " replica may assign any UUID, or there is no accepted row to compare with"
     ),
     sources=("WL#2775, REQ-5", "WL#9211, F-1"),
@@ -356,9 +377,12 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
         return Undecided(RECEIVES_ANONYMOUS)
     if not e.growth.is_complete:
         return Undecided(RELAYS_INCOMPLETE)
-    if not grown - e.growth.doubtful:
-        return Undecided(WRITER_UNKNOWN)
     grown = grown - e.growth.doubtful
+    if not grown:
+        return Undecided(WRITER_UNKNOWN)
+    grown = grown - e.growth.from_unseen_senders(grown)
+    if not grown:
+        return Undecided(SENDER_UNSEEN)
     return Broken("nothing_brought_it", witness=grown, at=grown.first(3), grown=grown)
 
 

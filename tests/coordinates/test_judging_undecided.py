@@ -109,6 +109,15 @@ def stopped_while_it_was_read() -> Journal:
     return journal
 
 
+def group_of_an_unseen_channel() -> Journal:
+    """A channel was made, brought one group, and was removed between two answers."""
+    journal = Journal().begin()
+    journal.row()
+    journal.binlog.group(f"{UUID_C}:4", server_id=3)
+    journal.row()
+    return journal
+
+
 def anonymous_channel() -> Journal:
     origin = Journal("s", UUID_C, 3).begin()
     origin.binlog.group(None)
@@ -207,6 +216,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("logged_eventually_executed", lag_that_may_settle, "time to settle", "instance"),
         ("logged_eventually_executed", lag_that_stands_still, "stand still", "instance"),
         ("executed_growth_explained", anonymous_channel, "without a GTID", "instance"),
+        ("executed_growth_explained", group_of_an_unseen_channel, "gone unseen", "instance"),
         (
             "executed_growth_explained",
             unexplained_while_a_relay_log_is_unseen,
