@@ -15,7 +15,7 @@ from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.results import Verdict
 from tallystick.producers.publisher import MemorySink
 from tallystick.producers.simulator.faults import FAULTS
-from tallystick.runs.demo import demo_fleet, demo_scenario
+from tallystick.runs.demo import DEADLINE_US, demo_fleet, demo_scenario
 from tallystick.runs.live_fleet import LiveFleet, Pace
 
 MOMENTS = 7
@@ -51,7 +51,7 @@ def demonstrate(
 
 
 def audited_live(blocks):
-    """What a job that goes on has found so far: nothing is taken as its end."""
+    """What a job that goes on has found so far: nothing is its end, but what is overdue expires."""
     instances: dict[str, InstanceAudit] = {}
     fleet = FleetAudit()
     findings = []
@@ -59,6 +59,8 @@ def audited_live(blocks):
         audit = instances.setdefault(block.instance_id, InstanceAudit(block.instance_id))
         output = audit.absorb(block)
         findings += [*output.findings, *fleet.absorb(output.fleet_events).findings]
+        known = {event.instance_id: event.ts - DEADLINE_US for event in output.fleet_events}
+        findings += fleet.expire(known).findings
     return {finding.rule for finding in findings}
 
 
