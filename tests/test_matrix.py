@@ -70,6 +70,16 @@ def test_a_crash_after_a_restart_that_kept_relay_logs_breaks_nothing(seed: int) 
                 "negatives": ("hole_filled_on_every_server", "recovery_from_replica"),
             },
         ),
+        # A source that is held back has not filled the hole: its replicas do not either.
+        (
+            668,
+            {
+                "profile": "wl9452",
+                "topology": "pair",
+                "writes_per_second": 15.0,
+                "negatives": ("backup_session_killed", "hole_filled_on_every_server"),
+            },
+        ),
         # The source keeps what a replica needs whose repositories were refused.
         (
             1852,

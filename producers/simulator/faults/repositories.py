@@ -161,6 +161,8 @@ class MasterInfoNotFlushedOnStop(ChannelFault, ActFault):
     name = "master_info_not_flushed_on_stop"
     text = "the receiver stops and slave_master_info is not written"
     must_fire = frozenset({"info_write_steps_complete", "master_info_flush_points"})
+    # FLUSH RELAY LOGS before the row would write what the stop did not.
+    bears_acts = False
 
     def __init__(self) -> None:
         super().__init__()

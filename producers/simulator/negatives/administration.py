@@ -239,9 +239,13 @@ def _skip_numbers(fleet: World, instance: Instance, ahead: int) -> None:
 
 
 def _fill_hole(fleet: World, uuid: str) -> None:
-    # Sources first: what a replica has executed, its source has.
+    # Sources first: what a replica has executed, its source has. One that is held back sends it.
     writers = sources(fleet)
-    others = [one for one in fleet.instances.values() if one not in writers]
-    if all(one.is_running for one in writers):
-        for instance in (*writers, *others):
-            clients.commit_empty(fleet, instance, uuid, 1)
+    if not all(one.is_running for one in writers):
+        return
+    for instance in writers:
+        clients.commit_empty(fleet, instance, uuid, 1)
+    if all((uuid, 1) in one[GtidState].logged for one in writers):
+        for instance in fleet.instances.values():
+            if instance not in writers:
+                clients.commit_empty(fleet, instance, uuid, 1)
