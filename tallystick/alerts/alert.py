@@ -1,4 +1,4 @@
-"""An alert: what somebody is told of an incident, as one flat document.
+"""An alert: what is sent about an incident, as one flat document.
 
 docs/alert.schema.json describes it; ``SCHEMA_VERSION`` rises when a key is renamed or removed.
 """

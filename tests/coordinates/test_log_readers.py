@@ -158,7 +158,7 @@ def test_columns_and_single_events_leave_equal_state_within_a_group(monkeypatch,
 
 @pytest.mark.parametrize("fast_min", [1, 10**9])
 def test_a_source_position_that_falls_in_the_next_relay_file_is_found(monkeypatch, fast_min):
-    """No connection was made anew, so nothing of before may come."""
+    """No connection was made anew, so nothing earlier may come."""
     monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
     journal, relay, more = replica()
     relay.copy(more[1])

@@ -82,7 +82,7 @@ def test_a_micro_batch_that_is_done_again_alerts_nothing(opened):
 
 
 def test_what_is_acknowledged_is_quiet_until_it_counts_again(opened):
-    """A sink that keeps the state is told, so that it ends; the end is told to all."""
+    """A sink that keeps the state hears of it, so that it ends; the end goes to all."""
     store, history = opened(), History()
     take(store, history.errant(), [HTTP, STATE])
     (name,) = history.incidents.open
