@@ -161,7 +161,9 @@ def test_upkeep_keeps_the_rows_and_few_files(tmp_path, monkeypatch):
         ago_ns = (10 if number < 4 else 0) * 86_400 * 10**9
         cut = Cut(collection_id=f"c{number}", instance_id="a", scope="instance", ts=number)
         sink.write(number, findings=[replace(FINDING, at=str(number))], cuts=[cut])
-    sink.await_upkeep()
+        if number >= 10:
+            # A round that goes on longer than the rest of the writes would leave them as they are.
+            sink.await_upkeep()
     assert len(DeltaTable(tmp_path / "findings").file_uris()) < 8
     assert 16 == len(table_reader.read_findings(tmp_path))
     assert {f"c{n}" for n in range(4, 16)} == {
