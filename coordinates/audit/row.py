@@ -18,7 +18,7 @@ from tallystick.coordinates.rules.backup_coordinates import (
     HeaderUnderLock,
 )
 from tallystick.coordinates.rules.binlog_position import snapshot_position_on_group_boundary
-from tallystick.coordinates.rules.executed_set import executed_within_logged
+from tallystick.coordinates.rules.executed_set import SENDER_UNSEEN, executed_within_logged
 from tallystick.coordinates.rules.gtid_table import GtidTable
 from tallystick.coordinates.rules.innodb import RedoEvidence
 from tallystick.coordinates.rules.outcomes import Undecided
@@ -58,6 +58,9 @@ _HEADER, _GTID_TABLE = rules_on(HeaderUnderLock), rules_on(GtidTable)
 _REDO = rules_on(RedoEvidence)
 REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_boundary)
 """Without these two a row cannot be called consistent; others undecided are listed with it."""
+NOT_CONSISTENT = DISTURBED | {SENDER_UNSEEN.code}
+"""Nor with one of these reasons: something keeps a channel from going on, or came by one that was
+not seen."""
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
@@ -337,7 +340,7 @@ def _checked(checks: RowChecks, channel: str | None) -> dict[str, Any]:
     elif (
         all(check.outcome is Outcome.UNDECIDED for check in found)
         or checks.is_undecided(*REQUIRED_FOR_CONSISTENT, channel=channel)
-        or any(check.reason in DISTURBED for check in found)
+        or any(check.reason in NOT_CONSISTENT for check in found)
     ):
         verdict = Verdict.UNDECIDED
     return {"verdict": verdict.value, "checks": found}

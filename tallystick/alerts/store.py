@@ -158,7 +158,7 @@ class AlertStore:
             How many deliveries were dropped, as too many wait.
         """
         last = {change["incident_id"]: change["kind"] for change in changes}
-        # What somebody knew of before it could be alerted (a job that begins anew) is not.
+        # What was acknowledged before it could be alerted (a job that begins anew) is not.
         known_by_now = {name for name, kind in last.items() if kind == ACKNOWLEDGED}
         sinks, now = list(sinks), now_us()
         with self._transaction() as db:

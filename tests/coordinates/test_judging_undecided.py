@@ -300,6 +300,12 @@ def test_answers_without_a_row_are_operational_and_undecided():
     assert "column LOCAL" in observation_text(result.observations[2])
 
 
+def test_a_row_with_a_group_of_an_unseen_channel_is_undecided():
+    """It accuses nobody, and does not call consistent what came by an unknown way."""
+    result = audit(group_of_an_unseen_channel())
+    assert ([], ["CONSISTENT", "UNDECIDED"]) == (result.broken, result.verdicts)
+
+
 def test_a_row_that_trails_is_told_as_torn_and_stays_consistent():
     """Stock servers do it under load; the observation warns who would use both as one point."""
     journal = source(5)
