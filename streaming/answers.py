@@ -7,11 +7,15 @@ message that merely has a key; it is none any more from its retirement to its ne
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
+from tallystick.coordinates.results import Acknowledgement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 ANSWER_US = 5_000_000
 """What an answer may take through Kafka and a busy job before its request counts as unanswered."""
@@ -27,6 +31,10 @@ class Member:
         unanswered: How many requests have been read since.
         since_us: When the job read the first of them.
         silent_us: When it read the one with which the instance became silent.
+        row_ts: Of its last answer with a row, by the clock of its observer.
+        unread: How many answers without a row have come since.
+        unread_since_us: When the job read the first of them.
+        problem: What the last of them says; empty: it has a row.
     """
 
     answered_us: int | None = None
@@ -34,6 +42,40 @@ class Member:
     unanswered: int = 0
     since_us: int = 0
     silent_us: int | None = None
+    row_ts: int | None = None
+    unread: int = 0
+    unread_since_us: int = 0
+    problem: str = ""
+
+
+SILENT, UNREADABLE = "instance_silent", "instance_unreadable"
+"""An instance leaves requests unanswered; its observer answers that there is no row."""
+
+
+class Absence(NamedTuple):
+    """A time in which nothing is known of an instance.
+
+    Attributes:
+        rule: ``SILENT`` or ``UNREADABLE``.
+        instance_id: Of whom.
+        since_us: When it began, by the job's clock.
+        last_ts: Of the last answer, or of the last row; None: there was none.
+        problem: Why there is no row; empty where nobody answers.
+        acknowledgement: Who knows of it.
+    """
+
+    rule: str
+    instance_id: str
+    since_us: int
+    last_ts: int | None
+    problem: str
+    acknowledgement: Acknowledgement | None = None
+
+    @property
+    def incident_id(self) -> str:
+        """Its name, by which it can be acknowledged."""
+        text = f"{self.rule} {self.instance_id} {self.since_us}"
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 @dataclass(eq=False)
@@ -44,11 +86,13 @@ class Answers:
         members: By instance.
         retired: Instances that are no members any more, and since when.
         strangers: Instances that were named because they are not listed.
+        acknowledged: Absences that somebody knows of, by their names.
     """
 
     members: dict[str, Member] = field(default_factory=dict)
     retired: dict[str, int] = field(default_factory=dict)
     strangers: dict[str, None] = field(default_factory=dict)
+    acknowledged: dict[str, Acknowledgement] = field(default_factory=dict)
 
     def start(self, instance_id: str, ts: int) -> None:
         """An instance has started, which makes it a member."""
@@ -71,13 +115,24 @@ class Answers:
             if member.unanswered == unanswered_max:
                 member.silent_us = now_us
 
-    def answer(self, instance_id: str, ts: int, now_us: int) -> None:
-        """An answer was read: whatever it answers, its producer is alive."""
+    def answer(self, instance_id: str, ts: int, now_us: int, problem: str = "") -> None:
+        """An answer was read: whatever it answers, its producer is alive.
+
+        Args:
+            instance_id: Whose.
+            ts: When it was written, by the clock of its observer.
+            now_us: The job's clock.
+            problem: Why it has no row; empty: it has one.
+        """
         if instance_id in self.retired:
             return
-        last = self.members.setdefault(instance_id, Member()).last_ts
-        ts = ts if last is None else max(ts, last)
-        self.members[instance_id] = Member(answered_us=now_us, last_ts=ts)
+        known = self.members.setdefault(instance_id, Member())
+        ts = ts if known.last_ts is None else max(ts, known.last_ts)
+        member = Member(answered_us=now_us, last_ts=ts, row_ts=ts)
+        if problem:
+            member.row_ts, member.problem, member.unread = known.row_ts, problem, known.unread + 1
+            member.unread_since_us = known.unread_since_us if known.unread else now_us
+        self.members[instance_id] = member
 
     def expected(self, asked: Iterable[str] | None) -> set[str]:
         """The members among those asked; None: all."""
@@ -95,3 +150,51 @@ class Answers:
         """When its last answer was written, by the clock of its observer."""
         member = self.members.get(instance_id)
         return None if member is None else member.last_ts
+
+    def absences(self, now_us: int, unanswered_max: int) -> dict[tuple[str, str], Absence | None]:
+        """By rule and instance; None: it is there, or need not be; of others it is not known."""
+        found: dict[tuple[str, str], Absence | None] = {
+            (rule, name): None for name in self.retired for rule in (SILENT, UNREADABLE)
+        }
+        silent = self.silent(now_us)
+        for name, member in self.members.items():
+            if name in silent:
+                one = Absence(SILENT, name, member.since_us, member.last_ts, "")
+                found[SILENT, name] = self._known(one, now_us)
+            elif member.answered_us is not None:
+                found[SILENT, name] = None
+            if member.unread >= unanswered_max:
+                since_us, problem = member.unread_since_us, member.problem
+                one = Absence(UNREADABLE, name, since_us, member.row_ts, problem)
+                found[UNREADABLE, name] = self._known(one, now_us)
+            elif member.answered_us is not None:
+                found[UNREADABLE, name] = None
+        return found
+
+    def _known(self, one: Absence, now_us: int) -> Absence:
+        known = self.acknowledged.get(one.incident_id)
+        is_over = known is None or (known.until_ts is not None and known.until_ts <= now_us)
+        return one if is_over else one._replace(acknowledgement=known)
+
+    def obey(
+        self, controls: Iterable[IncidentControl], absences: Iterable[Absence]
+    ) -> Iterator[IncidentControl]:
+        """Take what operators ask of absences.
+
+        Args:
+            controls: In the order of their topic.
+            absences: Those of now; what was asked of earlier ones is forgotten.
+
+        Yields:
+            What is not about one of them.
+        """
+        names = {one.incident_id for one in absences}
+        self.acknowledged = {n: known for n, known in self.acknowledged.items() if n in names}
+        for one in controls:
+            if one.target not in names or one.action is ControlAction.RETIRE:
+                yield one
+            elif one.action is ControlAction.ACK:
+                known = Acknowledgement(one.by, one.why, one.ts, one.until_ts)
+                self.acknowledged[one.target] = known
+            else:
+                self.acknowledged.pop(one.target, None)

@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.coordinates.events.incident_control import IncidentControl
     from tallystick.coordinates.results import IncidentChange, SubjectCheck
-    from tallystick.streaming.answers import Member
+    from tallystick.streaming.answers import Absence
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.progress import Metrics
     from tallystick.streaming.sinks import DeadLetterRow, KafkaSink
     from tallystick.streaming.table_sink import TableSink
 
 BACKLOG_SHARE = 0.9
-_NOT_KNOWN: Mapping[str, Member | None] = MappingProxyType({})
+_NOT_KNOWN: Mapping[tuple[str, str], Absence | None] = MappingProxyType({})
 
 
 class ValidatorAnswer(Protocol):
@@ -73,7 +73,7 @@ class AlertTaker(Protocol):
         self,
         changes: Sequence[IncidentChange],
         origin: Origin,
-        silence: Mapping[str, Member | None],
+        absences: Mapping[tuple[str, str], Absence | None],
         /,
     ) -> None:
         """Take changes of incidents.
@@ -81,8 +81,8 @@ class AlertTaker(Protocol):
         Args:
             changes: In their order; may be those of a micro-batch that is done again.
             origin: What messages have of the fleet.
-            silence: Instances that do not answer, and with None those that do, or need not; of the
-                others it is not known.
+            absences: By rule and instance, of whom nothing is known, and with None those that are
+                there, or need not be; of the others it is not known.
         """
         ...
 
@@ -178,6 +178,8 @@ class FleetStep:
             answers.retire(name, ts)
             self._forget(name)
         leave_out_retired(content, answers)
+        absent = filter(None, self._rounds.absences(now_us).values())
+        controls = list(answers.obey(content.controls, absent))
         content.observations += name_strangers(content.strangers, answers)
         output = self._fleet.absorb(content.fleet_events)
         seen = _newest_times(content.fleet_events)
@@ -201,9 +203,9 @@ class FleetStep:
             dead_letters=content.dead_letters,
             checks=[check for each in outputs for check in each.checks],
             fleet_events=content.fleet_events,
-            controls=content.controls,
+            controls=controls,
             rounds=rounds,
-            silence=self._silence(now_us) if is_caught_up else {},
+            absences=self._rounds.absences(now_us) if is_caught_up else {},
         )
         self._save(batch_id)
         self._metrics.count(
@@ -212,17 +214,6 @@ class FleetStep:
             journal_bytes=content.bytes,
             micro_batches=1,
         )
-
-    def _silence(self, now_us: int) -> dict[str, Member | None]:
-        """Who is silent, and who answers or need not answer (None)."""
-        answers = self._rounds.answers
-        silent = answers.silent(now_us)
-        known = {
-            name: member if name in silent else None
-            for name, member in answers.members.items()
-            if name in silent or member.answered_us is not None
-        }
-        return dict.fromkeys(answers.retired) | known
 
     def _forget(self, instance_id: str) -> None:
         """An instance is no member of the fleet any more."""
@@ -304,7 +295,7 @@ class FleetStep:
         fleet_events: list[FleetEvent],
         rounds: list[Round],
         controls: Sequence[IncidentControl] = (),
-        silence: Mapping[str, Member | None] = _NOT_KNOWN,
+        absences: Mapping[tuple[str, str], Absence | None] = _NOT_KNOWN,
         is_last: bool = False,
     ) -> None:
         findings.sort(key=lambda finding: finding.order)
@@ -319,7 +310,7 @@ class FleetStep:
             self._kafka.publish_dead_letters(dead_letters)
         delivered_us = time.time_ns() // 1_000
         if self._alert is not None:
-            self._alert(changes, origin, silence)
+            self._alert(changes, origin, absences)
         validations, of_collections = self._validations(rounds, is_last=is_last)
         missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
         rows = [*cuts, *missing]
@@ -421,6 +412,8 @@ class FleetStep:
                 self._forget(name)
         except StateError as error:
             self._begin()
+            # What is broken does not heal by that: the tables know the incidents.
+            self._incidents = Incidents.of(self._tables.incidents())
             code, at = ObservationCode.STATE_UNREADABLE, f"micro-batch {batch_id}"
             self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, str(error)))
 

@@ -16,7 +16,7 @@ from tallystick.coordinates.audit.missing_answers import missing_answer, nobody_
 from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import Observation
 from tallystick.coordinates.state_codec import Bytes, encode, restore
-from tallystick.streaming.answers import ANSWER_US, Answers, Member
+from tallystick.streaming.answers import ANSWER_US, Absence, Answers, Member
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -135,7 +135,7 @@ class Rounds:
             self._ask(request, now_us)
         late: dict[str, list[Cut]] = {}
         for cut in sorted(cuts, key=_cut_order):
-            self.answers.answer(cut.instance_id, cut.ts, now_us)
+            self.answers.answer(cut.instance_id, cut.ts, now_us, _problem(cut))
             if cut.collection_id in self._closed:
                 late.setdefault(cut.collection_id, []).append(cut)
                 continue
@@ -153,6 +153,11 @@ class Rounds:
             if is_over or self._is_complete(opened):
                 rounds += self._close(name, observations)
         return rounds, observations
+
+    def absences(self, now_us: int) -> dict[tuple[str, str], Absence | None]:
+        """Of whom nothing is known, as ``Answers.absences`` has it."""
+        limit = self._deadline.unanswered_max
+        return {} if limit is None else self.answers.absences(now_us, limit)
 
     def finish(self) -> tuple[list[Round], list[Observation]]:
         """Nothing more will come: close what is open."""
@@ -257,6 +262,14 @@ class Rounds:
             known = {name: answers.members.get(name, Member()) for name in listed}
             answers.members = {n: m for n, m in known.items() if n not in answers.retired}
             answers.strangers = {n: None for n in answers.strangers if n not in listed}
+
+
+def _problem(cut: Cut) -> str:
+    """Why an answer has no row; one that is empty breaks a rule of its own."""
+    if cut.answer in {"row", "empty"}:
+        return ""
+    error = "" if cut.error_code is None else f", error {cut.error_code}"
+    return f"{cut.error_text or cut.answer}{error}"
 
 
 def _row_order(cut: Cut) -> tuple[str, bool, str]:

@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from tallystick.streaming.delta_table import CHECKPOINT_COMMITS, append, existing, made
 from tallystick.streaming.errors import TableError
+from tallystick.streaming.table_reader import read_incidents
 from tallystick.streaming.table_upkeep import Retention, keep_up
 from tallystick.streaming.tables import TABLES, arrow_rows
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deltalake import DeltaTable
+
+    from tallystick.coordinates.results import Incident
 
 END_BATCH = None
 """In place of a number: what was decided because the history ends here."""
@@ -71,6 +74,10 @@ class TableSink:
         self._batches += bool(filled)
         if batch is not END_BATCH and self._batches >= UPKEEP_BATCHES:
             self._begin_upkeep(batch)
+
+    def incidents(self) -> list[Incident]:
+        """Every incident, as it was written last."""
+        return read_incidents(self._directory)
 
     def take_back_end(self) -> None:
         """The history goes on: remove what was written at its end."""

@@ -37,6 +37,8 @@ class Cut:
     verdict: str = "UNDECIDED"
 
     server_uuid: str | None = None
+    cluster: str | None = None
+    """The label that its producer gives it."""
     profile: str | None = None
     binary_log_file: str | None = None
     binary_log_position: int | None = None

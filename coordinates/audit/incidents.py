@@ -139,6 +139,17 @@ class Incidents:
     _by_key: dict[IncidentKey, str] = field(default_factory=dict, metadata=TRANSIENT)
     _by_subject: dict[_Subject, set[str]] = field(default_factory=dict, metadata=TRANSIENT)
 
+    @classmethod
+    def of(cls, known: Iterable[Incident]) -> Incidents:
+        """Go on from what was shown of incidents, where the state itself is lost."""
+        ordered = sorted(known, key=lambda one: one.closed_ts or 0)
+        return cls(
+            open={one.incident_id: one for one in ordered if one.is_open},
+            closed={one.incident_id: one for one in ordered if not one.is_open},
+            counted={one.incident_id: [one.incident_id] for one in ordered if one.is_open},
+            now_ts=max((one.closed_ts or one.last_seen_ts for one in ordered), default=0),
+        )
+
     def absorb(
         self,
         findings: Iterable[Finding] = (),

@@ -167,6 +167,7 @@ def _judge_no_row(
         "sequence": waiting.sequence,
         "profile": audit.server.profile,
         "server_uuid": audit.server.server_uuid,
+        "cluster": audit.server.cluster,
         "event_findings": audit.event_findings,
     }
     if not isinstance(error, dict) or not error:
@@ -254,6 +255,7 @@ def _server_side(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
         "epoch": waiting.epoch,
         "sequence": waiting.sequence,
         "server_uuid": state.server_uuid,
+        "cluster": audit.server.cluster,
         "profile": audit.server.profile,
         "gtid_executed": _text(state.executed),
         "gtid_purged": _text(state.purged),
@@ -266,7 +268,10 @@ def _server_side(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
 
 def _channel_side(base: Mapping[str, Any], state: ServerState, name: str) -> dict[str, Any]:
     channel = state.channels[name]
-    kept = ("collection_id", "instance_id", "ts", "epoch", "sequence", "server_uuid", "profile")
+    kept = (
+        *("collection_id", "instance_id", "ts", "epoch", "sequence"),
+        *("server_uuid", "cluster", "profile"),
+    )
     return {
         **{key: base[key] for key in kept},
         "scope": "channel",

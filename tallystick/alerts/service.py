@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from tallystick.alerts.alert import alert_of
+from tallystick.alerts import absence
+from tallystick.alerts.alert import RESOLVED, Alert, alert_of
 from tallystick.alerts.secret import read_secret
-from tallystick.alerts.silence import RULE, began, ended
 from tallystick.alerts.sinks import Context, Request, Sink, open_sink, requests_of
 from tallystick.alerts.store import AlertStore
 from tallystick.alerts.worker import SinkWorker
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.results import IncidentChange
     from tallystick.coordinates.rules.topic_messages import Origin
     from tallystick.settings import Settings
-    from tallystick.streaming.answers import Member
+    from tallystick.streaming.answers import Absence
 
 FILE = "alerts.sqlite"
 """In the directory of the audit."""
@@ -79,13 +79,15 @@ class Alerts:
                 notice=notice,
             )
             dropped = self._store.forget_other_sinks(request.key for request, _ in sinks)
-            opened = self._store.is_open(RULE)
+            opened = [one for one in self._store.open() if one["rule"] in absence.RULES]
         except (OSError, sqlite3.Error) as error:
             path = str(directory / FILE)
             raise MisuseError(
                 f"the queue of alerts, {path!r}, cannot be opened: {error}"
             ) from error
-        self._silent = {alert["instance"]: alert for alert in opened}
+        self._absent: dict[tuple[str, str], Alert] = {
+            (alert["rule"], alert["instance"]): alert for alert in opened
+        }
         if dropped:
             notice(f"alerts: {dropped:,} waited for sinks that are not set any more: dropped")
         self._workers = [SinkWorker(request, sink, self._store, notice) for request, sink in sinks]
@@ -120,26 +122,23 @@ class Alerts:
         self,
         changes: Sequence[IncidentChange],
         origin: Origin,
-        silence: Mapping[str, Member | None],
+        absences: Mapping[tuple[str, str], Absence | None],
     ) -> None:
         """Queue what is to be alerted; what goes wrong here is shown, and stops no audit.
 
         Args:
             changes: Of incidents, in their order.
             origin: What alerts have of the fleet.
-            silence: Instances that do not answer, and with None those that do, or need not.
+            absences: By rule and instance, of whom nothing is known, and with None those that are
+                there, or need not be.
         """
         alerts = [alert_of(change, origin) for change in changes]
-        now_silent = dict(self._silent)
-        for name, member in silence.items():
-            before = now_silent.pop(name, None)
-            after = None if member is None else began(name, member, origin)
-            is_same = before and after and before["incident_id"] == after["incident_id"]
-            if before and not is_same:
-                alerts.append(ended(before, origin))
-            if after:
-                now_silent[name] = after
-                alerts += [] if is_same else [after]
+        absent = dict(self._absent)
+        for key, after in absences.items():
+            for alert in absence.changes(absent.get(key), after, origin):
+                alerts.append(alert)
+                absent[key] = alert
+        absent = {key: alert for key, alert in absent.items() if alert["status"] != RESOLVED}
         if not alerts:
             return
         keys = [(w.request.key, w.request.label, w.sink.repeat_s is not None)
@@ -150,7 +149,7 @@ class Alerts:
             self._lost += len(alerts)
             self._notice(f"alerts of {len(alerts):,} changes cannot be queued: {error}")
             return
-        self._silent = now_silent
+        self._absent = absent
         if dropped:
             self._lost += dropped
             self._notice(f"alerts: the queue is full, {dropped:,} are dropped")

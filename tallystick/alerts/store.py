@@ -283,12 +283,10 @@ class AlertStore:
             ).fetchall()
         return [json.loads(text) for (text,) in rows]
 
-    def is_open(self, rule: str) -> list[Alert]:
-        """The newest alert of each open incident of a rule."""
+    def open(self) -> list[Alert]:
+        """The newest alert of each incident that is not over."""
         with self._lock:
-            rows = self._db.execute("SELECT alert FROM incidents WHERE is_open").fetchall()
-        alerts = [json.loads(text) for (text,) in rows]
-        return [alert for alert in alerts if alert["rule"] == rule]
+            return _open_in(self._db)
 
     def waiting(self, sink: str) -> int:
         """How many deliveries wait for a sink."""
@@ -322,19 +320,50 @@ def _opened(path: Path) -> sqlite3.Connection:
     return db
 
 
-def read_deliveries(path: Path, limit: int) -> list[DeliveryRow]:
-    """The newest deliveries of a file that a job may be writing, the newest first.
+def _open_in(db: sqlite3.Connection) -> list[Alert]:
+    rows = db.execute("SELECT alert FROM incidents WHERE is_open ORDER BY incident_id").fetchall()
+    return [json.loads(text) for (text,) in rows]
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A file that a job may be writing.
 
     Raises:
         OSError: It is not there, or no such file.
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
-            rows = db.execute(
-                "SELECT label, alert, attempts, error, outcome, queued_us, done_us"
-                " FROM deliveries ORDER BY number DESC LIMIT ?",
-                (limit,),
-            ).fetchall()
+            yield db
     except sqlite3.Error as error:
         raise OSError(str(error)) from error
+
+
+def read_open(path: Path) -> list[Alert]:
+    """The newest alert of each incident of a file that is not over.
+
+    Raises:
+        OSError: It is not there, or no such file.
+    """
+    with _reading(path) as db:
+        return _open_in(db)
+
+
+def read_deliveries(path: Path, limit: int, incident_id: str | None = None) -> list[DeliveryRow]:
+    """The newest deliveries of a file, the newest first.
+
+    Args:
+        path: The file.
+        limit: So many at most.
+        incident_id: Only those of this incident; None: of all.
+
+    Raises:
+        OSError: It is not there, or no such file.
+    """
+    with _reading(path) as db:
+        rows = db.execute(
+            "SELECT label, alert, attempts, error, outcome, queued_us, done_us FROM deliveries"
+            " WHERE ?1 IS NULL OR incident_id = ?1 ORDER BY number DESC LIMIT ?2",
+            (incident_id, limit),
+        ).fetchall()
     return [DeliveryRow(row[0], json.loads(row[1]), *row[2:]) for row in rows]

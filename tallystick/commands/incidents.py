@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +22,8 @@ from tallystick.require_broker import require_broker
 from tallystick.settings import Settings, load
 
 if TYPE_CHECKING:
+    from tallystick.alerts.alert import Alert
+    from tallystick.alerts.store import DeliveryRow
     from tallystick.coordinates.results import Incident
 
 app = typer.Typer(help="List the incidents of an audit, and acknowledge them.")
@@ -28,6 +31,7 @@ app = typer.Typer(help="List the incidents of an audit, and acknowledge them.")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _ID_LENGTH = 24
 _SHOWN = 12
+_ALERTS_SHOWN = 50
 
 IncidentId = Annotated[str, typer.Argument(help="Its id, or its beginning.", metavar="ID")]
 By = Annotated[str | None, typer.Option(help="Who asks for it (the user's name).", metavar="NAME")]
@@ -43,13 +47,14 @@ def list_(
     """List the incidents that are open or acknowledged, the oldest first."""
     from tallystick.coordinates.rules.explanation import moment, shorten_gtids
 
-    found = _incidents(load({"directory": directory}).settings)
+    settings = load({"directory": directory}).settings
+    found, absences = _incidents(settings), _absences(settings)
     shown = [one for one in found if every or one.is_open]
     if json:
-        terminal.show_json([one.to_dict() for one in shown])
+        terminal.show_json([*(one.to_dict() for one in shown), *absences])
         return
     over = len(found) - len(shown)
-    if not shown:
+    if not shown and not absences:
         terminal.show("no incident is open" + (f", {over:,} are over" if over else ""))
         return
     terminal.show_table(
@@ -67,6 +72,17 @@ def list_(
                 shorten_gtids(one.witness),
             )
             for one in shown
+        ]
+        + [
+            (
+                one["incident_id"][:_SHOWN],
+                _state_of(one),
+                *(one[key] for key in ("severity", "rule", "instance")),
+                *(moment(_us_of(one[key])) for key in ("opened_at", "last_seen_at")),
+                one["count"],
+                one["witness"],
+            )
+            for one in absences
         ],
     )
 
@@ -74,11 +90,23 @@ def list_(
 @app.command()
 def show(incident: IncidentId, *, directory: Directory = None, json: Json = False) -> None:
     """Show an incident whole, with what to do about it."""
+    from tallystick.coordinates.results import Incident
     from tallystick.coordinates.rules.explanation import explain, moment
 
-    one = _one(load({"directory": directory}).settings, incident)
+    settings = load({"directory": directory}).settings
+    one = _one(settings, incident)
     if json:
-        terminal.show_json(one.to_dict())
+        terminal.show_json(one.to_dict() if isinstance(one, Incident) else one)
+        return
+    if not isinstance(one, Incident):
+        terminal.show(
+            (f"{one['rule']} ({one['severity']}), {_state_of(one)}", "bold"),
+            f"  {one['instance']}, since {moment(_us_of(one['opened_at']))}",
+            f"  id {one['incident_id']}",
+            f"  {one['sentence']}",
+            f"  to do: {one['remedy']}",
+        )
+        _show_alerted(settings, one["incident_id"])
         return
     texts, known = explain(one.finding), one.acknowledgement
     terminal.show(
@@ -95,6 +123,17 @@ def show(incident: IncidentId, *, directory: Directory = None, json: Json = Fals
     if known is not None:
         until = "" if known.until_ts is None else f" until {moment(known.until_ts)}"
         terminal.show(f"  acknowledged by {known.by} at {moment(known.ts)}{until}: {known.why}")
+    _show_alerted(settings, one.incident_id)
+
+
+def _show_alerted(settings: Settings, incident_id: str) -> None:
+    """Who was alerted of an incident, the first alert first."""
+    from tallystick.coordinates.rules.explanation import moment
+
+    for one in reversed(_deliveries(settings, incident_id)):
+        what, at = one.outcome or "waits", one.done_us or one.queued_us
+        error = "" if one.outcome == "sent" or one.error is None else f": {one.error}"
+        terminal.show(f"  alert to {one.label}: {one.alert['kind']}, {what}, {moment(at)}{error}")
 
 
 @app.command()
@@ -183,7 +222,7 @@ def _send(settings: Settings, control: IncidentControl) -> None:
 
     # A whole id needs no tables: an acknowledgement may come from any host.
     if control.action is not ControlAction.RETIRE and not _is_whole(control.target):
-        control = replace(control, target=_one(settings, control.target).incident_id)
+        control = replace(control, target=_name_of(_one(settings, control.target)))
     value = encode_control(control)
     try:
         parse_control(value)
@@ -205,12 +244,48 @@ def _incidents(settings: Settings) -> list[Incident]:
     return read_incidents(tables)
 
 
-def _one(settings: Settings, name: str) -> Incident:
-    found = [one for one in _incidents(settings) if one.incident_id.startswith(name)]
+def _absences(settings: Settings) -> list[Alert]:
+    """The newest alert of each instance of which nothing is known, the oldest first."""
+    from tallystick.alerts.absence import RULES
+    from tallystick.alerts.service import FILE
+    from tallystick.alerts.store import read_open
+
+    path = settings.directory.absolute() / "audit" / FILE
+    found = read_open(path) if path.exists() else []
+    return sorted((one for one in found if one["rule"] in RULES), key=lambda one: one["opened_at"])
+
+
+def _deliveries(settings: Settings, incident_id: str) -> list[DeliveryRow]:
+    from tallystick.alerts.service import FILE
+    from tallystick.alerts.store import read_deliveries
+
+    path = settings.directory.absolute() / "audit" / FILE
+    return read_deliveries(path, _ALERTS_SHOWN, incident_id) if path.exists() else []
+
+
+def _one(settings: Settings, name: str) -> Incident | Alert:
+    known: list[Incident | Alert] = [*_incidents(settings), *_absences(settings)]
+    found = [one for one in known if _name_of(one).startswith(name)]
     if len(found) != 1:
         how_many = "none begins so" if not found else f"{len(found)} begin so"
         raise MisuseError(f"{name!r}: expected the id of one incident, {how_many}")
     return found[0]
+
+
+def _name_of(one: Incident | Alert) -> str:
+    return one["incident_id"] if isinstance(one, Mapping) else one.incident_id
+
+
+def _state_of(alert: Alert) -> str:
+    from tallystick.alerts.alert import FIRING
+
+    return "open" if alert["status"] == FIRING else "acknowledged"
+
+
+def _us_of(text: str) -> int:
+    """A time as alerts have it, microseconds."""
+    at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return (at - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
 
 
 def _is_whole(name: str) -> bool:

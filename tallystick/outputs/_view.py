@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Observation, Verdict
 from tallystick.coordinates.rules.explanation import observation_text, reasons_of
-from tallystick.coordinates.rules.identity import instances_of
+from tallystick.runs.breaches import breaches_of
 from tallystick.runs.result import RunResult
 
 
@@ -20,47 +20,28 @@ class CollectionSummary:
     ts: int
     verdict: Verdict
     rows: int
-    by_instance: Mapping[str, Verdict]
-    """The verdict on each instance, its channels included."""
-    by_channel: Mapping[tuple[str, str], Verdict]
 
 
 def summaries(result: RunResult) -> list[CollectionSummary]:
-    """Sum up each collection: its cuts, and what is broken from an earlier finding on.
+    """Sum up each collection: its rows, and what was broken then and is not over.
 
-    The newest one has every finding, those of what came after it too.
+    What is broken now was broken at the newest one, also where it came to light after it.
     """
-    broken_since: dict[tuple[str, str | None], int] = {}
-    for finding in result.found:
-        for name in instances_of(finding):
-            subject = name, finding.channel
-            broken_since[subject] = min(finding.ts, broken_since.get(subject, finding.ts))
+    breaches = breaches_of(result)
     made = []
     for cuts in result.collections:
         ts = max(cut.ts for cut in cuts)
-        seen = [((cut.instance_id, cut.channel), Verdict(cut.verdict)) for cut in cuts]
         is_newest = cuts is result.newest_cuts
-        seen += [
-            (subject, Verdict.INCONSISTENT)
-            for subject, since in broken_since.items()
-            if since <= ts or is_newest
-        ]
-        instances: dict[str, list[Verdict]] = {}
-        channels: dict[tuple[str, str], list[Verdict]] = {}
-        for (name, channel), verdict in seen:
-            instances.setdefault(name, []).append(verdict)
-            if channel is not None:
-                channels.setdefault((name, channel), []).append(verdict)
-        made.append(
-            CollectionSummary(
-                cuts[0].collection_id,
-                ts,
-                Verdict.merge(verdict for _, verdict in seen),
-                len(cuts),
-                {name: Verdict.merge(verdicts) for name, verdicts in instances.items()},
-                {key: Verdict.merge(verdicts) for key, verdicts in channels.items()},
-            )
+        is_broken = any(
+            (one.begins <= ts and one.ends > ts)
+            if one.ends is not None
+            else (one.begins <= ts or is_newest)
+            for one in breaches
         )
+        is_open = any(cut.verdict == Verdict.UNDECIDED.value for cut in cuts)
+        verdict = Verdict.UNDECIDED if is_open else Verdict.CONSISTENT
+        verdict = Verdict.INCONSISTENT if is_broken else verdict
+        made.append(CollectionSummary(cuts[0].collection_id, ts, verdict, len(cuts)))
     return made
 
 

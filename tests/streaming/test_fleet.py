@@ -22,6 +22,7 @@ from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.state_codec import encode
 from tallystick.streaming import delta_table, table_reader, table_sink, tables
+from tallystick.streaming.answers import SILENT, UNREADABLE
 from tallystick.streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.errors import TableError
@@ -426,19 +427,26 @@ def test_a_full_micro_batch_lets_no_deadline_pass(tmp_path):
 
 @pytest.mark.parametrize("change", [lambda state: state[:-1], lambda _: encode(int, 1)])
 def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
-    """Comparisons and collections begin anew, reported once, and counted."""
-    step(tmp_path, Recorder()).absorb(BATCHES[0], 0, NOW_US)
-    [path] = (tmp_path / "checkpoint" / "fleet").iterdir()
+    """Comparisons and collections begin anew, reported once, and counted; incidents go on."""
+    before = step(tmp_path, Recorder())
+    for number, table in enumerate(BATCHES[:2]):
+        before.absorb(table, number, NOW_US)
+    known = before._incidents.open
+    assert known
+    path = max((tmp_path / "checkpoint" / "fleet").iterdir())
     path.write_bytes(change(path.read_bytes()))
-    fleet = step(tmp_path, Recorder())
-    for number, table in enumerate(BATCHES[1:], 1):
+    fleet = step(tmp_path, recorder := Recorder())
+    for number, table in enumerate(BATCHES[2:], 2):
         fleet.absorb(table, number, NOW_US)
+    assert known.keys() <= {one.incident_id for one in fleet._incidents.newest()}
+    opened = {c.incident.incident_id for c in recorder.changes if c.kind.value == "opened"}
+    assert not known.keys() & opened
     [reported] = [
         o
         for o in table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
         if o.code is ObservationCode.STATE_UNREADABLE
     ]
-    assert ("", "micro-batch 1", True) == (reported.instance_id, reported.at, reported.is_undecided)
+    assert ("", "micro-batch 2", True) == (reported.instance_id, reported.at, reported.is_undecided)
     assert 1 == fleet._metrics.snapshot()["states_unreadable"]
 
 
@@ -453,9 +461,10 @@ def test_who_is_alerted_gets_changes_silence_and_clusters(tmp_path):
     ids = [change.change_id for changes, *_ in taken for change in changes]
     assert [change.change_id for change in recorder.changes] == ids
     assert ids
-    (*_, (_, origin, silence)) = taken
+    (*_, (_, origin, absences)) = taken
     assert ("f", "https://p/") == (origin.fleet, origin.page_url)
-    assert {"a": None, "b": None} == silence
+    there = {(rule, name): None for rule in (SILENT, UNREADABLE) for name in "ab"}
+    assert there == absences
     again = step(tmp_path, Recorder(), **settings)
     again.absorb(BATCHES[1], 1, NOW_US)
     assert {change.change_id for change in taken[-1][0]} <= set(ids)
@@ -463,4 +472,12 @@ def test_who_is_alerted_gets_changes_silence_and_clusters(tmp_path):
         request = CollectRequest(f"later-{number}", NOW_US, None)
         again.absorb(asked(encode_request(request), REQUEST), 2 + number, NOW_US)
     again.absorb(asked(b"no request"), 4, NOW_US + 6_000_000)
-    assert {"a", "b"} == {name for name, member in taken[-1][2].items() if member is not None}
+    silent = {key: one for key, one in taken[-1][2].items() if one is not None}
+    assert {(SILENT, "a"), (SILENT, "b")} == set(silent)
+    name = silent[SILENT, "a"].incident_id
+    control = IncidentControl(ControlAction.ACK, name, "me", "being moved", NOW_US)
+    again.absorb(asked(encode_control(control), CONTROL), 5, NOW_US + 7_000_000)
+    known = {name: one.acknowledgement for (_, name), one in taken[-1][2].items() if one}
+    assert {"a": "me", "b": None} == {n: k and k.by for n, k in known.items()}
+    # Of an absence that is over nothing waits.
+    assert not again._incidents.early

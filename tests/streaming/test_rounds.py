@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.rules.observations import NOBODY_ANSWERED
-from tallystick.streaming.answers import ANSWER_US
+from tallystick.streaming.answers import ANSWER_US, SILENT, UNREADABLE
 from tallystick.streaming.rounds import Deadline, Rounds
 
 SECOND = 1_000_000
@@ -227,6 +229,30 @@ def test_an_answer_after_the_deadline_is_a_late_round_of_its_own():
         late.collection_id, [row.instance_id for row in late.cuts], late.is_late,
     )  # fmt: skip
     assert (0, []) == (job.rounds.open_count, observations)
+
+
+def test_answers_without_a_row_are_an_absence_until_there_is_one():
+    """Beginning with the first of them; one alone is none, and one that is empty has its rule."""
+    job = Job()
+    refused = {"answer": "refused", "error_code": 1227, "error_text": "denied"}
+    steps = [
+        ({}, None),
+        (refused, None),
+        ({"answer": "missing"}, ("missing", 2)),
+        (refused, ("denied, error 1227", 2)),
+        ({}, None),
+        ({"answer": "empty"}, None),
+        (refused, None),
+    ]
+    for n, (values, expected) in enumerate(steps, start=1):
+        job.step(n, [replace(cut(f"c{n}", "a", n), **values)], requests=[ask(f"c{n}", n)])
+        absences = job.rounds.absences(NOW + n * SECOND)
+        one = absences[UNREADABLE, "a"]
+        found = one and (one.problem, (one.since_us - NOW) // SECOND)
+        assert (n, found) == (n, expected)
+        assert absences[SILENT, "a"] is None
+    # A row of before the first of them was the last.
+    assert one is None or one.last_ts == 5
 
 
 def test_a_retired_instance_comes_back_with_a_new_start():

@@ -16,9 +16,15 @@ DEADLINE_S = 240
 
 
 class Commands:
-    """Starts commands with a broker and topics of their own; what still runs is killed."""
+    """Starts commands with a broker and topics of their own; what still runs is killed.
 
-    def __init__(self, directory: Path, bootstrap_servers: str) -> None:
+    Args:
+        directory: Where they run.
+        bootstrap_servers: The broker.
+        settings: More settings of all of them, as their environment has them.
+    """
+
+    def __init__(self, directory: Path, bootstrap_servers: str, **settings: str) -> None:
         self.directory = directory
         self._processes: list[subprocess.Popen[str]] = []
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYSTICK_")}
@@ -27,6 +33,7 @@ class Commands:
             "TALLYSTICK_BOOTSTRAP_SERVERS": bootstrap_servers,
             "TALLYSTICK_TOPIC_PREFIX": f"t{uuid.uuid4().hex[:8]}",
         }
+        self._environment |= {f"TALLYSTICK_{name.upper()}": v for name, v in settings.items()}
 
     @property
     def prefix(self) -> str:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tallystick.alerts.absence import changes
+from tallystick.alerts.alert import alert_of
+from tallystick.alerts.service import FILE
+from tallystick.alerts.store import SENT, AlertStore
 from tallystick.commands.incidents import _time_of
 from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
-from tallystick.coordinates.results import IncidentState
+from tallystick.coordinates.results import IncidentChange, IncidentChangeKind, IncidentState
+from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.errors import MisuseError
+from tallystick.streaming.answers import SILENT, Absence
 from tallystick.streaming.table_sink import TableSink
 from tests.support.results import finding
 
@@ -74,6 +81,29 @@ def test_one_is_shown_whole(tallystick, audited):
         ran = tallystick("incidents", "show", wrong)
         assert (2, "") == (ran.code, ran.out)
         assert "expected the id of one incident" in ran.err
+
+
+def test_who_is_absent_is_listed_and_who_was_alerted_is_shown(tallystick, audited, tmp_path):
+    """From the queue of alerts; by the beginning of its id, as the others."""
+    store = AlertStore(tmp_path / ".tallystick" / "audit" / FILE, growth=10, queue_max=9, notice=[])
+    origin = Origin("f", 1_790_000_000_000_000)
+    absence = Absence(SILENT, "d", 1_790_000_000_000_000, None, "")
+    alerts = list(changes(None, absence, origin))
+    errant = next(one for one in audited if one.rule == "no_errant_gtids")
+    alerts.append(alert_of(IncidentChange(IncidentChangeKind.OPENED, errant, 1), origin))
+    store.take(alerts, [("key", "log at x", False)])
+    ran = tallystick("incidents", "list")
+    assert (0, "") == (ran.code, ran.err)
+    assert re.search(rf"{absence.incident_id[:12]} *open *error *instance_silent *d ", ran.out)
+    assert "d" == json.loads(tallystick("incidents", "list", "--json").out)[-1]["instance"]
+    for name, kind in ((absence.incident_id[:7], "silent"), (errant.incident_id, "errant")):
+        shown = tallystick("incidents", "show", name).out
+        assert kind in shown
+        assert "alert to log at x: opened, waits, 2026-" in shown
+    delivery = store.next("key", ())
+    store.done(delivery, SENT)
+    assert "opened, sent, " in tallystick("incidents", "show", absence.incident_id).out
+    store.close()
 
 
 def test_without_tables_or_incidents(tallystick, tmp_path):

@@ -16,12 +16,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Incident, IncidentState, Verdict
+from tallystick.coordinates.results import Finding, Incident, IncidentState, Verdict
 from tallystick.coordinates.rules.describe import written_in
 from tallystick.coordinates.rules.explanation import moment, observation_text
 from tallystick.expectations.neutral import reveal
 from tallystick.outputs import document
-from tallystick.outputs._groups import broken_rules
+from tallystick.outputs._groups import BrokenRule, broken_rules
 from tallystick.outputs._view import channel_name, singular, undecided_rules
 from tallystick.outputs.html import drawing
 from tallystick.outputs.html.live import Live, Query, clusters_of, part_of
@@ -98,6 +98,8 @@ def _render(
         now.channels,
         {cut.instance_id: _position(cut) for cut in cuts if cut.scope == "instance"},
     )
+    broken = broken_rules(result)
+    anchors = _Anchors(result, broken)
     is_stale = live is not None and live.is_stale and not live.is_earlier
     clusters = clusters_of(whole) if live is not None else {}
     fleet = _fleet(cuts, [*(node.name for node in topology.nodes), *topology.left_out])
@@ -120,9 +122,7 @@ def _render(
                 one.state is IncidentState.ACKNOWLEDGED for one in result.incidents
             ),
             incidents=_incidents(result),
-            anchors={
-                one.incident_id: f"finding-{one.finding.finding_id}" for one in result.incidents
-            },
+            anchors=anchors,
             clusters=sorted(set(clusters.values())),
             names=sorted(clusters),
             pages=_pages(whole, live, query),
@@ -132,19 +132,41 @@ def _render(
             newest=cuts[0].collection_id if cuts else None,
             newest_at=max((cut.ts for cut in cuts), default=None),
             quiet_since_last=_quiet_since_last(result),
-            broken=broken_rules(result),
+            broken=broken,
             cases_max=_CASES_MAX,
             rows_max=_ROWS_MAX,
             topology=topology,
             left_out=Counter(tone for tone in map(now.instances.get, topology.left_out)),
             now=now,
-            timeline=draw_timeline(result, breaches, now.instances),
+            timeline=draw_timeline(result, breaches, now.instances, anchors.of),
             trends=trends_of(result, [entry["name"] for entry in fleet[:_ROWS_MAX]]),
             width=drawing.WIDTH,
             fleet=fleet,
             undecided=undecided_rules(result),
         )
     )
+
+
+class _Anchors:
+    """Where the page shows a finding: of a rule that has many, only the first cases have a place.
+
+    Args:
+        result: What the page shows.
+        broken: Its findings, by rule.
+    """
+
+    def __init__(self, result: RunResult, broken: Sequence[BrokenRule]) -> None:
+        first = [group.first for one in broken for group in one.groups[:_CASES_MAX]]
+        incidents = map(result.incident_of, first)
+        self._shown = {
+            finding.finding_id if incident is None else incident.finding.finding_id
+            for finding, incident in zip(first, incidents, strict=True)
+        }
+
+    def of(self, finding: Finding) -> str:
+        """Its own place, or that of its rule."""
+        name = finding.finding_id
+        return f"finding-{name}" if name in self._shown else f"rule-{finding.rule}"
 
 
 def _incidents(result: RunResult) -> list[Incident]:

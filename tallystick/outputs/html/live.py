@@ -51,7 +51,7 @@ class Query:
 
     Attributes:
         instance: A part of the names of the instances that are shown.
-        cluster: Only instances that replicate with this one.
+        cluster: Only instances of this cluster.
         collection: As of this collection.
         at: As of this time, as a browser writes it, UTC.
     """
@@ -102,7 +102,11 @@ def _us(text: str) -> int | None:
 
 
 def clusters_of(result: RunResult) -> dict[str, str]:
-    """The cluster of each instance: all that replicate with each other, named by the first one."""
+    """The cluster of each instance: its label, or that of the source of all its sources.
+
+    Where neither has one, all that replicate with each other are one, named by the first of them.
+    """
+    labels = {cut.instance_id: cut.cluster for cut in result.cuts if cut.cluster}
     names = {cut.instance_id for cut in result.cuts}
     first = {name: name for name in names}
 
@@ -117,7 +121,7 @@ def clusters_of(result: RunResult) -> dict[str, str]:
         # A source that feeds all names its cluster.
         low, high = sorted((one, other), key=lambda name: (name not in sources, name))
         first[high] = low
-    return {name: find(name) for name in names}
+    return {name: labels.get(name) or labels.get(find(name), find(name)) for name in names}
 
 
 def part_of(result: RunResult, query: Query, clusters: Mapping[str, str]) -> RunResult:

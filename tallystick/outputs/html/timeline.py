@@ -6,7 +6,7 @@ stretched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import groupby, pairwise
@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.results import Finding, Verdict
 from tallystick.coordinates.rules.explanation import moment
 from tallystick.runs.breaches import Breach
 from tallystick.runs.result import RunResult
@@ -93,7 +93,10 @@ class _Rows:
 
 
 def draw_timeline(
-    result: RunResult, breaches: Sequence[Breach], now: dict[str, Verdict]
+    result: RunResult,
+    breaches: Sequence[Breach],
+    now: dict[str, Verdict],
+    anchor: Callable[[Finding], str],
 ) -> Timeline | None:
     """Draw the whole period; None where nothing was collected.
 
@@ -101,6 +104,7 @@ def draw_timeline(
         result: What was collected.
         breaches: What was broken, and for how long it counted.
         now: The verdict on each instance, with which its strip ends.
+        anchor: Where the page shows a finding.
     """
     if not result.collections:
         return None
@@ -119,7 +123,7 @@ def draw_timeline(
         at = _covered(of_instance.get(name, ()), first, last)
         level[n, list(at)] = _BAD
         strips.append(
-            Strip(name, now.get(name), tuple(_runs(level[n], answered[n], at, first, last)))
+            Strip(name, now.get(name), tuple(_runs(level[n], answered[n], at, first, last, anchor)))
         )
     in_all = _covered(breaches, first, last)
     # Of the fleet nobody answered only where no instance did.
@@ -127,7 +131,7 @@ def draw_timeline(
     fleet = Strip(
         FLEET,
         result.verdict_now,
-        tuple(_runs(np.maximum.reduce(level), has_answer, in_all, first, last)),
+        tuple(_runs(np.maximum.reduce(level), has_answer, in_all, first, last, anchor)),
     )
     order = sorted(strips, key=lambda strip: (_mildness(strip), strip.name))
     return Timeline(
@@ -213,6 +217,7 @@ def _runs(
     at: dict[int, Breach],
     first: int,
     last: int,
+    anchor: Callable[[Finding], str],
 ) -> Iterator[Run]:
     kinds = [(int(level[part]), bool(answered[part]), at.get(part)) for part in range(PARTS)]
     for (worst, has_answer, breach), same in groupby(range(PARTS), key=kinds.__getitem__):
@@ -229,13 +234,8 @@ def _runs(
             round(100 * len(parts) / PARTS, 3),
             tone,
             f"{begun} to {ended}, {about}",
-            None if breach is None else f"#{anchor(breach)}",
+            None if breach is None else f"#{anchor(breach.finding)}",
         )
-
-
-def anchor(breach: Breach) -> str:
-    """The id of a breach on the page."""
-    return f"finding-{breach.finding.finding_id}"
 
 
 def _mildness(strip: Strip) -> tuple[int, int]:

@@ -27,24 +27,37 @@ def wait_for(is_so: Callable[[], object], what: str, deadline_s: float = DEADLIN
 
 
 class Receiver:
-    """Answers POSTs with statuses that a test gives, 200 when none is left; keeps what came."""
+    """Answers POSTs with statuses that a test gives, 200 when none is left; keeps what came.
+
+    Attributes:
+        got: Headers and body of each POST that arrived.
+        taken: The documents of those answered with 200.
+        taken_at: When each of them had been read, seconds since 1970.
+        answers: While it is not set, POSTs are read, but not answered.
+    """
 
     def __init__(self, port: int = 0) -> None:
         receiver = self
         self.statuses: list[tuple[int, dict[str, str]]] = []
         self.got: list[tuple[dict[str, str], bytes]] = []
         self.taken: list[dict] = []
+        self.taken_at: list[float] = []
+        self.answers = threading.Event()
+        self.answers.set()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                arrived_at = time.time()
                 receiver.got.append((dict(self.headers), body))
+                receiver.answers.wait()
                 status, headers = receiver.statuses.pop(0) if receiver.statuses else (200, {})
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.end_headers()
                 if status == 200:
+                    receiver.taken_at.append(arrived_at)
                     receiver.taken.append(json.loads(body))
 
             def log_message(self, *_) -> None:
@@ -62,6 +75,7 @@ class Receiver:
         self.stop()
 
     def stop(self) -> None:
+        self.answers.set()
         self._server.shutdown()
         self._server.server_close()
 

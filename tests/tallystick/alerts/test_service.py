@@ -22,9 +22,10 @@ from tallystick.alerts.service import Alerts
 from tallystick.alerts.sinks import alertmanager
 from tallystick.alerts.worker import backoff_s
 from tallystick.coordinates.events.incident_control import ControlAction
+from tallystick.coordinates.results import Acknowledgement
 from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.settings import load
-from tallystick.streaming.answers import Member
+from tallystick.streaming.answers import SILENT, UNREADABLE, Absence
 
 ORIGIN = Origin("f", BEGAN_US, "https://p.example/")
 ROOT = Path(__file__).parents[3]
@@ -273,19 +274,24 @@ def test_an_alertmanager_gets_what_is_open_after_it_forgot(service, quick, tmp_p
             wait_for(lambda: len(manager.active()) == 8, "not all are there")
 
 
+def absent(since_us=BEGAN_US, acknowledgement=None, rule=SILENT, problem=""):
+    """What is known of instance b, which is absent."""
+    one = Absence(rule, "b", since_us, BEGAN_US, problem, acknowledgement)
+    return {(rule, "b"): one}
+
+
 def test_an_instance_that_does_not_answer_is_alerted(service):
     """Once while it is silent, also over restarts; its end, and the next silence, once each."""
-    first = {"b": Member(answered_us=1, last_ts=BEGAN_US, unanswered=2, since_us=BEGAN_US)}
-    again = {"b": Member(answered_us=2, last_ts=BEGAN_US, unanswered=2, since_us=BEGAN_US + 9)}
+    first, again, there = absent(), absent(BEGAN_US + 9), {(SILENT, "b"): None}
     with Receiver() as receiver:
         sink = f"webhook={receiver.url}"
         with service(sink) as alerts:
-            for silence in ({}, first, first, {}):
-                alerts.take([], ORIGIN, silence)
+            for absences in ({}, first, first, {}):
+                alerts.take([], ORIGIN, absences)
             wait_for(lambda: receiver.taken, "no alert")
         with service(sink) as alerts:
-            for silence in ({}, first, {"c": None}, {"b": None}, {"b": None}, again):
-                alerts.take([], ORIGIN, silence)
+            for absences in ({}, first, {(SILENT, "c"): None}, there, there, again):
+                alerts.take([], ORIGIN, absences)
             wait_for(lambda: len(receiver.taken) == 3, "not all came")
     assert ["opened", "resolved", "opened"] == kinds(receiver)
     opened, resolved, later = receiver.taken
@@ -300,3 +306,28 @@ def test_an_instance_that_does_not_answer_is_alerted(service):
     for one in receiver.taken:
         jsonschema.validate(one, schema)
         assert set(schema["properties"]) == set(one)
+
+
+def test_a_silence_that_somebody_knows_of_is_alerted_again_when_he_does_not(service):
+    """An Alertmanager would get the acknowledgement too; who is alerted at once does not."""
+    known = Acknowledgement("me", "being moved", BEGAN_US, None)
+    steps = [absent(), absent(acknowledgement=known), absent(acknowledgement=known), absent()]
+    with Receiver() as receiver, service(f"webhook={receiver.url}") as alerts:
+        for step in steps:
+            alerts.take([], ORIGIN, step)
+        wait_for(lambda: len(receiver.taken) == 2, "not all came")
+    assert ["opened", "reopened"] == kinds(receiver)
+    assert 1 == len({one["incident_id"] for one in receiver.taken})
+
+
+def test_an_instance_whose_server_cannot_be_read_is_alerted_with_the_error(service):
+    """Beside its silence, if its tail dies then too: both are to be healed."""
+    unreadable = absent(rule=UNREADABLE, problem="missing, error 2003")
+    with Receiver() as receiver, service(f"webhook={receiver.url}") as alerts:
+        for absences in (unreadable, unreadable | absent(), {(UNREADABLE, "b"): None}):
+            alerts.take([], ORIGIN, absences)
+        wait_for(lambda: len(receiver.taken) == 3, "not all came")
+    assert [(UNREADABLE, "opened"), (SILENT, "opened"), (UNREADABLE, "resolved")] == [
+        (one["rule"], one["kind"]) for one in receiver.taken
+    ]
+    assert "cannot be read, its observer says (missing, error 2003)" in str(receiver.taken[0])

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 
 import chromium
 import pytest
-from cuts import collection_cuts
+from cuts import START, collection_cuts
 from reports import HOSTILE, broken, finding, healthy, hostile, result
 
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.results import Incident, IncidentState, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.expectations.validate import CollectionValidator
 from tallystick.outputs import html
@@ -203,3 +203,24 @@ class _Markup(HTMLParser):
 
 def _rgb(colour):
     return [int(part) for part in re.findall(r"\d+", colour)[:3]]
+
+
+def test_every_link_within_the_page_leads_somewhere():
+    """Of a rule with many cases, whose later ones are only in the JSON report, to the rule."""
+    found = tuple(
+        finding(at=f"c{n}", ts=START + n, data=finding().data | {"source": f"s{n}"})
+        for n in range(60)
+    )
+    incidents = [
+        Incident(
+            *(one.finding_id, one.rule, one.case, one.severity, one.instance_id, None, {}),
+            *(IncidentState.OPEN, one.ts, one.ts, None, 1, one.witness, one),
+        )
+        for one in found
+    ]
+    text = render(replace(broken(), found=found, incidents=incidents))
+    ids = set(re.findall(r'\bid="([^"]+)"', text))
+    links = re.findall(r'href="#([^"]+)"', text)
+    assert set(links) <= ids
+    assert f"rule-{found[0].rule}" in links
+    assert f"finding-{found[0].finding_id}" in links

@@ -49,8 +49,18 @@ def test_a_collection_is_inconsistent_from_the_first_finding_on(found_in, verdic
     result = replace(healthy(3), found=(finding(channel="", ts=rows[0].ts),))
     shown = summaries(result)
     assert verdicts == [summary.verdict for summary in shown]
-    assert verdicts == [summary.by_channel["replica-2", ""] for summary in shown]
-    assert shown[-1].by_instance["replica-1"] is GOOD
+
+
+def test_a_collection_is_consistent_again_when_what_was_broken_is_over():
+    """From the one on that showed it; a row that was contradicted counts no longer by itself."""
+    result = healthy(4)
+    times = [rows[0].ts for rows in result.collections]
+    broken_row = replace(result.collections[1][0], verdict=BAD.value)
+    cuts = [broken_row if cut == result.collections[1][0] else cut for cut in result.cuts]
+    found = finding(ts=times[1])
+    one = incident(found, max(cut.ts for cut in result.collections[2]))
+    shown = summaries(replace(result, cuts=cuts, found=(found,), incidents=(one,)))
+    assert [GOOD, BAD, GOOD, GOOD] == [summary.verdict for summary in shown]
 
 
 def test_findings_are_grouped_by_rule_gravest_first():
@@ -116,7 +126,12 @@ def test_of_a_large_fleet_those_in_trouble_are_drawn_with_their_sources():
 
 def timeline_of(result):
     breaches = breaches_of(result)
-    return draw_timeline(result, breaches, present(result, breaches).instances)
+    return draw_timeline(
+        result,
+        breaches,
+        present(result, breaches).instances,
+        lambda one: f"finding-{one.finding_id}",
+    )
 
 
 def test_the_timeline_is_of_the_whole_period_and_shows_trouble_first():

@@ -16,10 +16,11 @@ from pathlib import Path
 import chromium
 import pytest
 from cuts import START, collection_cuts
-from reports import HOSTILE, finding
+from reports import HOSTILE, finding, healthy
 
 from tallystick.coordinates.results import Incident, IncidentState
 from tallystick.errors import MisuseError
+from tallystick.outputs.html.live import clusters_of
 from tallystick.page_server.address import Address, read_token
 from tallystick.page_server.follow import Follower
 from tallystick.page_server.process import start
@@ -330,3 +331,18 @@ def test_a_thousand_instances_on_a_phone_and_on_paper(tmp_path, browser):
         assert "Of 1 of 1 000 instances" in browser.evaluate(
             "document.body.innerText.replace(/\\u202f/g, ' ')"
         )
+
+
+def test_clusters_are_those_of_the_producers_labels():
+    """Of who has none it is that of the source of all its sources, or by who replicates."""
+    cuts = collection_cuts(1, 3)
+    result = replace(healthy(1), cuts=cuts)
+    assert {"source-1"} == set(clusters_of(result).values())
+    labels = {"source-1": "blue", "replica-2": "green"}
+    labelled = [replace(cut, cluster=labels.get(cut.instance_id)) for cut in cuts]
+    assert clusters_of(replace(result, cuts=labelled)) == {
+        "source-1": "blue",
+        "replica-1": "blue",
+        "replica-2": "green",
+        "replica-3": "blue",
+    }

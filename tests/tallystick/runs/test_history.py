@@ -114,7 +114,12 @@ def test_a_long_run_has_its_newest_collections_in_detail(tmp_path, monkeypatch):
 
 def tones(result) -> list[str]:
     breaches = breaches_of(result)
-    timeline = draw_timeline(result, breaches, present(result, breaches).instances)
+    timeline = draw_timeline(
+        result,
+        breaches,
+        present(result, breaches).instances,
+        lambda one: f"finding-{one.finding_id}",
+    )
     fleet, of_instance = ([run.tone for run in strip.runs] for strip in timeline.strips)
     assert fleet == of_instance
     return fleet
