@@ -80,7 +80,8 @@ def _began(one: Absence, origin: Origin) -> dict[str, object]:
         "severity": Severity.ERROR.value,
         "instance": one.instance_id,
         "channel": None,
-        "sentence": f"{one.instance_id} {problem.format(one.problem)}: UNDECIDED. Its last {lacks}: {last}.",
+        "sentence": f"{one.instance_id} {problem.format(one.problem)}: UNDECIDED."
+        f" Its last {lacks}: {last}.",
         "remedy": remedy,
         "verify": [],
         "count": 1,

@@ -123,7 +123,11 @@ def draw_timeline(
         at = _covered(of_instance.get(name, ()), first, last)
         level[n, list(at)] = _BAD
         strips.append(
-            Strip(name, now.get(name), tuple(_runs(level[n], answered[n], at, first, last, anchor)))
+            Strip(
+                name,
+                now.get(name),
+                tuple(_runs(level[n], answered[n], at, first, last, anchor=anchor)),
+            )
         )
     in_all = _covered(breaches, first, last)
     # Of the fleet nobody answered only where no instance did.
@@ -131,7 +135,7 @@ def draw_timeline(
     fleet = Strip(
         FLEET,
         result.verdict_now,
-        tuple(_runs(np.maximum.reduce(level), has_answer, in_all, first, last, anchor)),
+        tuple(_runs(np.maximum.reduce(level), has_answer, in_all, first, last, anchor=anchor)),
     )
     order = sorted(strips, key=lambda strip: (_mildness(strip), strip.name))
     return Timeline(
@@ -217,6 +221,7 @@ def _runs(
     at: dict[int, Breach],
     first: int,
     last: int,
+    *,
     anchor: Callable[[Finding], str],
 ) -> Iterator[Run]:
     kinds = [(int(level[part]), bool(answered[part]), at.get(part)) for part in range(PARTS)]
