@@ -16,16 +16,18 @@ import struct
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
+from tallystick.deploy.broker_security import BrokerSecurity
 from tallystick.deploy.errors import BrokerError
 from tallystick.deploy.jars import broker_classpath
 from tallystick.deploy.preflight import java_command, java_environment, java_problem, port_problem
+from tallystick.deploy.private_files import write_private
 from tallystick.deploy.processes import ProcessName, dying_with_parent, wait_until
 
 HOST = "127.0.0.1"
@@ -84,6 +86,7 @@ class LocalBroker:
         port: int = DEFAULT_PORT,
         dies_with_owner: bool = True,
         is_fresh: bool = False,
+        security: Mapping[str, str] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         """Describes a broker; nothing is started.
@@ -93,6 +96,8 @@ class LocalBroker:
             port: the port for clients, with the next one for the controller; 0 takes free ones.
             dies_with_owner: whether it ends with the thread that calls `start`.
             is_fresh: whether data of an earlier run is forgotten at the start.
+            security: None: it speaks to everybody in the clear. Else it has TLS, SASL and ACLs;
+                these of its properties go over those of `BrokerSecurity`.
             progress: called with a line of progress.
 
         Raises:
@@ -106,6 +111,7 @@ class LocalBroker:
         self._wanted_port = port
         self._dies_with_owner = dies_with_owner
         self._is_fresh = is_fresh
+        self._security = security
         self._progress = progress or (lambda _: None)
         self._child: subprocess.Popen[bytes] | None = None
         self._port: int | None = None
@@ -209,8 +215,15 @@ class LocalBroker:
         """Checks whether the broker of this directory runs and answers."""
         process = self._process()
         port = self._saved().get("port") if process else None
-        is_answering = port is not None and live_brokers(port) > 0
+        is_answering = port is not None and live_brokers(port, security=self.security) > 0
         return BrokerStatus(self.directory, process, port, is_answering)
+
+    @property
+    def security(self) -> BrokerSecurity | None:
+        """How the broker that runs, or that is to be started, is spoken to; None: in the clear."""
+        if self._security is not None or self._saved().get("is_secure"):
+            return BrokerSecurity.of(self.directory, self._security)
+        return None
 
     @property
     def _process_file(self) -> Path:
@@ -221,6 +234,7 @@ class LocalBroker:
             saved = json.loads(self._process_file.read_text("utf-8"))
             return {
                 "port": int(saved["port"]),
+                "is_secure": bool(saved["is_secure"]),
                 "process": ProcessName(
                     int(saved["pid"]), str(saved["boot_id"]), int(saved["started_ticks"])
                 ),
@@ -262,7 +276,11 @@ class LocalBroker:
     def _start_on(
         self, ports: tuple[int, int], java: str, classpath: str, deadline_s: float
     ) -> None:
-        (self.directory / PROPERTIES).write_text(server_properties(*ports), "ascii")
+        security = None if self._security is None else self.security
+        # It may hold passwords.
+        write_private(
+            self.directory / PROPERTIES, server_properties(*ports, security).encode("ascii")
+        )
         self._format(java, classpath)
         self._progress(f"starting the broker on {HOST}:{ports[0]}")
         command = [
@@ -287,13 +305,16 @@ class LocalBroker:
             )
         name = ProcessName.of(child.pid)
         if name is not None:
-            saved = json.dumps({"port": ports[0], **asdict(name)})
+            saved = json.dumps(
+                {"port": ports[0], "is_secure": security is not None, **asdict(name)}
+            )
             incoming = self._process_file.with_suffix(".incoming")
             incoming.write_text(saved, "utf-8")
             incoming.replace(self._process_file)
         self._port = ports[0]
         is_there = wait_until(
-            lambda: child.poll() is not None or live_brokers(ports[0]) > 0, deadline_s
+            lambda: child.poll() is not None or live_brokers(ports[0], security=security) > 0,
+            deadline_s,
         )
         if child.poll() is not None:
             raise BrokerError(
@@ -354,7 +375,9 @@ class LocalBroker:
         return "\n".join(["", *lines[-LOG_TAIL_LINES:]]) if lines else "it is empty."
 
 
-def server_properties(port: int, controller_port: int) -> str:
+def server_properties(
+    port: int, controller_port: int, security: BrokerSecurity | None = None
+) -> str:
     """Writes the broker's configuration: one node that is broker and controller.
 
     Its paths are relative to the broker's directory, whose own name may hold what Java reads as
@@ -385,6 +408,8 @@ def server_properties(port: int, controller_port: int) -> str:
         # A quarter of the heap by default; our topics are not compacted.
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
     }
+    if security is not None:
+        lines |= security.server_properties(HOST, port, controller_port)
     return "".join(f"{key}={value}\n" for key, value in lines.items())
 
 
@@ -406,7 +431,7 @@ def free_ports() -> tuple[int, int]:
         return first, second
 
 
-def live_brokers(port: int, timeout_s: float = 2.0) -> int:
+def live_brokers(port: int, timeout_s: float = 2.0, security: BrokerSecurity | None = None) -> int:
     """Asks a broker how many brokers of its cluster are alive; 0 when it does not answer.
 
     The question is Kafka's Metadata request, version 1, for no topic, in raw bytes: a node that
@@ -418,7 +443,10 @@ def live_brokers(port: int, timeout_s: float = 2.0) -> int:
     client = b"tallystick"
     body = struct.pack(f">hhih{len(client)}si", 3, 1, 1, len(client), client, 0)
     try:
-        with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
+        with ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((HOST, port), timeout_s))
+            if security is not None:
+                connection = stack.enter_context(security.opened(connection, HOST))
             connection.sendall(struct.pack(">i", len(body)) + body)
             with connection.makefile("rb") as answer:
                 head: Sequence[int] = struct.unpack(">iii", answer.read(12))

@@ -19,7 +19,7 @@ from tallystick.coordinates.values.topics import COLLECT_TOPIC
 from tallystick.producers.kafka_clients.choice import kafka_client
 
 if TYPE_CHECKING:
-    from tallystick.producers.kafka_clients.protocol import Message
+    from tallystick.producers.kafka_clients.protocol import KafkaClient, Message
 
 
 @final
@@ -39,7 +39,7 @@ class CollectRequests:
         age_max_s: float,
         notice: Callable[[str], None],
         topic: str = COLLECT_TOPIC,
-        client: str | None = None,
+        client: KafkaClient | None = None,
     ) -> None:
         """Go to the first request that is recent enough.
 
@@ -49,7 +49,7 @@ class CollectRequests:
             age_max_s: Requests that were made longer before this start are skipped.
             notice: Takes one line about a message that was skipped.
             topic: The collect topic.
-            client: The client's name; None: the default one.
+            client: None: the default one, without properties.
 
         Raises:
             BrokerUnreachableError: No broker answers.
@@ -57,7 +57,7 @@ class CollectRequests:
         """
         self._oldest_us = max(0, clock_us() - int(age_max_s * 1_000_000))
         self._notice = notice
-        self._reader = kafka_client(client).open_reader(
+        self._reader = (client or kafka_client()).open_reader(
             bootstrap_servers,
             topic,
             since_ms=self._oldest_us // 1000,

@@ -16,7 +16,7 @@ from tallystick.coordinates.values.topics import COLLECT_TOPIC, JOURNAL_TOPIC
 from tallystick.producers.kafka_clients.choice import kafka_client
 
 if TYPE_CHECKING:
-    from tallystick.producers.kafka_clients.protocol import Message
+    from tallystick.producers.kafka_clients.protocol import KafkaClient, Message
 
 
 @final
@@ -35,7 +35,7 @@ class JournalReader:
         topic: str = JOURNAL_TOPIC,
         from_beginning: bool = True,
         instance_id: str | None = None,
-        client: str | None = None,
+        client: KafkaClient | None = None,
     ) -> None:
         """Go to the first message.
 
@@ -45,7 +45,7 @@ class JournalReader:
             topic: The journal topic.
             from_beginning: False: only what arrives from now on.
             instance_id: Whose journal; None: everybody's.
-            client: The Kafka client's name; None: the default one.
+            client: None: the default one, without properties.
 
         Raises:
             BrokerUnreachableError: No broker answers.
@@ -54,7 +54,7 @@ class JournalReader:
         self._notice = notice
         self._key = None if instance_id is None else instance_id.encode()
         self.unreadable = 0
-        self._reader = kafka_client(client).open_reader(
+        self._reader = (client or kafka_client()).open_reader(
             bootstrap_servers, topic, since_ms=0 if from_beginning else None
         )
 
@@ -90,13 +90,13 @@ def send_request(
     bootstrap_servers: str,
     request: CollectRequest,
     topic: str = COLLECT_TOPIC,
-    client: str | None = None,
+    client: KafkaClient | None = None,
 ) -> None:
     """Ask for a collection; returns when the broker has acknowledged it.
 
     Raises:
         BrokerUnreachableError: The request was not acknowledged.
     """
-    kafka_client(client).send(
+    (client or kafka_client()).send(
         bootstrap_servers, topic, request.collection_id.encode(), encode_request(request)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events.block_codec import decode_block
 from tallystick.coordinates.events.journal import Block
@@ -12,6 +13,9 @@ from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.topics import JOURNAL_TOPIC
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
+
+if TYPE_CHECKING:
+    from tallystick.producers.kafka_clients.protocol import KafkaClient
 
 _DEADLINE_S = 15.0
 
@@ -21,7 +25,7 @@ def published_since(
     instance_ids: Collection[str],
     since_ms: int,
     topic: str = JOURNAL_TOPIC,
-    client: str | None = None,
+    client: KafkaClient | None = None,
 ) -> dict[str, list[Block]]:
     """The blocks of some instances that were published at a time or later, in journal order.
 
@@ -30,7 +34,7 @@ def published_since(
         instance_ids: Whose.
         since_ms: Milliseconds since 1970, of the producers' clocks.
         topic: The journal topic.
-        client: The Kafka client's name; None: the default one.
+        client: None: the default one, without properties.
 
     Raises:
         BrokerUnreachableError: No broker answers, or not to the end.
@@ -38,7 +42,7 @@ def published_since(
     """
     found: dict[str, list[Block]] = {instance_id: [] for instance_id in instance_ids}
     keys = {instance_id.encode(): instance_id for instance_id in instance_ids}
-    opened = kafka_client(client).open_reader(bootstrap_servers, topic, since_ms=since_ms)
+    opened = (client or kafka_client()).open_reader(bootstrap_servers, topic, since_ms=since_ms)
     deadline = time.monotonic() + _DEADLINE_S
     with closing(opened) as reader:
         while not reader.is_past_start:

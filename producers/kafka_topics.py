@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tallystick.producers.kafka_clients.choice import kafka_client
-from tallystick.producers.kafka_clients.errors import TopicError
+from tallystick.producers.kafka_clients.errors import NotAllowedError, TopicError
 
 if TYPE_CHECKING:
-    from tallystick.producers.kafka_clients.protocol import TopicAdmin
+    from tallystick.producers.kafka_clients.protocol import KafkaClient, TopicAdmin
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -84,7 +84,7 @@ def ensure_topics(
     replication_factor: int = 1,
     create: bool = True,
     timeout_s: float = 15.0,
-    client: str | None = None,
+    client: KafkaClient | None = None,
 ) -> tuple[TopicState, ...]:
     """Make the topics that are missing, and check those that are there.
 
@@ -97,14 +97,14 @@ def ensure_topics(
         replication_factor: Of new topics.
         create: False: only check.
         timeout_s: For everything together.
-        client: The client's name; None: the default one.
+        client: None: the default one, without properties.
 
     Raises:
         BrokerUnreachableError: No broker answers.
         TopicError: A topic is missing, cannot be made, or would lose records.
     """
     deadline = time.monotonic() + timeout_s
-    with closing(kafka_client(client).open_admin(bootstrap_servers, timeout_s)) as admin:
+    with closing((client or kafka_client()).open_admin(bootstrap_servers, timeout_s)) as admin:
         found = admin.partitions()
         missing = [topic for topic in topics if topic.name not in found]
         if missing and not create:
@@ -132,6 +132,11 @@ def _create(admin: TopicAdmin, topic: Topic, replication_factor: int, deadline: 
         return admin.create(
             topic.name, topic.partitions, replication_factor, topic.settings, left_s
         )
+    except NotAllowedError as error:
+        raise TopicError(
+            f"topic {topic.name!r} does not exist, or this user may not see it, and it may not make"
+            " it. To fix: grant DESCRIBE on it, or CREATE (docs/kafka.md)"
+        ) from error
     except TopicError as error:
         raise TopicError(
             f"cannot make topic {topic.name!r} with {topic.partitions} partitions and"

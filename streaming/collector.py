@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from tallystick.coordinates.values.topics import COLLECT_TOPIC
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +45,7 @@ def start_collector(
     spark: SparkSession,
     bootstrap_servers: str,
     *,
+    options: Mapping[str, str],
     checkpoint_location: Path,
     interval_s: float,
     topic: str = COLLECT_TOPIC,
@@ -53,7 +55,7 @@ def start_collector(
         collection_requests(spark)
         .writeStream.queryName(QUERY_NAME)
         .format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**{"kafka.bootstrap.servers": bootstrap_servers, **options})
         .option("topic", topic)
         .option("checkpointLocation", str(checkpoint_location))
         .trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")

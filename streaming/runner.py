@@ -84,6 +84,7 @@ class JobSettings:
         incidents_topic: Where changes of incidents go.
         dead_letter_topic: Where messages go that cannot be read.
         fleet: The fleet's name, in messages.
+        kafka: Options of Spark's Kafka source and sink: how brokers are spoken to.
         page_url: Where the audit's page is, for links in messages.
     """
 
@@ -106,6 +107,7 @@ class JobSettings:
     incidents_topic: str = INCIDENTS_TOPIC
     dead_letter_topic: str = DEAD_LETTER_TOPIC
     fleet: str = FLEET
+    kafka: Mapping[str, str] = field(default_factory=dict)
     page_url: str | None = None
 
 
@@ -194,6 +196,7 @@ class AuditJob:
         kafka = KafkaSink(
             spark,
             settings.bootstrap_servers,
+            options=settings.kafka,
             journal_topic=settings.journal_topic,
             findings_topic=settings.findings_topic,
             incidents_topic=settings.incidents_topic,
@@ -235,6 +238,7 @@ class AuditJob:
                     collector = start_collector(
                         self._spark,
                         self._settings.bootstrap_servers,
+                        options=self._settings.kafka,
                         checkpoint_location=self._checkpoint.collector,
                         interval_s=self._settings.collect_interval_s,
                         topic=self._settings.collect_topic,
@@ -269,12 +273,14 @@ class AuditJob:
         blocks = read_journal(
             self._spark,
             self._settings.bootstrap_servers,
+            options=self._settings.kafka,
             topic=self._settings.journal_topic,
             max_blocks_per_trigger=self._settings.max_blocks_per_trigger,
         )
         requests = read_requests(
             self._spark,
             self._settings.bootstrap_servers,
+            options=self._settings.kafka,
             topic=self._settings.collect_topic,
             control_topic=self._settings.control_topic,
         )

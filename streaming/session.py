@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from pyspark.sql import SparkSession
 from tallystick.streaming.errors import SessionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 LOG_TAIL_LINES = 5
 JVM_STOP_S = 20.0
@@ -62,6 +63,7 @@ class SessionSettings:
             auditor query fixes it at its first run.
         memory: Heap of the driver, which in local mode is all of Spark.
         app_name: Name of the application in Spark's own views.
+        environment: Variables of the JVM and of its workers, as those that hold secrets.
     """
 
     jars: Sequence[Path]
@@ -70,6 +72,7 @@ class SessionSettings:
     shuffle_partitions: int = 4
     memory: str = "2g"
     app_name: str = "tallystick"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
@@ -142,7 +145,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
             conf.set(name, value)
         try:
             interrupt = signal.getsignal(signal.SIGINT)
-            with settings.log_file.open("ab") as log:
+            with settings.log_file.open("ab") as log, _variables(settings.environment):
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
                     conf,
                     {
@@ -166,6 +169,23 @@ def start_session(settings: SessionSettings) -> SparkSession:
             ) from error
         # The log settings have been read; Spark never reads them again.
     return SparkSession(context)
+
+
+@contextmanager
+def _variables(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Variables for the program that is started meanwhile: Spark hands on this process's own."""
+    # In the C locale Java would lose what is not ASCII.
+    wanted = {**wanted, "LC_ALL": "C.UTF-8"}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def stop_session(spark: SparkSession) -> None:

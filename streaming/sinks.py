@@ -19,7 +19,7 @@ from tallystick.coordinates.values.topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -60,6 +60,7 @@ class KafkaSink:
     Args:
         spark: The session.
         bootstrap_servers: The brokers.
+        options: How they are spoken to.
         journal_topic: Named in dead letters as where they came from.
         findings_topic: Key ``finding_id``, value the finding as JSON.
         incidents_topic: Key ``incident_id``, value the change with the whole incident as JSON.
@@ -71,13 +72,14 @@ class KafkaSink:
         spark: SparkSession,
         bootstrap_servers: str,
         *,
+        options: Mapping[str, str],
         journal_topic: str,
         findings_topic: str = FINDINGS_TOPIC,
         incidents_topic: str = INCIDENTS_TOPIC,
         dead_letter_topic: str = DEAD_LETTER_TOPIC,
     ) -> None:
         self._spark = spark
-        self._bootstrap_servers = bootstrap_servers
+        self._options = {"kafka.bootstrap.servers": bootstrap_servers, **options}
         self._journal_topic = journal_topic
         self._findings_topic = findings_topic
         self._incidents_topic = incidents_topic
@@ -122,7 +124,7 @@ class KafkaSink:
         (
             frame.coalesce(1)
             .write.format("kafka")
-            .option("kafka.bootstrap.servers", self._bootstrap_servers)
+            .options(**self._options)
             .option("includeHeaders", "true")
             .option("topic", topic)
             .save()

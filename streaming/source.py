@@ -10,6 +10,8 @@ from tallystick.coordinates.values.topics import COLLECT_TOPIC, CONTROL_TOPIC, J
 from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, HEADERS, REQUEST
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -29,6 +31,7 @@ def read_journal(
     spark: SparkSession,
     bootstrap_servers: str,
     *,
+    options: Mapping[str, str],
     topic: str = JOURNAL_TOPIC,
     max_blocks_per_trigger: int = MAX_BLOCKS_PER_TRIGGER,
 ) -> DataFrame:
@@ -38,7 +41,7 @@ def read_journal(
     would be silence about what was lost.
     """
     messages = (
-        _messages(spark, bootstrap_servers, topic)
+        _messages(spark, bootstrap_servers, topic, options)
         .option("maxOffsetsPerTrigger", max_blocks_per_trigger)
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
@@ -61,6 +64,7 @@ def read_requests(
     spark: SparkSession,
     bootstrap_servers: str,
     *,
+    options: Mapping[str, str],
     topic: str = COLLECT_TOPIC,
     control_topic: str = CONTROL_TOPIC,
 ) -> DataFrame:
@@ -73,7 +77,7 @@ def read_requests(
     known = {"kind": kind, "instance_id": F.lit("")}
     known |= {name: F.col(name) for name in ("value", "partition", "offset")}
     return (
-        _messages(spark, bootstrap_servers, f"{topic},{control_topic}")
+        _messages(spark, bootstrap_servers, f"{topic},{control_topic}", options)
         .option("failOnDataLoss", "false")
         .load()
         .select(
@@ -85,12 +89,14 @@ def read_requests(
     )
 
 
-def _messages(spark: SparkSession, bootstrap_servers: str, topics: str) -> DataStreamReader:
+def _messages(
+    spark: SparkSession, bootstrap_servers: str, topics: str, options: Mapping[str, str]
+) -> DataStreamReader:
     """Topics, with commas between, from the beginning, or from where the query's checkpoint is."""
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
-        .options(**_BROKER_TIMEOUTS)
+        .options(**_BROKER_TIMEOUTS, **options)
         .option("subscribe", topics)
         .option("startingOffsets", "earliest")
     )

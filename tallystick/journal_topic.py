@@ -15,23 +15,39 @@ from tallystick.require_broker import require_broker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tallystick.producers.kafka_clients.protocol import KafkaClient
     from tallystick.producers.publisher import Delivery, EventSink
     from tallystick.settings import Settings
 
 
-def prepare_topics(settings: Settings) -> None:
-    """Return when a broker listens and has the topics.
+def client_of(settings: Settings) -> KafkaClient:
+    """The Kafka client that the settings name, with their properties.
 
     Raises:
-        BrokerUnreachableError: None does.
+        KafkaPropertyError: It has nothing like one of them.
+    """
+    return kafka_client(settings.client, settings.kafka_properties)
+
+
+def prepare_topics(settings: Settings, *names: str) -> None:
+    """Return when a broker listens and has the topics.
+
+    Args:
+        settings: Which brokers, and how topics are made that are missing.
+        names: Of topics, without the prefix: those that the command writes or reads.
+
+    Raises:
+        BrokerUnreachableError: No broker listens.
+        BrokerRefusesError: One does, and does not accept this client.
         TopicError: A topic is missing, cannot be made, or would lose records.
     """
-    require_broker(settings.bootstrap_servers)
+    require_broker(settings)
+    topics = tallystick_topics(settings.journal_partitions, settings.topic_prefix)
     ensure_topics(
         settings.bootstrap_servers,
-        tallystick_topics(settings.journal_partitions, settings.topic_prefix),
+        tuple(topic for topic in topics if topic.name.rpartition(".")[2] in names),
         replication_factor=settings.replication_factor,
-        client=settings.client,
+        client=client_of(settings),
     )
 
 
@@ -46,7 +62,7 @@ def open_journal(
     settings: Settings, on_delivery: Callable[[Delivery], None] | None = None
 ) -> EventSink:
     """The sink of the journal's topic; what is acknowledged is reported."""
-    return kafka_client(settings.client).open_sink(kafka_settings(settings), on_delivery)
+    return client_of(settings).open_sink(kafka_settings(settings), on_delivery)
 
 
 def open_requests(settings: Settings) -> CollectRequests:
@@ -57,5 +73,5 @@ def open_requests(settings: Settings) -> CollectRequests:
         age_max_s=settings.collect_deadline_s,
         notice=terminal.notice,
         topic=f"{settings.topic_prefix}.collect",
-        client=settings.client,
+        client=client_of(settings),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_serializer, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_serializer, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -20,7 +20,14 @@ from pydantic_settings import (
 )
 
 from tallystick.errors import MisuseError
+from tallystick.kafka_properties import (
+    VARIABLES,
+    from_environment,
+    from_file,
+    readable,
+)
 from tallystick.producers.kafka_clients.choice import ClientName, default_client
+from tallystick.producers.kafka_clients.properties import SHOWN
 
 FILE = Path("tallystick.toml")
 PREFIX = "TALLYSTICK_"
@@ -36,6 +43,25 @@ PASSWORD_PREFIX = "TALLYSTICK_MYSQL_PASSWORD"  # noqa: S105  its name, not its v
 Origin = Literal["flag", "environment", "file", "default"]
 
 
+class _File(TomlConfigSettingsSource):
+    """``tallystick.toml``, with the table ``kafka`` as properties."""
+
+    def __call__(self) -> dict[str, Any]:
+        found = dict(super().__call__())
+        if "kafka" in found:
+            found["kafka"] = from_file(found["kafka"], str(FILE))
+        return found
+
+
+class _Environment(EnvSettingsSource):
+    """The environment, with the variables of properties put together."""
+
+    def __call__(self) -> dict[str, Any]:
+        found = dict(super().__call__())
+        kafka = from_environment(os.environ)
+        return {**found, "kafka": kafka} if kafka else found
+
+
 class Settings(BaseSettings):
     """What the commands work with; each description is what ``tallystick config`` prints."""
 
@@ -49,6 +75,9 @@ class Settings(BaseSettings):
     client: Annotated[
         ClientName, Field(description="the Kafka client; kafka-python where there is no other")
     ] = default_client()
+    kafka: Annotated[
+        dict[str, SecretStr], Field(description="properties of the Kafka clients (docs/kafka.md)")
+    ] = {}
     topic_prefix: Annotated[
         str,
         Field(pattern=r"^[A-Za-z0-9._-]{1,200}$", description="topics are named PREFIX.journal, …"),
@@ -137,12 +166,12 @@ class Settings(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags over environment over file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, _Environment(settings_cls), _File(settings_cls)
 
     @field_serializer("alerts", when_used="json")
     def _without_secrets(self, texts: tuple[str, ...]) -> list[str]:
@@ -150,6 +179,25 @@ class Settings(BaseSettings):
         from tallystick.alerts.sinks import shown
 
         return [shown(text) for text in texts]
+
+    @field_serializer("kafka", when_used="json")
+    def _shown_properties(self, properties: dict[str, SecretStr]) -> dict[str, str]:
+        """Values of properties that are known to be no secrets."""
+        return {
+            name: value.get_secret_value() if name in SHOWN else "***"
+            for name, value in properties.items()
+        }
+
+    @property
+    def kafka_properties(self) -> dict[str, str]:
+        """The properties of the Kafka clients with their values."""
+        return {name: value.get_secret_value() for name, value in self.kafka.items()}
+
+    @field_validator("kafka", mode="before")
+    @classmethod
+    def _readable(cls, value: dict[str, str]) -> dict[str, str]:
+        """With what the files of secrets hold, and refused before anything connects."""
+        return readable(value)
 
     @field_validator("instances", "disabled", "alerts", mode="before")
     @classmethod
@@ -193,7 +241,7 @@ def load(flags: Mapping[str, Any] | None = None) -> Loaded:
     _refuse_unknown_variables()
     origins: dict[str, Origin] = dict.fromkeys(Settings.model_fields, "default")
     origins.update(dict.fromkeys(_from_file(), "file"))
-    origins.update(dict.fromkeys(EnvSettingsSource(Settings)(), "environment"))
+    origins.update(dict.fromkeys(_Environment(Settings)(), "environment"))
     origins.update(dict.fromkeys(set_flags, "flag"))
     try:
         return Loaded(Settings(**set_flags), origins)
@@ -207,7 +255,7 @@ def _refuse_unknown_variables() -> None:
             continue
         if variable in (PASSWORD_PREFIX, ALERTS_SECRET):
             continue
-        if variable.startswith((f"{PASSWORD_PREFIX}_", ALERT_PREFIX)):
+        if variable.startswith((f"{PASSWORD_PREFIX}_", ALERT_PREFIX, VARIABLES)):
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name not in Settings.model_fields:
@@ -220,7 +268,7 @@ def _refuse_unknown_variables() -> None:
 
 def _from_file() -> dict[str, Any]:
     try:
-        found = dict(TomlConfigSettingsSource(Settings)())
+        found = _File(Settings)()
     except OSError as error:
         raise MisuseError(f"{str(FILE)!r} cannot be read: {error.strerror}") from None
     except ValueError as error:  # of TOML or of UTF-8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -16,10 +17,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 from tallystick.coordinates.events.block_codec import block_headers
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.kafka_clients.errors import (
+    BrokerRefusesError,
     BrokerUnreachableError,
+    KafkaPropertyError,
+    NotAllowedError,
     TopicError,
     missing_topic,
+    not_allowed,
 )
+from tallystick.producers.kafka_clients.properties import KafkaProperties, without_secrets
 from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message
 from tallystick.producers.publisher import (
     CLIENT_ID,
@@ -34,61 +40,178 @@ if TYPE_CHECKING:
 
 _QUIET = {"log_level": 2}
 """Broker trouble shows as failed calls and deliveries; librdkafka would also print it."""
-
-
-def _producer_settings(bootstrap_servers: str, timeout_s: float) -> dict[str, Any]:
-    return {
-        **_QUIET,
-        "bootstrap.servers": bootstrap_servers,
-        "acks": "all",
-        "enable.idempotence": True,
-        "delivery.timeout.ms": int(timeout_s * 1000),
-        "allow.auto.create.topics": False,
+_ASK_S = 0.5
+"""Between two looks at what the client has been refused."""
+_REFUSALS = frozenset(
+    {
+        KafkaError._AUTHENTICATION,  # noqa: SLF001  librdkafka's own codes are named so
+        KafkaError._SSL,  # noqa: SLF001
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
     }
+)
+_NOT_ALLOWED = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+)
 
 
-def open_sink(
-    settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
-) -> _Sink:
-    """Open a sink for blocks."""
-    return _Sink(settings, on_delivery)
+@final
+class _Events:
+    """What librdkafka reports beside the calls: whether a broker refuses this client.
+
+    It tries on by itself, as with a broker that is away, so a call would end at its deadline with
+    no more than that.
+    """
+
+    def __init__(self, bootstrap_servers: str, properties: KafkaProperties) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._properties = properties
+        self._refusal: str | None = None
+        self._last: str | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        """Take an event; called by polls."""
+        text = without_secrets(error.str(), self._properties)
+        if error.code() in _REFUSALS:
+            self._refusal = text
+        elif error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._last = text
+
+    def require_accepted(self) -> None:
+        """Raise if a broker refuses this client."""
+        if self._refusal is not None:
+            raise BrokerRefusesError(
+                self._bootstrap_servers, self._refusal, "set the properties for its listener"
+            )
+
+    def cause_of(self, reason: str) -> str:
+        """Why a message was not delivered in time, if a broker refused this client."""
+        return self._refusal or reason
+
+    def unreachable(self, reason: str) -> BrokerUnreachableError:
+        """The error of no answer, with the last thing that was reported of it."""
+        return BrokerUnreachableError(self._bootstrap_servers, self._last or reason)
 
 
-def open_reader(
-    bootstrap_servers: str,
-    topic: str,
-    *,
-    since_ms: int | None,
-    after_gap: Literal["earliest", "latest"] = "earliest",
-) -> _Reader:
-    """Open a reader of all partitions of a topic."""
-    return _Reader(bootstrap_servers, topic, since_ms, after_gap)
+@final
+class ConfluentClient:
+    """The client with some properties.
+
+    Args:
+        properties: How brokers are spoken to.
+    """
+
+    def __init__(self, properties: KafkaProperties) -> None:
+        self._properties = properties
+
+    def _made(self, kind: Callable[[dict[str, Any]], Any], **settings: Any) -> tuple[Any, _Events]:
+        servers = settings["bootstrap_servers"]
+        events = _Events(servers, self._properties)
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        try:
+            client = kind(
+                {**_QUIET, "client.id": CLIENT_ID, **self._properties, **named, "error_cb": events}
+            )
+        except KafkaException as error:
+            reason = without_secrets(error.args[0].str(), self._properties)
+            raise KafkaPropertyError("of librdkafka", reason) from None
+        return client, events
+
+    def _producer(self, servers: str, timeout_s: float, **more: Any) -> tuple[Any, _Events]:
+        return self._made(
+            Producer,
+            bootstrap_servers=servers,
+            acks="all",
+            enable_idempotence=True,
+            delivery_timeout_ms=int(timeout_s * 1000),
+            allow_auto_create_topics=False,
+            **more,
+        )
+
+    def open_sink(
+        self, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
+    ) -> _Sink:
+        """Open a sink for blocks."""
+        producer, events = self._producer(
+            settings.bootstrap_servers,
+            settings.delivery_timeout_s,
+            # Where Java and kafka-python put a key: a journal stays in its partition whatever
+            # client its producer uses.
+            partitioner="murmur2_random",
+            compression_type=settings.compression,
+            linger_ms=settings.linger_s * 1000,
+            message_max_bytes=settings.message_bytes_max,
+            # One block is one message: without this, many small requests are in the way.
+            batch_size=settings.message_bytes_max,
+            queue_buffering_max_kbytes=max(1, settings.in_flight_bytes_max // 1024),
+        )
+        return _Sink(settings, on_delivery, producer, events)
+
+    def open_reader(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        since_ms: int | None,
+        after_gap: Literal["earliest", "latest"] = "earliest",
+    ) -> _Reader:
+        """Open a reader of all partitions of a topic."""
+        consumer, events = self._made(
+            Consumer,
+            bootstrap_servers=bootstrap_servers,
+            # Named because librdkafka insists; nothing is committed and no group is joined.
+            group_id=CLIENT_ID,
+            enable_auto_commit=False,
+            auto_offset_reset=after_gap,
+        )
+        return _Reader(bootstrap_servers, topic, since_ms, consumer, events)
+
+    def open_admin(self, bootstrap_servers: str, timeout_s: float) -> _Admin:
+        """Open a view of the topics; whether a broker answers is seen when it is asked."""
+        admin, events = self._made(AdminClient, bootstrap_servers=bootstrap_servers)
+        return _Admin(timeout_s, admin, events)
+
+    def send(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        """Send one message and wait until it is acknowledged."""
+        failures: list[KafkaError] = []
+
+        def report(error: KafkaError | None, _message: Any) -> None:
+            if error is not None:
+                failures.append(error)
+
+        producer, events = self._producer(bootstrap_servers, DEADLINE_S)
+        producer.produce(topic, key=key, value=value, headers=[*headers], on_delivery=report)
+        end = time.monotonic() + DEADLINE_S + 1
+        while left := producer.flush(_ASK_S):
+            events.require_accepted()
+            if time.monotonic() > end:
+                break
+        if failures and failures[0].code() in _NOT_ALLOWED:
+            raise NotAllowedError("write", topic)
+        if failures or left:
+            raise events.unreachable(failures[0].str() if failures else "no acknowledgement")
 
 
-def open_admin(bootstrap_servers: str, timeout_s: float) -> _Admin:
-    """Open a view of the topics; whether a broker answers is seen when it is asked."""
-    return _Admin(bootstrap_servers, timeout_s)
-
-
-def send(
-    bootstrap_servers: str,
-    topic: str,
-    key: bytes,
-    value: bytes,
-    headers: Sequence[tuple[str, bytes]] = (),
-) -> None:
-    """Send one message and wait until it is acknowledged."""
-    failures: list[str] = []
-
-    def report(error: Any, _message: Any) -> None:
-        if error is not None:
-            failures.append(error.str())
-
-    producer = Producer(_producer_settings(bootstrap_servers, DEADLINE_S))
-    producer.produce(topic, key=key, value=value, headers=[*headers], on_delivery=report)
-    left = producer.flush(DEADLINE_S + 1)
-    if failures or left:
-        raise BrokerUnreachableError(bootstrap_servers, *(failures[:1] or ["no acknowledgement"]))
+def _topics_of(client: Any, topic: str | None, timeout_s: float, events: _Events) -> Any:
+    """The metadata of one topic or of all, as soon as a broker gives or refuses it."""
+    end = time.monotonic() + timeout_s
+    wait_s = _ASK_S
+    while True:
+        try:
+            return client.list_topics(topic, timeout=min(wait_s, timeout_s))
+        except KafkaException as error:
+            client.poll(0)
+            events.require_accepted()
+            if time.monotonic() > end:
+                raise events.unreachable(error.args[0].str()) from error
+            wait_s *= 2  # a large cluster may need longer for its answer
 
 
 @final
@@ -96,27 +219,18 @@ class _Sink:
     """Blocks: idempotent, in order, every delivery report checked."""
 
     def __init__(
-        self, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
+        self,
+        settings: KafkaSettings,
+        on_delivery: Callable[[Delivery], None] | None,
+        producer: Any,
+        events: _Events,
     ) -> None:
         self._settings = settings
         self._on_delivery = on_delivery
         self._failure: DeliveryError | None = None
         self._is_closed = False
-        self._producer = Producer(
-            {
-                **_producer_settings(settings.bootstrap_servers, settings.delivery_timeout_s),
-                "client.id": CLIENT_ID,
-                # Where Java and kafka-python put a key: a journal stays in its partition whatever
-                # client its producer uses.
-                "partitioner": "murmur2_random",
-                "compression.type": settings.compression,
-                "linger.ms": settings.linger_s * 1000,
-                "message.max.bytes": settings.message_bytes_max,
-                # One block is one message: without this, many small requests are in the way.
-                "batch.size": settings.message_bytes_max,
-                "queue.buffering.max.kbytes": max(1, settings.in_flight_bytes_max // 1024),
-            }
-        )
+        self._producer = producer
+        self._events = events
 
     def send(self, block: Block) -> None:
         """Hand over a block, in as many messages as it needs."""
@@ -155,9 +269,10 @@ class _Sink:
     def _report(self, block: Block, value_bytes: int, error: Any, message: Any) -> None:
         if error is not None:
             if self._failure is None:  # the first is the cause, the others follow from it
-                self._failure = DeliveryError(
-                    block, message.topic(), message.partition(), error.str()
-                )
+                reason = self._events.cause_of(error.str())
+                if error.code() in _NOT_ALLOWED:
+                    reason = not_allowed("write")
+                self._failure = DeliveryError(block, message.topic(), message.partition(), reason)
         elif self._on_delivery is not None:
             self._on_delivery(
                 Delivery(block.instance_id, len(block), value_bytes, message.latency())
@@ -191,33 +306,30 @@ class _Reader:
         bootstrap_servers: str,
         topic: str,
         since_ms: int | None,
-        after_gap: str,
+        consumer: Any,
+        events: _Events,
     ) -> None:
         self._topic = topic
-        self._consumer = Consumer(
-            {
-                **_QUIET,
-                "bootstrap.servers": bootstrap_servers,
-                # Named because librdkafka insists; nothing is committed and no group is joined.
-                "group.id": CLIENT_ID,
-                "enable.auto.commit": False,
-                "auto.offset.reset": after_gap,
-            }
-        )
+        self._consumer = consumer
+        self._events = events
         self._ends: dict[int, int] = {}
         try:
             self._consumer.assign(self._starts(bootstrap_servers, since_ms))
         except KafkaException as error:
             self.close()
+            if error.args[0].code() in _NOT_ALLOWED:
+                raise NotAllowedError("read", self._topic) from error
             raise BrokerUnreachableError(bootstrap_servers, error.args[0].str()) from error
-        except TopicError:
+        except AuditError:
             self.close()
             raise
 
     def _starts(self, bootstrap_servers: str, since_ms: int | None) -> list[Any]:
         """Fixed here and not at the first read: what arrives in between is new."""
-        found = self._consumer.list_topics(self._topic, timeout=DEADLINE_S)
+        found = _topics_of(self._consumer, self._topic, DEADLINE_S, self._events)
         partitions = found.topics[self._topic]
+        if partitions.error is not None and partitions.error.code() in _NOT_ALLOWED:
+            raise NotAllowedError("read", self._topic)
         if partitions.error is not None or not partitions.partitions:
             raise missing_topic(self._topic, bootstrap_servers)
         starts = [
@@ -244,6 +356,8 @@ class _Reader:
 
     def read(self, timeout_s: float) -> list[Message]:
         polled: Any = self._consumer.consume(num_messages=100, timeout=timeout_s)
+        if any(found.error() and found.error().code() in _NOT_ALLOWED for found in polled):
+            raise NotAllowedError("read", self._topic)
         return [
             Message(
                 self._topic,
@@ -264,16 +378,13 @@ class _Reader:
 
 @final
 class _Admin:
-    def __init__(self, bootstrap_servers: str, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, client: Any, events: _Events) -> None:
         self._timeout_s = timeout_s
-        self._bootstrap_servers = bootstrap_servers
-        self._client = AdminClient({**_QUIET, "bootstrap.servers": bootstrap_servers})
+        self._client = client
+        self._events = events
 
     def partitions(self) -> dict[str, int]:
-        try:
-            metadata = self._client.list_topics(timeout=self._timeout_s)
-        except KafkaException as error:
-            raise BrokerUnreachableError(self._bootstrap_servers, error.args[0].str()) from error
+        metadata = _topics_of(self._client, None, self._timeout_s, self._events)
         return {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()
@@ -304,19 +415,22 @@ class _Admin:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False  # somebody else was quicker
+            if error.args[0].code() in _NOT_ALLOWED:
+                raise NotAllowedError("create", topic) from error
             raise TopicError(error.args[0].str()) from error
         return True
 
     def cleanup_policies(self, topics: Collection[str], timeout_s: float) -> dict[str, str]:
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         found = self._client.describe_configs(asked, request_timeout=timeout_s)
-        try:
-            return {
-                resource.name: future.result(timeout_s + 1)["cleanup.policy"].value
-                for resource, future in found.items()
-            }
-        except KafkaException as error:
-            raise TopicError(error.args[0].str()) from error
+        policies = {}
+        for resource, future in found.items():
+            try:
+                policies[resource.name] = future.result(timeout_s + 1)["cleanup.policy"].value
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_ALLOWED:
+                    raise TopicError(error.args[0].str()) from error
+        return policies
 
     def close(self) -> None:
         """Nothing to close: the client ends with its last reference."""

@@ -9,15 +9,27 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    SaslAuthenticationFailedError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnsupportedSaslMechanismError,
+)
 
 from tallystick.coordinates.events.block_codec import block_headers
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.kafka_clients.errors import (
+    BrokerRefusesError,
     BrokerUnreachableError,
+    NotAllowedError,
     TopicError,
     missing_topic,
+    not_allowed,
 )
+from tallystick.producers.kafka_clients.kafka_python_arguments import kafka_python_arguments
+from tallystick.producers.kafka_clients.properties import KafkaProperties
 from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message
 from tallystick.producers.publisher import (
     CLIENT_ID,
@@ -30,68 +42,117 @@ from tallystick.producers.publisher import (
 if TYPE_CHECKING:
     from tallystick.coordinates.events.journal import Block
 
-
-def _producer(bootstrap_servers: str, timeout_s: float, **more: Any) -> Any:
-    timeout_ms = int(timeout_s * 1000)
-    try:
-        return KafkaProducer(
-            bootstrap_servers=bootstrap_servers.split(","),
-            client_id=CLIENT_ID,
-            acks="all",
-            enable_idempotence=True,
-            request_timeout_ms=max(1, timeout_ms // 2),
-            delivery_timeout_ms=timeout_ms,
-            max_block_ms=timeout_ms,
-            bootstrap_timeout_ms=timeout_ms,
-            allow_auto_create_topics=False,
-            **more,
-        )
-    except KafkaError as error:
-        raise BrokerUnreachableError(bootstrap_servers, error) from error
+_NOT_ALLOWED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
 
-def open_sink(
-    settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
-) -> _Sink:
-    """Open a sink for blocks.
+@final
+class KafkaPythonClient:
+    """The client with some properties.
+
+    Args:
+        properties: How brokers are spoken to.
 
     Raises:
-        BrokerUnreachableError: No broker answers.
+        KafkaPropertyError: One cannot be given to kafka-python.
     """
-    return _Sink(settings, on_delivery)
+
+    def __init__(self, properties: KafkaProperties) -> None:
+        self._arguments = {"client_id": CLIENT_ID, **kafka_python_arguments(properties)}
+
+    def _producer(self, bootstrap_servers: str, timeout_s: float, **more: Any) -> Any:
+        timeout_ms = int(timeout_s * 1000)
+        try:
+            return KafkaProducer(
+                **self._arguments,
+                bootstrap_servers=bootstrap_servers.split(","),
+                acks="all",
+                enable_idempotence=True,
+                request_timeout_ms=max(1, timeout_ms // 2),
+                delivery_timeout_ms=timeout_ms,
+                max_block_ms=timeout_ms,
+                bootstrap_timeout_ms=timeout_ms,
+                allow_auto_create_topics=False,
+                **more,
+            )
+        except KafkaError as error:
+            raise _no_answer(bootstrap_servers, error) from error
+
+    def open_sink(
+        self, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
+    ) -> _Sink:
+        """Open a sink for blocks.
+
+        Raises:
+            BrokerUnreachableError: No broker answers.
+        """
+        producer = self._producer(
+            settings.bootstrap_servers,
+            settings.delivery_timeout_s,
+            compression_type=None if settings.compression == "none" else settings.compression,
+            linger_ms=int(settings.linger_s * 1000),
+            max_request_size=settings.message_bytes_max,
+            batch_size=settings.message_bytes_max,
+        )
+        return _Sink(settings, on_delivery, producer)
+
+    def open_reader(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        since_ms: int | None,
+        after_gap: Literal["earliest", "latest"] = "earliest",
+    ) -> _Reader:
+        """Open a reader of all partitions of a topic."""
+        try:
+            consumer = KafkaConsumer(
+                **self._arguments,
+                bootstrap_servers=bootstrap_servers.split(","),
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset=after_gap,
+                bootstrap_timeout_ms=int(DEADLINE_S * 1000),
+            )
+        except KafkaError as error:
+            raise _no_answer(bootstrap_servers, error) from error
+        return _Reader(bootstrap_servers, topic, since_ms, consumer)
+
+    def open_admin(self, bootstrap_servers: str, timeout_s: float) -> _Admin:
+        """Open a view of the topics."""
+        try:
+            client = KafkaAdminClient(
+                **self._arguments,
+                bootstrap_servers=bootstrap_servers.split(","),
+                bootstrap_timeout_ms=int(timeout_s * 1000),
+            )
+        except KafkaError as error:
+            raise _no_answer(bootstrap_servers, error) from error
+        return _Admin(bootstrap_servers, client)
+
+    def send(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        """Send one message and wait until it is acknowledged."""
+        producer = self._producer(bootstrap_servers, DEADLINE_S)
+        try:
+            producer.send(topic, key=key, value=value, headers=[*headers]).get(DEADLINE_S + 1)
+        except _NOT_ALLOWED as error:
+            raise NotAllowedError("write", topic) from error
+        except KafkaError as error:
+            raise _no_answer(bootstrap_servers, error) from error
+        finally:
+            producer.close(timeout=DEADLINE_S)
 
 
-def open_reader(
-    bootstrap_servers: str,
-    topic: str,
-    *,
-    since_ms: int | None,
-    after_gap: Literal["earliest", "latest"] = "earliest",
-) -> _Reader:
-    """Open a reader of all partitions of a topic."""
-    return _Reader(bootstrap_servers, topic, since_ms, after_gap)
-
-
-def open_admin(bootstrap_servers: str, timeout_s: float) -> _Admin:
-    """Open a view of the topics."""
-    return _Admin(bootstrap_servers, timeout_s)
-
-
-def send(
-    bootstrap_servers: str,
-    topic: str,
-    key: bytes,
-    value: bytes,
-    headers: Sequence[tuple[str, bytes]] = (),
-) -> None:
-    """Send one message and wait until it is acknowledged."""
-    producer = _producer(bootstrap_servers, DEADLINE_S)
-    try:
-        producer.send(topic, key=key, value=value, headers=[*headers]).get(DEADLINE_S + 1)
-    except KafkaError as error:
-        raise BrokerUnreachableError(bootstrap_servers, error) from error
-    finally:
-        producer.close(timeout=DEADLINE_S)
+def _no_answer(bootstrap_servers: str, error: KafkaError) -> AuditError:
+    if isinstance(error, SaslAuthenticationFailedError | UnsupportedSaslMechanismError):
+        return BrokerRefusesError(bootstrap_servers, error, "set the properties for its listener")
+    return BrokerUnreachableError(bootstrap_servers, error)
 
 
 @final
@@ -99,7 +160,10 @@ class _Sink:
     """Blocks: idempotent, in order; the bound on what is under way is kept here."""
 
     def __init__(
-        self, settings: KafkaSettings, on_delivery: Callable[[Delivery], None] | None = None
+        self,
+        settings: KafkaSettings,
+        on_delivery: Callable[[Delivery], None] | None,
+        producer: Any,
     ) -> None:
         self._settings = settings
         self._on_delivery = on_delivery
@@ -108,14 +172,7 @@ class _Sink:
         # The client's own thread reports; it queues without bound, so the bound is kept here.
         self._changed = threading.Condition()
         self._bytes_in_flight = 0
-        self._producer = _producer(
-            settings.bootstrap_servers,
-            settings.delivery_timeout_s,
-            compression_type=None if settings.compression == "none" else settings.compression,
-            linger_ms=int(settings.linger_s * 1000),
-            max_request_size=settings.message_bytes_max,
-            batch_size=settings.message_bytes_max,
-        )
+        self._producer = producer
 
     def send(self, block: Block) -> None:
         """Hand over a block, in as many messages as it needs."""
@@ -153,7 +210,7 @@ class _Sink:
         except KafkaError as error:
             with self._changed:
                 self._bytes_in_flight -= len(value)
-            raise DeliveryError(block, self._settings.topic, None, error) from error
+            raise self._not_delivered(block, error) from error
 
         def delivered(_metadata: Any) -> None:
             latency_s = time.perf_counter() - handed_over
@@ -162,10 +219,15 @@ class _Sink:
             self._settled(len(value), None)
 
         def failed(error: BaseException) -> None:
-            self._settled(len(value), DeliveryError(block, self._settings.topic, None, error))
+            self._settled(len(value), self._not_delivered(block, error))
 
         future.add_callback(delivered)
         future.add_errback(failed)
+
+    def _not_delivered(self, block: Block, error: BaseException) -> DeliveryError:
+        topic = self._settings.topic
+        reason = not_allowed("write") if isinstance(error, _NOT_ALLOWED) else error
+        return DeliveryError(block, topic, None, reason)
 
     def _settled(self, value_bytes: int, failure: DeliveryError | None) -> None:
         with self._changed:
@@ -200,29 +262,19 @@ class _Sink:
 @final
 class _Reader:
     def __init__(
-        self,
-        bootstrap_servers: str,
-        topic: str,
-        since_ms: int | None,
-        after_gap: str,
+        self, bootstrap_servers: str, topic: str, since_ms: int | None, consumer: Any
     ) -> None:
         self._topic = topic
         self._ends: dict[TopicPartition, int] = {}
-        try:
-            self._consumer = KafkaConsumer(
-                bootstrap_servers=bootstrap_servers.split(","),
-                group_id=None,
-                enable_auto_commit=False,
-                auto_offset_reset=after_gap,
-                bootstrap_timeout_ms=int(DEADLINE_S * 1000),
-            )
-        except KafkaError as error:
-            raise BrokerUnreachableError(bootstrap_servers, error) from error
+        self._consumer = consumer
         try:
             self._start(bootstrap_servers, since_ms)
+        except _NOT_ALLOWED as error:
+            self.close()
+            raise NotAllowedError("read", self._topic) from error
         except KafkaError as error:
             self.close()
-            raise BrokerUnreachableError(bootstrap_servers, error) from error
+            raise _no_answer(bootstrap_servers, error) from error
         except TopicError:
             self.close()
             raise
@@ -260,6 +312,8 @@ class _Reader:
     def read(self, timeout_s: float) -> list[Message]:
         try:
             polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=100)
+        except _NOT_ALLOWED as error:
+            raise NotAllowedError("read", self._topic) from error
         except KafkaError as error:  # as of a compression whose package is not installed
             raise TopicError(f"topic {self._topic!r} cannot be read: {error}") from error
         return [
@@ -281,22 +335,15 @@ class _Reader:
 
 @final
 class _Admin:
-    def __init__(self, bootstrap_servers: str, timeout_s: float) -> None:
+    def __init__(self, bootstrap_servers: str, client: Any) -> None:
         self._bootstrap_servers = bootstrap_servers
-        try:
-            self._client = KafkaAdminClient(
-                bootstrap_servers=bootstrap_servers.split(","),
-                client_id=CLIENT_ID,
-                bootstrap_timeout_ms=int(timeout_s * 1000),
-            )
-        except KafkaError as error:
-            raise BrokerUnreachableError(bootstrap_servers, error) from error
+        self._client = client
 
     def partitions(self) -> dict[str, int]:
         try:
             topics = self._client.describe_topics()
         except KafkaError as error:
-            raise BrokerUnreachableError(self._bootstrap_servers, error) from error
+            raise _no_answer(self._bootstrap_servers, error) from error
         return {
             topic["name"]: len(topic["partitions"])
             for topic in topics
@@ -322,21 +369,24 @@ class _Admin:
             self._client.create_topics({topic: new}, timeout_ms=int(timeout_s * 1000))
         except TopicAlreadyExistsError:
             return False  # somebody else was quicker
+        except _NOT_ALLOWED as error:
+            raise NotAllowedError("create", topic) from error
         except KafkaError as error:
             raise TopicError(str(error)) from error
         return True
 
     def cleanup_policies(self, topics: Collection[str], timeout_s: float) -> dict[str, str]:
-        asked = [
-            ConfigResource(ConfigResourceType.TOPIC, topic, ["cleanup.policy"]) for topic in topics
-        ]
-        try:
-            found = self._client.describe_configs(asked, config_filter="all")
-        except KafkaError as error:
-            raise TopicError(str(error)) from error
-        return {
-            topic: settings["cleanup.policy"]["value"] for topic, settings in found["topic"].items()
-        }
+        policies = {}
+        for topic in topics:
+            asked = [ConfigResource(ConfigResourceType.TOPIC, topic, ["cleanup.policy"])]
+            try:
+                found = self._client.describe_configs(asked, config_filter="all")
+            except _NOT_ALLOWED:
+                continue
+            except KafkaError as error:
+                raise TopicError(str(error)) from error
+            policies[topic] = found["topic"][topic]["cleanup.policy"]["value"]
+        return policies
 
     def close(self) -> None:
         self._client.close()

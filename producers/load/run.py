@@ -6,11 +6,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.load.history import LoadPlan, journal_blocks
 from tallystick.producers.publisher import Delivery, EventSink, KafkaSettings
+
+if TYPE_CHECKING:
+    from tallystick.producers.kafka_clients.protocol import KafkaClient
 
 BLOCK_S = 0.1
 """At a rate a block holds the events of this many seconds at most."""
@@ -72,7 +76,7 @@ class LoadReport:
 def run_load(
     options: LoadOptions,
     settings: KafkaSettings,
-    client: str = "confluent-kafka",
+    client: KafkaClient | None = None,
     on_delivery: Callable[[Delivery], None] | None = None,
 ) -> LoadReport:
     """Send a load to Kafka.
@@ -80,7 +84,7 @@ def run_load(
     Args:
         options: How much, and how fast.
         settings: How to reach Kafka.
-        client: The client's name.
+        client: None: the default one, without properties.
         on_delivery: Takes each acknowledged block as it comes.
 
     Raises:
@@ -94,7 +98,7 @@ def run_load(
         if on_delivery is not None:
             on_delivery(one)
 
-    sink = kafka_client(client).open_sink(settings, note)
+    sink = (client or kafka_client()).open_sink(settings, note)
     try:
         return drive_load(options, sink, deliveries)
     finally:

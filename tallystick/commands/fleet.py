@@ -212,7 +212,7 @@ def _live(
 
     now_us = time.time_ns() // 1_000
     fleet = Fleet(scenario, start_ts=now_us)
-    prepare_topics(settings)
+    prepare_topics(settings, "journal", "collect")
     requests = open_requests(settings)
     try:
         sink = open_journal(settings, None if metrics is None else metrics.delivered)
@@ -261,7 +261,7 @@ def load(
     metrics_host: ProducerMetricsHost = "127.0.0.1",
 ) -> None:
     """Send legal histories, at full speed or at a rate; report what was achieved."""
-    from tallystick.journal_topic import kafka_settings, prepare_topics
+    from tallystick.journal_topic import client_of, kafka_settings, prepare_topics
     from tallystick.producers.load.history import LoadPlan
     from tallystick.producers.load.run import LoadOptions, run_load
 
@@ -269,7 +269,7 @@ def load(
         {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix, "client": client}
     ).settings
     metrics = producer_metrics(metrics_host, metrics_port)
-    prepare_topics(settings)
+    prepare_topics(settings, "journal")
     now_us = time.time_ns() // 1_000
     plan = LoadPlan(
         sources=instances,
@@ -283,7 +283,7 @@ def load(
         achieved = run_load(
             LoadOptions(plan=plan, rate=rate, seconds=seconds, events=events),
             kafka_settings(settings),
-            settings.client,
+            client_of(settings),
             None if metrics is None else metrics.delivered,
         )
     if json:

@@ -218,7 +218,7 @@ def _send(settings: Settings, control: IncidentControl) -> None:
         encode_control,
         parse_control,
     )
-    from tallystick.producers.kafka_clients.choice import kafka_client
+    from tallystick.journal_topic import client_of
 
     # A whole id needs no tables: an acknowledgement may come from any host.
     if control.action is not ControlAction.RETIRE and not _is_whole(control.target):
@@ -228,9 +228,9 @@ def _send(settings: Settings, control: IncidentControl) -> None:
         parse_control(value)
     except IncidentControlError as error:
         raise MisuseError(str(error)) from None
-    require_broker(settings.bootstrap_servers)
+    require_broker(settings)
     topic = f"{settings.topic_prefix}.control"
-    send = kafka_client(settings.client).send
+    send = client_of(settings).send
     send(settings.bootstrap_servers, topic, control.target.encode(), value)
     terminal.show(f"{control.action.value} of {control.target} sent to {topic}")
 

@@ -57,7 +57,7 @@ def journal(
     ).settings
     if write is not None and (follow or instance is not None):
         raise MisuseError("--write: expected neither --follow nor --instance beside it")
-    require_broker(settings.bootstrap_servers)
+    require_broker(settings)
     if write is not None:
         _write(settings, write)
         return
@@ -66,6 +66,7 @@ def journal(
 
 def _print(settings: Settings, instance: str | None, follow: bool) -> None:
     from tallystick.coordinates.events.json_lines_writer import block_to_lines
+    from tallystick.journal_topic import client_of
     from tallystick.producers.journal_reader import JournalReader
 
     reader = JournalReader(
@@ -73,7 +74,7 @@ def _print(settings: Settings, instance: str | None, follow: bool) -> None:
         topic=f"{settings.topic_prefix}.journal",
         notice=terminal.notice,
         instance_id=instance,
-        client=settings.client,
+        client=client_of(settings),
     )
     try:
         with stopping() as stop:
@@ -90,7 +91,7 @@ def _write(settings: Settings, file: str) -> None:
     from tallystick.journal_topic import open_journal, prepare_topics
     from tallystick.runs.replay import lines_of, refusal
 
-    prepare_topics(settings)
+    prepare_topics(settings, "journal")
     sink = open_journal(settings)
     written = 0
     try:
@@ -130,7 +131,7 @@ def collect(
             "collect_deadline_s": deadline,
         }
     ).settings
-    require_broker(settings.bootstrap_servers)
+    require_broker(settings)
     answers = _collect(settings, json)
     missing = [name for name in settings.instances if name not in answers]
     for name in missing:
@@ -143,6 +144,7 @@ def collect(
 
 def _collect(settings: Settings, json: bool) -> dict[str, dict[str, Any]]:
     from tallystick.coordinates.events.collect_request import CollectRequest
+    from tallystick.journal_topic import client_of
     from tallystick.producers.journal_reader import JournalReader, send_request
 
     now_us = time.time_ns() // 1_000
@@ -152,7 +154,7 @@ def _collect(settings: Settings, json: bool) -> dict[str, dict[str, Any]]:
         topic=f"{settings.topic_prefix}.journal",
         notice=terminal.notice,
         from_beginning=False,
-        client=settings.client,
+        client=client_of(settings),
     )
     answers: dict[str, dict[str, Any]] = {}
     try:
@@ -160,7 +162,7 @@ def _collect(settings: Settings, json: bool) -> dict[str, dict[str, Any]]:
             settings.bootstrap_servers,
             request,
             f"{settings.topic_prefix}.collect",
-            settings.client,
+            client_of(settings),
         )
         terminal.notice(f"asked for collection {request.collection_id}")
         end = time.monotonic() + settings.collect_deadline_s

@@ -140,7 +140,7 @@ def _tail_into_kafka(
     from tallystick.servers.tailing import alone_in
 
     states = settings.directory / "tail" / settings.topic_prefix
-    prepare_topics(settings)
+    prepare_topics(settings, "journal", "collect")
     with ExitStack() as stack:
         stack.enter_context(alone_in(states))
         tail_states = _tail_states(servers, settings, states)
@@ -164,6 +164,7 @@ def _tail_states(
     servers: Sequence[ServerSettings], settings: Settings, states: Path
 ) -> dict[str, TailState]:
     """How far each journal has come: as saved, and with what was published after that."""
+    from tallystick.journal_topic import client_of
     from tallystick.producers.journal_resume import published_since
     from tallystick.producers.mysql.tail_state import TailState
     from tallystick.servers.tailing import RESUME_MARGIN_MS, resumed
@@ -177,7 +178,7 @@ def _tail_states(
             list(saved),
             max(0, min(since) - RESUME_MARGIN_MS),
             f"{settings.topic_prefix}.journal",
-            settings.client,
+            client_of(settings),
         )
     epoch = time.time_ns() // 1_000_000_000
     tail_states = {}

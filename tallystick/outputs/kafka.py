@@ -19,13 +19,13 @@ def write(result: RunResult, target: str) -> None:
     Raises:
         BrokerUnreachableError: No broker listens, or one was not acknowledged.
     """
-    from tallystick.producers.kafka_clients.choice import kafka_client
+    from tallystick.journal_topic import client_of
     from tallystick.require_broker import require_broker
     from tallystick.settings import load
 
     settings = load().settings
-    require_broker(settings.bootstrap_servers)
-    client = kafka_client(settings.client)
+    require_broker(settings)
+    client = client_of(settings)
     ended_us = int(result.ended_at.timestamp() * 1_000_000)
     origin = Origin(settings.topic_prefix, ended_us, settings.page_url)
     for finding in result.findings:

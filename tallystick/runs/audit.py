@@ -20,11 +20,15 @@ from tallystick.runs.metrics_listener import MetricsListener
 from tallystick.runs.result import TABLES, RunResult
 from tallystick.runs.stream import StreamRun
 from tallystick.settings import Settings
+from tallystick.streaming.kafka_options import kafka_options
 
 if TYPE_CHECKING:
     from tallystick.streaming.runner import JobSettings
     from tallystick.streaming.session import SessionSettings
     from tallystick.terminal import Progress
+
+
+TOPICS = ("journal", "collect", "findings", "incidents", "control", "deadletter")
 
 
 @final
@@ -46,6 +50,7 @@ class Audit:
         self._history_ends = history_ends
         self._metrics = JobMetrics()
         self._health = JobHealth()
+        self._kafka = kafka_options(settings.kafka_properties)
         self.directory = settings.directory.absolute() / "audit"
 
     def prepare(self) -> None:
@@ -60,7 +65,12 @@ class Audit:
         if problems:
             raise MisuseError("\n".join(map(str, problems)))
         sinks_of(self._settings, terminal.notice)
-        prepare_topics(self._settings)
+        if self._kafka.environment and not self._settings.spark_master.startswith("local"):
+            raise MisuseError(
+                f"spark_master {self._settings.spark_master!r}: secrets of Kafka are handed to a"
+                " Spark on this machine only, local[…]"
+            )
+        prepare_topics(self._settings, *TOPICS)
         if self._settings.metrics_port is not None:
             host, port = self._settings.metrics_host, self._settings.metrics_port
             MetricsListener(host, port, self._metrics.registry, self._health)
@@ -136,6 +146,7 @@ class Audit:
             incidents_topic=f"{prefix}.incidents",
             dead_letter_topic=f"{prefix}.deadletter",
             fleet=prefix,
+            kafka=self._kafka.options,
             page_url=settings.page_url,
         )
         session = SessionSettings(
@@ -144,5 +155,6 @@ class Audit:
             master=settings.spark_master,
             shuffle_partitions=settings.spark_partitions,
             memory=settings.spark_memory,
+            environment=self._kafka.environment,
         )
         return job, session

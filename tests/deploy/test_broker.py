@@ -160,6 +160,7 @@ def test_a_recycled_pid_is_not_taken_for_the_broker(tmp_path: Path) -> None:
             "boot_id": name.boot_id,
             "started_ticks": name.started_ticks - 1,
             "port": 1,
+            "is_secure": False,
         }
         (tmp_path / "broker.json").write_text(json.dumps(stale))
         found = LocalBroker(tmp_path)

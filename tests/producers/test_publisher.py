@@ -136,7 +136,7 @@ def test_the_client_is_the_faster_one_that_is_installed(monkeypatch):
     monkeypatch.delitem(sys.modules, confluent.__name__)
     monkeypatch.delattr(kafka_clients, "confluent")
     assert "kafka-python" == default_client()
-    assert kafka_client().__name__.endswith(".kafka_python")
+    assert type(kafka_client()).__name__ == "KafkaPythonClient"
     said = r"names confluent-kafka, .*To fix: pip install '\.\[stream\]'"
     with pytest.raises(MissingExtraError, match=said):
         kafka_client("confluent-kafka")
@@ -188,14 +188,14 @@ def test_a_full_queue_holds_the_sender_back():
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python"])
 def test_without_a_broker_the_error_is_one_sentence_with_the_address(client, monkeypatch):
     """It names the address and what to do, for topics, requests and sinks."""
-    monkeypatch.setattr(kafka_client(client), "DEADLINE_S", 0.5)
+    monkeypatch.setattr(sys.modules[type(kafka_client(client)).__module__], "DEADLINE_S", 0.5)
     with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*To fix: start one"):
-        ensure_topics(NOBODY, tallystick_topics(1), timeout_s=0.5, client=client)
+        ensure_topics(NOBODY, tallystick_topics(1), timeout_s=0.5, client=kafka_client(client))
     with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*To fix: start one"):
         kafka_client(client).send(NOBODY, "t", b"k", b"v")
     with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*To fix: start one"):
         CollectRequests(
-            NOBODY, clock_us=lambda: 0, age_max_s=1, notice=print, client=client
+            NOBODY, clock_us=lambda: 0, age_max_s=1, notice=print, client=kafka_client(client)
         ).close()
     if client == "kafka-python":
         with pytest.raises(BrokerUnreachableError, match=f"'{NOBODY}'.*To fix: start one"):

@@ -175,9 +175,13 @@ def test_topics_are_made_once(broker, client):
     wanted = tallystick_topics(5, prefix)
     servers = broker.bootstrap_servers
     with pytest.raises(TopicError, match=f"'{prefix}.journal' does not exist"):
-        ensure_topics(servers, wanted, create=False, client=client)
-    assert all(state.is_new for state in ensure_topics(servers, wanted, client=client))
-    again = ensure_topics(servers, tallystick_topics(9, prefix), create=False, client=client)
+        ensure_topics(servers, wanted, create=False, client=kafka_client(client))
+    assert all(
+        state.is_new for state in ensure_topics(servers, wanted, client=kafka_client(client))
+    )
+    again = ensure_topics(
+        servers, tallystick_topics(9, prefix), create=False, client=kafka_client(client)
+    )
     assert (
         not kafka_client(client)
         .open_admin(servers, DEADLINE_S)
@@ -201,7 +205,9 @@ def test_a_compacted_journal_is_refused(broker, client):
     new = NewTopic(f"{prefix}.journal", num_partitions=1, config={"cleanup.policy": "compact"})
     admin.create_topics([new])[f"{prefix}.journal"].result(DEADLINE_S)
     with pytest.raises(TopicError, match=r"cleanup.policy 'compact'.*To fix"):
-        ensure_topics(broker.bootstrap_servers, tallystick_topics(1, prefix), client=client)
+        ensure_topics(
+            broker.bootstrap_servers, tallystick_topics(1, prefix), client=kafka_client(client)
+        )
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -213,7 +219,7 @@ def test_a_topic_that_cannot_be_made_is_an_error(broker, client):
             broker.bootstrap_servers,
             tallystick_topics(1, prefix),
             replication_factor=3,
-            client=client,
+            client=kafka_client(client),
         )
 
 
@@ -248,7 +254,7 @@ def test_requests_are_read_from_now_on_and_recent_ones_before(topics, client):
         clock_us=lambda: now_us,
         age_max_s=60,
         notice=notices.append,
-        client=client,
+        client=kafka_client(client),
     )
     new = CollectRequest("new", now_us + 5)
     produce(other, servers, topic, [encode_request(new)])
@@ -275,7 +281,7 @@ def test_what_is_written_right_after_the_start_is_not_missed(topics, client):
         clock_us=lambda: now_us,
         age_max_s=0,
         notice=print,
-        client=client,
+        client=kafka_client(client),
     )
     # Kafka's own time of the message lies before the start: only the position counts.
     request = CollectRequest("c", now_us)
@@ -297,7 +303,7 @@ def test_requests_of_a_topic_that_is_not_there_are_an_error(broker):
                 clock_us=lambda: 0,
                 age_max_s=1,
                 notice=print,
-                client=client,
+                client=kafka_client(client),
             )
 
 
@@ -309,7 +315,7 @@ def test_a_load_arrives_whole(topics, client):
         bootstrap_servers=servers, topic=f"{prefix}.journal", compression="gzip"
     )
     plan = LoadPlan(sources=2, replicas=1, status_every=2000, block_size=500)
-    report = run_load(LoadOptions(plan=plan, events=10_000), settings, client)
+    report = run_load(LoadOptions(plan=plan, events=10_000), settings, kafka_client(client))
     assert report.events >= 10_000
     assert report.produce_p50_s <= report.produce_p95_s <= report.produce_p99_s
     messages = read_with_confluent(servers, settings.topic, report.blocks)

@@ -323,7 +323,12 @@ def test_the_collector_asks_every_interval_and_goes_on_after_a_restart(spark, br
 
     def ask_until(count: int):
         query = start_collector(
-            spark, servers, checkpoint_location=tmp_path / "collector", interval_s=0.5, topic=topic
+            spark,
+            servers,
+            options={},
+            checkpoint_location=tmp_path / "collector",
+            interval_s=0.5,
+            topic=topic,
         )
         wait_until(lambda: len(requests()) >= count, "requests")
         return query

@@ -48,20 +48,25 @@ def test_blocks_published_since_a_time_are_read_back(broker, prefix, client) -> 
     later = make_block(3, "a", first_sequence=3)
     sink.send(later)
     sink.close()
-    everything = published_since(broker.bootstrap_servers, ["a"], 0, topic, client)
+    everything = published_since(broker.bootstrap_servers, ["a"], 0, topic, kafka_client(client))
     assert [block.first_sequence for block in everything["a"]] == [0, later.first_sequence]
-    since = published_since(broker.bootstrap_servers, ["a", "c"], between, topic, client)
+    since = published_since(
+        broker.bootstrap_servers, ["a", "c"], between, topic, kafka_client(client)
+    )
     assert [block.first_sequence for block in since["a"]] == [later.first_sequence]
     assert since["c"] == []
     later_ms = between + 3_600_000
-    assert published_since(broker.bootstrap_servers, ["a"], later_ms, topic, client)["a"] == []
+    assert (
+        published_since(broker.bootstrap_servers, ["a"], later_ms, topic, kafka_client(client))["a"]
+        == []
+    )
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_topic_that_is_not_there_is_told(broker, client) -> None:
     """As every reader of the journal does."""
     with pytest.raises(TopicError, match="no-such"):
-        published_since(broker.bootstrap_servers, ["a"], 0, "no-such.journal", client)
+        published_since(broker.bootstrap_servers, ["a"], 0, "no-such.journal", kafka_client(client))
 
 
 def test_a_tail_killed_under_load_goes_on_without_a_gap(broker, prefix, mysqld, tmp_path) -> None:
