@@ -14,6 +14,22 @@ _OWN_MESSAGE = re.compile(r"terminated with exception: ([^\n]+)")
 # The first pattern that is found decides, so the more specific ones come first.
 _SENTENCES = (
     (
+        r"TopicAuthorizationException: Not authorized to access topics: \[([^\]\s]{1,250})",
+        "This user may not do that to topic {0!r} at {broker}; grant it (docs/kafka.md).",
+    ),
+    (
+        r"GroupAuthorizationException: Not authorized to access group: (\S{1,250})",
+        "This user may not use group {0!r} at {broker}; grant READ on it (docs/kafka.md).",
+    ),
+    (
+        r"ClusterAuthorizationException",
+        "This user may not write to {broker}; grant WRITE on the topics (docs/kafka.md).",
+    ),
+    (
+        r"(?:SaslAuthentication|SslAuthentication|SSLHandshake)Exception: ([^\n]{1,200})",
+        "The broker at {broker} and this client do not accept each other: {0} (docs/kafka.md).",
+    ),
+    (
         (
             r"UnknownTopicOrPartition|does not host this topic-partition|"
             r"Topic \S+ not present in metadata"

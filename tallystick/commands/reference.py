@@ -75,6 +75,8 @@ def config(json: Json = False) -> None:
         return
     width = max(map(len, values))
     for name, value in values.items():
+        if isinstance(value, dict):
+            value = [f"{key}={part}" for key, part in value.items()]  # noqa: PLW2901
         shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         if value is None:
             shown = "off"
