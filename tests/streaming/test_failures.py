@@ -17,18 +17,24 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
             "A topic is missing on the broker at '127.0.0.1:9'; make the topics first.",
         ),
         (
-            "Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized"
-            " to access topics: [tallystick.findings]",
+            (
+                "Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized"
+                " to access topics: [tallystick.findings]"
+            ),
             "This user may not do that to topic 'tallystick.findings' at '127.0.0.1:9'",
         ),
         (
-            "org.apache.kafka.common.errors.GroupAuthorizationException: Not authorized to access"
-            " group: spark-kafka-source-1",
+            (
+                "org.apache.kafka.common.errors.GroupAuthorizationException: Not authorized to access"
+                " group: spark-kafka-source-1"
+            ),
             "This user may not use group 'spark-kafka-source-1'",
         ),
         (
-            "org.apache.kafka.common.errors.ClusterAuthorizationException: Cluster authorization"
-            " failed.",
+            (
+                "org.apache.kafka.common.errors.ClusterAuthorizationException: Cluster authorization"
+                " failed."
+            ),
             "This user may not write to '127.0.0.1:9'",
         ),
         (
