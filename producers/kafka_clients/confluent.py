@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -17,7 +16,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 from tallystick.coordinates.events.block_codec import block_headers
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.kafka_clients.errors import (
-    BrokerRefusesError,
     BrokerUnreachableError,
     KafkaPropertyError,
     NotAllowedError,
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
 
 _QUIET = {"log_level": 2}
 """Broker trouble shows as failed calls and deliveries; librdkafka would also print it."""
-_ASK_S = 0.5
-"""Between two looks at what the client has been refused."""
 _REFUSALS = frozenset(
     {
         KafkaError._AUTHENTICATION,  # noqa: SLF001  librdkafka's own codes are named so
@@ -57,40 +53,24 @@ _NOT_ALLOWED = frozenset(
 
 @final
 class _Events:
-    """What librdkafka reports beside the calls: whether a broker refuses this client.
+    """What librdkafka reports beside the calls: that a broker refuses this client.
 
-    It tries on by itself, as with a broker that is away, so a call would end at its deadline with
-    no more than that.
+    It tries on by itself, as with a broker that is away, so a message just is not delivered in
+    time.
     """
 
-    def __init__(self, bootstrap_servers: str, properties: KafkaProperties) -> None:
-        self._bootstrap_servers = bootstrap_servers
+    def __init__(self, properties: KafkaProperties) -> None:
         self._properties = properties
         self._refusal: str | None = None
-        self._last: str | None = None
 
     def __call__(self, error: KafkaError) -> None:
         """Take an event; called by polls."""
-        text = without_secrets(error.str(), self._properties)
         if error.code() in _REFUSALS:
-            self._refusal = text
-        elif error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self._last = text
+            self._refusal = without_secrets(error.str(), self._properties)
 
-    def require_accepted(self) -> None:
-        """Raise if a broker refuses this client."""
-        if self._refusal is not None:
-            raise BrokerRefusesError(
-                self._bootstrap_servers, self._refusal, "set the properties for its listener"
-            )
-
-    def cause_of(self, reason: str) -> str:
-        """Why a message was not delivered in time, if a broker refused this client."""
-        return self._refusal or reason
-
-    def unreachable(self, reason: str) -> BrokerUnreachableError:
-        """The error of no answer, with the last thing that was reported of it."""
-        return BrokerUnreachableError(self._bootstrap_servers, self._last or reason)
+    def cause_of(self, error: KafkaError) -> str:
+        """Why something failed."""
+        return self._refusal or error.str()
 
 
 @final
@@ -105,8 +85,7 @@ class ConfluentClient:
         self._properties = properties
 
     def _made(self, kind: Callable[[dict[str, Any]], Any], **settings: Any) -> tuple[Any, _Events]:
-        servers = settings["bootstrap_servers"]
-        events = _Events(servers, self._properties)
+        events = _Events(self._properties)
         named = {name.replace("_", "."): value for name, value in settings.items()}
         try:
             client = kind(
@@ -156,7 +135,7 @@ class ConfluentClient:
         after_gap: Literal["earliest", "latest"] = "earliest",
     ) -> _Reader:
         """Open a reader of all partitions of a topic."""
-        consumer, events = self._made(
+        consumer, _ = self._made(
             Consumer,
             bootstrap_servers=bootstrap_servers,
             # Named because librdkafka insists; nothing is committed and no group is joined.
@@ -164,12 +143,12 @@ class ConfluentClient:
             enable_auto_commit=False,
             auto_offset_reset=after_gap,
         )
-        return _Reader(bootstrap_servers, topic, since_ms, consumer, events)
+        return _Reader(bootstrap_servers, topic, since_ms, consumer)
 
     def open_admin(self, bootstrap_servers: str, timeout_s: float) -> _Admin:
         """Open a view of the topics; whether a broker answers is seen when it is asked."""
-        admin, events = self._made(AdminClient, bootstrap_servers=bootstrap_servers)
-        return _Admin(timeout_s, admin, events)
+        admin, _ = self._made(AdminClient, bootstrap_servers=bootstrap_servers)
+        return _Admin(bootstrap_servers, timeout_s, admin)
 
     def send(
         self,
@@ -188,30 +167,12 @@ class ConfluentClient:
 
         producer, events = self._producer(bootstrap_servers, DEADLINE_S)
         producer.produce(topic, key=key, value=value, headers=[*headers], on_delivery=report)
-        end = time.monotonic() + DEADLINE_S + 1
-        while left := producer.flush(_ASK_S):
-            events.require_accepted()
-            if time.monotonic() > end:
-                break
+        left = producer.flush(DEADLINE_S + 1)
         if failures and failures[0].code() in _NOT_ALLOWED:
             raise NotAllowedError("write", topic)
         if failures or left:
-            raise events.unreachable(failures[0].str() if failures else "no acknowledgement")
-
-
-def _topics_of(client: Any, topic: str | None, timeout_s: float, events: _Events) -> Any:
-    """The metadata of one topic or of all, as soon as a broker gives or refuses it."""
-    end = time.monotonic() + timeout_s
-    wait_s = _ASK_S
-    while True:
-        try:
-            return client.list_topics(topic, timeout=min(wait_s, timeout_s))
-        except KafkaException as error:
-            client.poll(0)
-            events.require_accepted()
-            if time.monotonic() > end:
-                raise events.unreachable(error.args[0].str()) from error
-            wait_s *= 2  # a large cluster may need longer for its answer
+            reason = events.cause_of(failures[0]) if failures else "no acknowledgement"
+            raise BrokerUnreachableError(bootstrap_servers, reason)
 
 
 @final
@@ -269,7 +230,7 @@ class _Sink:
     def _report(self, block: Block, value_bytes: int, error: Any, message: Any) -> None:
         if error is not None:
             if self._failure is None:  # the first is the cause, the others follow from it
-                reason = self._events.cause_of(error.str())
+                reason = self._events.cause_of(error)
                 if error.code() in _NOT_ALLOWED:
                     reason = not_allowed("write")
                 self._failure = DeliveryError(block, message.topic(), message.partition(), reason)
@@ -307,11 +268,9 @@ class _Reader:
         topic: str,
         since_ms: int | None,
         consumer: Any,
-        events: _Events,
     ) -> None:
         self._topic = topic
         self._consumer = consumer
-        self._events = events
         self._ends: dict[int, int] = {}
         try:
             self._consumer.assign(self._starts(bootstrap_servers, since_ms))
@@ -326,7 +285,7 @@ class _Reader:
 
     def _starts(self, bootstrap_servers: str, since_ms: int | None) -> list[Any]:
         """Fixed here and not at the first read: what arrives in between is new."""
-        found = _topics_of(self._consumer, self._topic, DEADLINE_S, self._events)
+        found = self._consumer.list_topics(self._topic, timeout=DEADLINE_S)
         partitions = found.topics[self._topic]
         if partitions.error is not None and partitions.error.code() in _NOT_ALLOWED:
             raise NotAllowedError("read", self._topic)
@@ -378,13 +337,16 @@ class _Reader:
 
 @final
 class _Admin:
-    def __init__(self, timeout_s: float, client: Any, events: _Events) -> None:
+    def __init__(self, bootstrap_servers: str, timeout_s: float, client: Any) -> None:
         self._timeout_s = timeout_s
+        self._bootstrap_servers = bootstrap_servers
         self._client = client
-        self._events = events
 
     def partitions(self) -> dict[str, int]:
-        metadata = _topics_of(self._client, None, self._timeout_s, self._events)
+        try:
+            metadata = self._client.list_topics(timeout=self._timeout_s)
+        except KafkaException as error:
+            raise BrokerUnreachableError(self._bootstrap_servers, error.args[0].str()) from error
         return {
             name: len(topic.partitions)
             for name, topic in metadata.topics.items()

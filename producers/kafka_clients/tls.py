@@ -1,28 +1,16 @@
-"""TLS by Kafka's properties: the context of Python's ssl, and whether a broker passes its checks.
-
-The clients report a failed handshake late and in their libraries' words; none names an expired
-certificate or a wrong host. So a handshake is made here first, with the same certificates.
-"""
+"""The context of Python's ssl that Kafka's properties describe."""
 
 from __future__ import annotations
 
 import os
-import socket
 import ssl
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tallystick.producers.kafka_clients.errors import BrokerRefusesError, KafkaPropertyError
+from tallystick.producers.kafka_clients.errors import KafkaPropertyError
 from tallystick.producers.kafka_clients.properties import KafkaProperties
 from tallystick.producers.secret_file import read_secret_file
-
-_CLIENT = b"tallystick"
-# X509_V_ERR_… of OpenSSL's x509_vfy.h.
-_EXPIRED, _NOT_YET_VALID = 10, 9
-_OTHER_HOST = frozenset({62, 64})
-_UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21})
 
 
 def tls_context(properties: KafkaProperties) -> ssl.SSLContext:
@@ -125,66 +113,3 @@ def _in_memory(text: str) -> Iterator[str]:
         yield f"/proc/self/fd/{number}"
     finally:
         os.close(number)
-
-
-def require_tls(host: str, port: int, context: ssl.SSLContext, timeout_s: float) -> None:
-    """Return when a broker has answered over TLS.
-
-    A refused client certificate is reported only after the handshake, in place of an answer: so a
-    broker is asked which versions it knows, which it answers to everybody.
-
-    Raises:
-        OSError: It does not answer.
-        BrokerRefusesError: It does, but TLS fails.
-    """
-    where = f"{host}:{port}"
-    try:
-        with (
-            socket.create_connection((host, port), timeout_s) as connection,
-            context.wrap_socket(connection, server_hostname=host) as encrypted,
-        ):
-            encrypted.sendall(_versions_request())
-            if not encrypted.recv(4):
-                raise BrokerRefusesError(
-                    where, "it ends the TLS connection without an answer", "see its log"
-                )
-    except ssl.SSLCertVerificationError as error:
-        raise BrokerRefusesError(where, *_untrusted(error, host)) from None
-    except ssl.SSLError as error:
-        raise BrokerRefusesError(where, *_failed(error)) from None
-
-
-def _versions_request() -> bytes:
-    """ApiVersions, version 0: length; key 18, version, correlation id, the client's name."""
-    body = struct.pack(f">hhih{len(_CLIENT)}s", 18, 0, 1, len(_CLIENT), _CLIENT)
-    return struct.pack(">i", len(body)) + body
-
-
-def _untrusted(error: ssl.SSLCertVerificationError, host: str) -> tuple[str, str]:
-    if error.verify_code == _EXPIRED:
-        return "its certificate has expired", "renew it on the broker"
-    if error.verify_code == _NOT_YET_VALID:
-        return "its certificate is not valid yet", "check this machine's clock and the certificate"
-    if error.verify_code in _OTHER_HOST:
-        return (
-            f"its certificate is not for the host name {host!r}",
-            "name the broker as its certificate does",
-        )
-    if error.verify_code in _UNKNOWN_ISSUER:
-        return (
-            "its certificate is not signed by an authority that is trusted here",
-            "set ssl.ca.location to the certificate of its authority",
-        )
-    return f"its certificate is not accepted ({error.verify_message})", "see the certificate"
-
-
-def _failed(error: ssl.SSLError) -> tuple[str, str]:
-    reason = (error.reason or "").replace("_", " ").lower()
-    if "alert" in reason and ("certificate" in reason or "unknown ca" in reason):
-        return (
-            f"it does not accept this client's certificate ({reason})",
-            "set ssl.certificate.location and ssl.key.location to one that its authorities signed",
-        )
-    if "wrong version" in reason or "record layer" in reason:
-        return "it does not speak TLS at this port", "name its TLS port, or set security.protocol"
-    return f"TLS fails ({reason or error})", "see its log"

@@ -18,23 +18,20 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
         ),
         (
             (
-                "Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized"
+                "Caused by: errors.TopicAuthorizationException: Not authorized"
                 " to access topics: [tallystick.findings]"
             ),
             "This user may not do that to topic 'tallystick.findings' at '127.0.0.1:9'",
         ),
         (
             (
-                "org.apache.kafka.common.errors.GroupAuthorizationException: Not authorized to access"
+                "errors.GroupAuthorizationException: Not authorized to access"
                 " group: spark-kafka-source-1"
             ),
             "This user may not use group 'spark-kafka-source-1'",
         ),
         (
-            (
-                "org.apache.kafka.common.errors.ClusterAuthorizationException: Cluster authorization"
-                " failed."
-            ),
+            ("errors.ClusterAuthorizationException: Cluster authorization failed."),
             "This user may not write to '127.0.0.1:9'",
         ),
         (
