@@ -89,7 +89,7 @@ def test_every_setting_is_documented_with_its_default():
         row = re.search(rf"^\| `{name}` \| ([^|]+) \|", PAGE, flags=re.MULTILINE)
         assert row, name
         default = field.default
-        shown = "none" if default in (None, ()) else f"{default:g}" if isinstance(
+        shown = "none" if default in (None, (), {}) else f"{default:g}" if isinstance(
             default, float) else str(default)  # fmt: skip
         assert shown == row[1].strip("` "), name
 
