@@ -53,6 +53,7 @@ class BlockRow:
     headers: Headers | None
     partition: int
     offset: int
+    sent_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,8 @@ def audit_rows(
             result.dead_letters.append(DeadLetter(row, block))
             result.add(audit.note_unreadable(block))
             continue
+        if row.sent_us is not None:
+            result.add(audit.sent(block, row.sent_us))
         follows = not run or (block.epoch, block.first_sequence) == (
             run[-1].epoch,
             run[-1].next_sequence,
@@ -244,13 +247,14 @@ class BlockAuditor(StatefulProcessor):
 
 
 def _rows_of(frame: pd.DataFrame) -> Iterator[BlockRow]:
-    columns = (frame[name] for name in ("value", "headers", "partition", "offset"))
-    for value, headers, partition, offset in zip(*columns, strict=True):
+    columns = (frame[name] for name in ("value", "headers", "partition", "offset", "sent_us"))
+    for value, headers, partition, offset, sent_us in zip(*columns, strict=True):
         yield BlockRow(
             value=value,
             headers=None if headers is None else [(h["key"], h["value"]) for h in headers],
             partition=int(partition),
             offset=int(offset),
+            sent_us=None if pd.isna(sent_us) else int(sent_us),
         )
 
 

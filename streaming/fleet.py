@@ -206,6 +206,7 @@ class FleetStep:
             controls=controls,
             rounds=rounds,
             absences=self._rounds.absences(now_us) if is_caught_up else {},
+            now_us=now_us,
         )
         self._save(batch_id)
         self._metrics.count(
@@ -296,11 +297,14 @@ class FleetStep:
         rounds: list[Round],
         controls: Sequence[IncidentControl] = (),
         absences: Mapping[tuple[str, str], Absence | None] = _NOT_KNOWN,
+        now_us: int | None = None,
         is_last: bool = False,
     ) -> None:
         findings.sort(key=lambda finding: finding.order)
         self._checks.absorb(findings, observations, checks)
-        changes = self._incidents.absorb(findings, cuts, checks, fleet_events, controls)
+        changes = self._incidents.absorb(
+            findings, cuts, checks, fleet_events, controls, clock_us=now_us
+        )
         clusters = self._fleet.clusters()
         origin = Origin(self._name, time.time_ns() // 1_000, self._page_url, clusters)
         # Findings first: who waits for them does not wait for the validator.

@@ -33,10 +33,12 @@ BLOCK_ROWS = StructType(
         StructField("headers", HEADERS),
         StructField("partition", IntegerType()),
         StructField("offset", LongType()),
+        StructField("sent_us", LongType()),
     ]
 )
 """What goes into the auditor: one row a block, ``instance_id`` being the message's key as text
-(empty without one); ``headers`` NULL where they are not known."""
+(empty without one), ``sent_us`` its time in Kafka, microseconds; ``headers`` NULL where they are
+not known."""
 
 STATE_NAME = "audit"
 STATE_FIELD = "audit"

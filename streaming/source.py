@@ -57,6 +57,7 @@ def read_journal(
         F.coalesce("headers", F.array().cast(HEADERS)).alias("headers"),
         "partition",
         "offset",
+        F.unix_micros("timestamp").alias("sent_us"),
     )
 
 

@@ -291,6 +291,9 @@ class FleetAudit:
         times = first_ts(item), item.at.ts
         is_one = all(is_one_clock(clock, replica, *times) for clock in clocks)
         if is_one and received_at is not None and not is_undecided:
+            for source in against.sources:
+                if not source.clock.answers and not is_overdue:
+                    return Waiting(CLOCK_UNKNOWN, source=source.instance_id)
             # What began was noticed some time after that.
             against = replace(against, uncertain_us=taken_us)
             return judge(at_any_time(item, 0, TOLERANCE_US), against)

@@ -372,11 +372,15 @@ class FleetEventReader:
 
     def _observer_changed(self, event: FleetEvent, member: Member) -> None:
         timeline, at = member.timeline, member.replica.at
+        if event.body["clock"] is None:
+            timeline.clock.lose(timeline.marked_ts)
+            return
         last_ts = timeline.known_ts if at is None else max(at.ts, timeline.known_ts)
         timeline.clock.change(event.body["clock"], last_ts, timeline.marked_ts)
 
     def _read_clock(self, event: FleetEvent, clock: ObserverClock, at: JournalPosition) -> None:
-        clock.answered(event.body["requested_at"], event.ts, event.body["received_at"])
+        body = event.body
+        clock.answered(body["requested_at"], event.ts, body["received_at"], body["behind_us"])
         if clock.is_found_wrong():
             subject = Subject(event.instance_id, None, at)
             lag_ms = clock.answers[-1].lag // 1_000

@@ -58,7 +58,8 @@ class FleetEventKind(str, Enum):
     """SET gtid_purged. body: ``added``."""
     STATUS = "status"
     """An accepted log_status row. body: ``collection_id``, ``requested_at``, ``received_at`` (None
-    unknown), ``server_uuid``, ``server_id`` (None unknown), ``binlog_lineage``,
+    unknown), ``behind_us`` (by how much the journal's time had fallen behind the request),
+    ``server_uuid``, ``server_id`` (None unknown), ``binlog_lineage``,
     ``binary_log_file``, ``binary_log_position``, ``gtid_executed``, ``gtid_purged`` (None unknown),
     ``purged_complete`` (bool), ``clone_status`` (row or None), ``logs_everything`` (bool: log_bin
     and log_replica_updates) and ``channels``: list of {``channel``, ``channel_lineage``,
@@ -73,7 +74,8 @@ class FleetEventKind(str, Enum):
     BACKUP = "backup"
     """body: the journal's ``backup`` record plus ``binlog_lineage``."""
     OBSERVER = "observer"
-    """Another observer writes the journal from here on. body: ``clock``, the name of its clock."""
+    """Another observer writes the journal from here on. body: ``clock``, the name of its clock;
+    None: the times in the journal are not those of a clock."""
     TIME = "time"
     """Nothing but ``ts``: the journal of the instance is known up to it (heartbeat)."""
     GAP = "gap"

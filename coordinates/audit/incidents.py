@@ -157,6 +157,8 @@ class Incidents:
         checks: Iterable[SubjectCheck] = (),
         fleet_events: Iterable[FleetEvent] = (),
         controls: Iterable[IncidentControl] = (),
+        *,
+        clock_us: int | None = None,
     ) -> list[IncidentChange]:
         """Take what the audit of instances and fleet brought in one step.
 
@@ -166,6 +168,7 @@ class Incidents:
             checks: Those of rules between instances.
             fleet_events: Among them is what replaced data, logs or channels.
             controls: What operators asked for, in the order of their topic.
+            clock_us: The present time: no journal's is later. None: the latest time is the present.
 
         Returns:
             The changes; of what is found in one step an incident grows once.
@@ -189,7 +192,7 @@ class Incidents:
         for control in controls:
             self.now_ts = max(self.now_ts, control.ts)
             self._obey(control)
-        self._expire()
+        self._expire(self.now_ts if clock_us is None else min(self.now_ts, clock_us))
         return self._changes
 
     def newest(self) -> list[Incident]:
@@ -386,13 +389,13 @@ class Incidents:
         counts_again = replace(one, state=IncidentState.OPEN, acknowledgement=None)
         self._put(counts_again, IncidentChangeKind.REOPENED, ts)
 
-    def _expire(self) -> None:
+    def _expire(self, now_ts: int) -> None:
         """Acknowledgements run out, and what was over long ago is forgotten."""
         for one in self._all_open():
             until = None if one.acknowledgement is None else one.acknowledgement.until_ts
-            if until is not None and until <= self.now_ts:
+            if until is not None and until <= now_ts:
                 self._take_back(one, until)
-        oldest = self.now_ts - CLOSED_KEPT_US
+        oldest = now_ts - CLOSED_KEPT_US
         surplus = len(self.closed) - CLOSED_MAX
         for number, one in enumerate(list(self.closed.values())):
             if number < surplus or (one.closed_ts or 0) < oldest:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance_state import RedoSeen, WaitingRow
+from tallystick.coordinates.audit.journal_clock import AHEAD_MAX_US, STEP_MAX_US, later
 from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.audit.row import judge_answer
 from tallystick.coordinates.audit.server import Server
@@ -31,6 +32,7 @@ from tallystick.coordinates.values.errors import JournalError, StateError
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet_events import FleetEvent
+    from tallystick.coordinates.audit.journal_clock import Break
     from tallystick.coordinates.events.journal import Block
     from tallystick.coordinates.results import Finding, Observation
 
@@ -91,8 +93,7 @@ class InstanceAudit(ServerRecordReader):
         """
         of = f"instance {self.instance_id!r}"
         if first is not None and len(first):
-            ts = int(first.columns["ts"][0])
-            self.reporter.position = (first.epoch, first.first_sequence, ts)
+            self.reporter.position = (first.epoch, first.first_sequence, self.clock.first(first))
         try:
             vars(self.server).update(vars(decode(Server, split(saved, of)[0], of)))
             why = observations.STATE_UNREADABLE
@@ -144,6 +145,21 @@ class InstanceAudit(ServerRecordReader):
         self._lose_records()
         return self._output()
 
+    def sent(self, block: Block, sent_us: int) -> AuditOutput:
+        """A block came in a message that Kafka has of a time, microseconds: nothing is later."""
+        latest = int(block.columns["ts"].max(initial=0))
+        was_ahead, self.clock.is_ahead = self.clock.is_ahead, latest > sent_us + AHEAD_MAX_US
+        if self.clock.is_ahead and not was_ahead:
+            self.reporter.position = (block.epoch, block.first_sequence, self.ts)
+            self.reporter.note(
+                ObservationCode.TIME_IMPLAUSIBLE,
+                observations.TIME_AFTER_MESSAGE,
+                at=f"{block.epoch}:{block.first_sequence}",
+                shown=latest,
+                sent=sent_us,
+            )
+        return self._output()
+
     def finish(self) -> AuditOutput:
         """The end of a finished journal: rows that still wait are undecided."""
         self._settle_rows(force=True)
@@ -163,7 +179,7 @@ class InstanceAudit(ServerRecordReader):
 
     def _admit(self, block: Block) -> Block | None:
         """The part of the block that is new; gaps and repeats are reported."""
-        ts = max(self.ts, int(block.columns["ts"][0]))
+        ts = max(self.ts, self.clock.first(block))
         self.reporter.position = (block.epoch, block.first_sequence, ts)
         at = f"{block.epoch}:{block.first_sequence}"
         if block.epoch < self.epoch:
@@ -222,20 +238,52 @@ class InstanceAudit(ServerRecordReader):
 
     # Reading
 
-    def _read(self, block: Block) -> None:
+    def _read(self, shown: Block) -> None:
+        """Read records; ``shown`` has them at their own times, which may not be believed."""
+        block, breaks = self.clock.read(shown)
         streams = block.columns["stream"]
         events = EventColumns(block)
         indices = (streams == _SERVER).nonzero()[0]
-        columns = (indices, *(block.columns[name][indices] for name in ("type", "channel", "ts")))
+        columns = (indices, *(block.columns[name][indices] for name in ("type", "channel")))
         at = 0
-        for index, record_type, channel, ts in zip(*(c.tolist() for c in columns), strict=True):
+        for index, record_type, channel in zip(*(c.tolist() for c in columns), strict=True):
             if index > at:
                 self._read_events(block, at, index, events)
-            self._read_server_record(block, index, record_type, channel, ts)
+            if breaks and breaks[0].record <= index:
+                self._doubt_times(block, index, breaks[0])
+                breaks = [one for one in breaks if one.record > index]
+            offset = self.clock.offset
+            self.shown_ts = int(shown.columns["ts"][index])
+            self._read_server_record(block, index, record_type, channel)
+            if self.clock.offset != offset:
+                block = later(block, index + 1, self.clock.offset - offset)
+                events = EventColumns(block)
             at = index + 1
         if at < len(block):
             self._read_events(block, at, len(block), events)
+        if breaks:
+            self.clock.unread = breaks[0]._replace(record=-1)
         self.ts = max(self.ts, int(block.columns["ts"][-1]))
+
+    def _doubt_times(self, block: Block, index: int, found: Break) -> None:
+        """Times since the last server record are not those of a journal: nothing is timed by them.
+
+        By whose clock it goes on is known with the next observer.
+        """
+        ts = int(block.columns["ts"][index])
+        self.reporter.position = (block.epoch, block.first_sequence + index, ts)
+        is_first, is_news = self.clock.doubt()
+        if is_news:
+            self.reporter.note(
+                ObservationCode.TIME_IMPLAUSIBLE,
+                observations.TIME_IMPLAUSIBLE,
+                at="{}:{}".format(*self.reporter.position),
+                shown=found.ts,
+                before=found.before,
+            )
+        if is_first:
+            self.reporter.fleet_event(FleetEventKind.OBSERVER, {"clock": None})
+        self.time_anew(ts)
 
     def _read_events(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         before = len(self.reporter.findings)
@@ -314,9 +362,8 @@ class InstanceAudit(ServerRecordReader):
                 channel = events.channel_names[event.channel]
                 self.backup_lock_freeze.received(block, index, channel)
 
-    def _read_server_record(
-        self, block: Block, index: int, record_type: int, number: int, ts: int
-    ) -> None:
+    def _read_server_record(self, block: Block, index: int, record_type: int, number: int) -> None:
+        ts = int(block.columns["ts"][index])
         channel = block.channels[number] if 0 <= number < len(block.channels) else None
         if record_type == _GAP:
             # What was lost came before: rows that wait are not late by its time.
@@ -358,12 +405,7 @@ class InstanceAudit(ServerRecordReader):
     # Rows
 
     def _answered(self, body: dict[str, Any], ts: int) -> None:
-        asked_at = body.get("received_at", body.get("requested_at"))
-        if isinstance(asked_at, int) and asked_at > ts:
-            # This clock is behind the requester's: sure is that the last answer came before.
-            asked_at = self.answered_ts
-        self.answered_ts = ts
-        body = {**body, "asked_at": asked_at}
+        body, ts = self._time_answer(body, ts)
         self.waiting.append(
             WaitingRow(
                 body,
@@ -373,6 +415,7 @@ class InstanceAudit(ServerRecordReader):
                 RedoSeen.of(self.redo, ts),
             )
         )
+        asked_at = body["asked_at"]
         self.clone_tables.row(body, ts)
         row = self.waiting[-1]
         self.collection_steps.answered(body, row.state, ts)
@@ -390,6 +433,36 @@ class InstanceAudit(ServerRecordReader):
                 collection_id=row.body["collection_id"],
             )
         self._settle_rows()
+
+    def _time_answer(self, body: dict[str, Any], ts: int) -> tuple[dict[str, Any], int]:
+        """The times of an answer by the journal's clock, which it may correct.
+
+        Returns:
+            The body, with ``asked_at``, before which nothing was read, and ``behind_us``, by how
+            much the clock was behind; and the time of the answer.
+        """
+        clock, was_doubtful = self.clock, self.clock.is_doubtful
+        requested_at, received_at = body.get("requested_at"), body.get("received_at")
+        taken_us = self.shown_ts - received_at if isinstance(received_at, int) else -1
+        if was_doubtful or not 0 <= taken_us <= STEP_MAX_US:
+            received_at = None  # it is not by the clock of this record
+        behind_us = clock.answered(requested_at, ts if received_at is None else ts - taken_us)
+        if behind_us:
+            ts += behind_us
+            self.ts = ts
+            self.reporter.position = (*self.reporter.position[:2], ts)
+            if not was_doubtful:
+                self.reporter.fleet_event(FleetEventKind.OBSERVER, {"clock": None})
+            self.time_anew(ts)
+        if received_at is not None:
+            received_at = ts - taken_us
+        asked_at = requested_at if received_at is None else received_at
+        if was_doubtful or behind_us or (isinstance(asked_at, int) and asked_at > ts):
+            # By this clock nothing is known but that the last answer came before.
+            asked_at = self.answered_ts
+        self.answered_ts = ts
+        times = {"asked_at": asked_at, "received_at": received_at, "behind_us": behind_us}
+        return {**body, **times}, ts
 
     def _settle_rows(self, *, force: bool = False) -> None:
         """Judge the rows whose coordinates the journal has reached, or never will."""

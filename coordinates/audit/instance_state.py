@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.audit.baselines import Baselines
+from tallystick.coordinates.audit.journal_clock import JournalClock
 from tallystick.coordinates.audit.reporter import Reporter
 from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.events.log_status import ServerState, read_log_status
@@ -111,6 +112,8 @@ class InstanceState:
         waiting: Rows whose coordinates the journal has not reached.
         cuts: Of the rows judged in this step.
         epoch, next_sequence: Where the journal goes on.
+        clock: Its times, as far as they can be believed.
+        shown_ts: The time that the present server record has.
         ts: The latest time read.
         event_findings: How many findings the events after the last row brought.
         data_lineage: Grows when the data is replaced.
@@ -150,6 +153,8 @@ class InstanceState:
     cuts: list[Cut] = field(default_factory=list, metadata=TRANSIENT | GOES_ON)
     epoch: int = field(default=-1, metadata=GOES_ON)
     next_sequence: int = field(default=0, metadata=GOES_ON)
+    clock: JournalClock = field(default_factory=JournalClock, metadata=GOES_ON)
+    shown_ts: int = field(default=0, metadata=TRANSIENT | GOES_ON)
     ts: int = field(default=0, metadata=GOES_ON)
     answered_ts: int = -1
     reset_ts: int = -1
@@ -206,6 +211,14 @@ class InstanceState:
         self.__post_init__()
         self.binlog.lineage = self.first_lineage
         self.binlog.mark_gap()
+
+    def time_anew(self, ts: int) -> None:
+        """How much time has passed is not known: what is timed counts from now on."""
+        self.collections.time_anew(ts)
+        self.collection_steps.time_anew(ts)
+        self.engine_locks.time_anew()
+        self.persistence.time_anew(ts)
+        self.baselines.unsettled = [(ts, gtids) for _, gtids in self.baselines.unsettled]
 
     @property
     def instance_id(self) -> str:

@@ -27,12 +27,14 @@ OBSERVERS_MAX = 16
 class Answer(NamedTuple):
     """When one was asked for, when it was written, and how long after the request it was received.
 
-    The first by the clock of who asks, the last between the two clocks.
+    The first by the clock of who asks, the last between the two clocks; ``behind_us`` less where
+    the journal's time had fallen behind until then.
     """
 
     requested_at: int
     ts: int
     lag: int
+    behind_us: int = 0
 
 
 class Writing(NamedTuple):
@@ -86,11 +88,14 @@ class ObserverClock:
                 return one.clock
         return None
 
-    def answered(self, requested_at: object, ts: int, received_at: int | None = None) -> None:
+    def answered(
+        self, requested_at: object, ts: int, received_at: int | None = None, behind_us: int = 0
+    ) -> None:
         """A row was written at ``ts``."""
         if isinstance(requested_at, int) and abs(ts - requested_at) < LAG_MAX_US:
             received_at = ts if received_at is None else received_at
-            self.answers.append(Answer(requested_at, ts, received_at - requested_at))
+            lag = received_at - requested_at
+            self.answers.append(Answer(requested_at, ts, lag, behind_us))
             del self.answers[:-REMEMBERED_MAX]
 
     def request_at(self, ts: int) -> int | None:
@@ -108,7 +113,9 @@ class ObserverClock:
         Whatever else is known by now: so the order in which journals arrive makes no difference.
         """
         at = bisect_left(self.answers, request, key=attrgetter("requested_at")) + 1
-        return [one.lag for one in self.answers[max(at - WINDOW, 0) : at]]
+        known = self.answers[max(at - WINDOW, 0) : at]
+        behind = (one.lag - one.behind_us for one in known if one.behind_us)
+        return [*(one.lag for one in known), *behind]
 
     def is_found_wrong(self) -> bool:
         """Whether the last answers show for the first time that the clock is wrong.
@@ -123,9 +130,17 @@ class ObserverClock:
 
 
 def is_one_clock(one: ObserverClock, other: ObserverClock, first_ts: int, last_ts: int) -> bool:
-    """Whether both journals were written by one clock between two times."""
+    """Whether both journals were written by one clock between two times.
+
+    They say so, and the answers do not show that one of them has other times all the same.
+    """
     name = one.name(first_ts, last_ts)
-    return name is not None and name == other.name(first_ts, last_ts)
+    if name is None or name != other.name(first_ts, last_ts):
+        return False
+    least = [
+        min(each.lag for each in clock.answers[-WINDOW:]) for clock in (one, other) if clock.answers
+    ]
+    return len(least) < 2 or abs(least[0] - least[1]) <= TOLERANCE_US
 
 
 def ahead(clock: ObserverClock, of: ObserverClock, request: int) -> int:

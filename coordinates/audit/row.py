@@ -412,7 +412,8 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
         {
             "collection_id": collection_id,
             "requested_at": waiting.body.get("requested_at"),
-            "received_at": waiting.body.get("received_at"),
+            "received_at": waiting.body["received_at"],
+            "behind_us": waiting.body["behind_us"],
             "server_uuid": state.server_uuid,
             "server_id": audit.server.server_id,
             "binlog_lineage": audit.binlog.lineage,

@@ -360,6 +360,11 @@ class CollectionProtocol:
             broken = Broken("released_out_of_order", witness=resource, resource=resource, held=held)
             self._report(round_, COLLECTION_UNLOCK_COMPLETE, broken)
 
+    def time_anew(self, ts: int) -> None:
+        """How long ago something was is not known: it counts from now on."""
+        for round_ in self._rounds:
+            round_.entered_at = ts
+
     def _leave(self, round_: _Round, ts: int) -> None:
         self._rounds.remove(round_)
         if round_.held:

@@ -169,6 +169,11 @@ class CollectionSteps:
         elif step == "leave":
             self._leave(run)
 
+    def time_anew(self, ts: int) -> None:
+        """How long ago something was is not known: it counts from now on."""
+        for run in self._runs:
+            run.last = run.last[0], ts
+
     def _collect(self, run: _Run, resource: str) -> None:
         run.taken.append(f"collection of {resource}")
         if resource not in run.held:

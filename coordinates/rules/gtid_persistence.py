@@ -300,6 +300,10 @@ class GtidPersistence:
             self._since.pop(gtid, None)
         self._is_late = False
 
+    def time_anew(self, ts: int) -> None:
+        """How long ago something was is not known: it counts from now on."""
+        self._since = dict.fromkeys(self._since, ts)
+
     def passed(self, ts: int) -> None:
         """The journal has come to this moment: a persister that never writes shows nothing else."""
         oldest = next(iter(self._since.items()), None)

@@ -129,6 +129,18 @@ CLOCKS_DIFFER = reason(
     " their clocks leave no doubt which came first",
 )
 
+TIME_IMPLAUSIBLE = reason(
+    "time_implausible",
+    "a record has the time {shown} µs after one of {before} µs: the journal's time goes on without"
+    " that step, until an answer shows how much time has passed",
+)
+
+TIME_AFTER_MESSAGE = reason(
+    "time_after_message",
+    "a record has the time {shown} µs and came in a message that was sent at {sent} µs: its"
+    " observer's clock is ahead, or of another unit",
+)
+
 # Runs
 
 JOURNAL_NOT_READ = reason("journal_not_read", "the audit did not read the whole journal in time")

@@ -234,6 +234,10 @@ class EngineLockProtocol:
             elif not self._is_done:
                 self._gave_up_at = ts
 
+    def time_anew(self) -> None:
+        """How long ago the round began, or gave up, is not known: it is not timed."""
+        self._round_began = self._gave_up_at = None
+
     def _begin(self, body: Mapping[str, Any], ts: int, at: str) -> None:
         number, limit = body.get("round"), body.get("rounds_max")
         is_retry = body.get("step") == "retry" or (number or 0) > 1

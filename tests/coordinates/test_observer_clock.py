@@ -83,7 +83,7 @@ def test_a_journal_without_times_shows_no_clock():
     found.answered(1_700_000_000 * SECOND_US, 17)
     assert found.answers == []
     found.answered(100 * HOUR_US, 90 * HOUR_US)
-    assert found.answers == [(100 * HOUR_US, 90 * HOUR_US, -10 * HOUR_US)]
+    assert found.answers == [(100 * HOUR_US, 90 * HOUR_US, -10 * HOUR_US, 0)]
 
 
 @pytest.mark.parametrize(

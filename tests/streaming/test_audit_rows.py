@@ -9,6 +9,7 @@ import pytest
 from streaming_journals import history
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.audit.journal_clock import AHEAD_MAX_US
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Verdict
@@ -51,6 +52,19 @@ def test_rows_are_put_in_the_order_of_their_offsets(size):
     assert WHOLE.findings == result.findings
     assert WHOLE.cuts == result.cuts
     assert (len(rows), len(BLOCK), []) == (result.blocks, result.records, result.observations)
+
+
+@pytest.mark.parametrize(("late_us", "is_named"), [(0, False), (1, True)])
+def test_a_record_from_after_its_message_is_named(late_us, is_named):
+    """Once, while it goes on: nothing can be sent before it is written."""
+    latest = int(BLOCK.columns["ts"].max())
+    sent_us = latest - AHEAD_MAX_US - late_us
+    rows = [replace(one, sent_us=sent_us) for one in rows_of(BLOCK, 50)]
+    observations = audited(rows).observations
+    assert [(o.reason, o.is_undecided) for o in observations] == [
+        ("time_after_message", False)
+    ] * is_named
+    assert all(f"{latest} µs" in observation_text(one) for one in observations)
 
 
 def test_blocks_of_several_partitions_are_ordered_by_what_they_say():

@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,8 @@ import pytest
 from jsonschema import validate
 from streaming_journals import history, make_topics, produce, read_topic, send_raw
 
+from tallystick.campaign import scenario_of
+from tallystick.coordinates.audit.collection_checks import collections_of
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.block_codec import encode_block
@@ -27,6 +30,7 @@ from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import finding_document
+from tallystick.producers.simulator.assemble import simulate
 from tallystick.streaming import table_reader
 from tallystick.streaming.auditor import BlockAuditor, audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
@@ -38,6 +42,7 @@ from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.runner import AuditJob, JobSettings, drain
 from tallystick.streaming.schema import AUDIT_ROWS, BLOCK_ROWS
 from tallystick.streaming.table_sink import TableSink
+from tests.support.wrong_clocks import WRONG_CLOCKS, whole_journals
 
 REAL_JOURNALS = Path(__file__).parents[1] / "real_journals"
 SHUFFLE_PARTITIONS = 2
@@ -136,10 +141,46 @@ def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, siz
     assert (0, 0) == (metrics["records"], metrics["findings"])
 
 
+def test_a_wrong_clock_moves_no_other_instance(spark, broker, tmp_path):
+    """One record of 2^63-1, and a clock that is set: all answers belong to their collections."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    right = whole_journals(simulate(scenario_of(7)).blocks(4096))
+    wrong = dict(right)
+    for name, clock in (
+        ("source-a", "the_greatest_number_once"),
+        ("replica-a1", "set_an_hour_ahead"),
+    ):
+        wrong[name] = WRONG_CLOCKS[clock](right[name], Random(clock))
+    produce(servers, topics["journal_topic"], list(wrong.values()), 200)
+    settings = JobSettings(
+        servers, tmp_path / "cp", tmp_path / "out", instances=tuple(right), available_now=True,
+        **topics,
+    )  # fmt: skip
+    run(spark, settings, validate=lambda _: Answer())
+    expected = audit_history(right.values(), goes_on=True)
+    found = table_reader.read_findings(tmp_path / "out")
+    assert {(f.rule, f.instance_id, f.case) for f in found} == {
+        (f.rule, f.instance_id, f.case) for f in expected.findings
+    }
+    validations = table_reader.read_validations(tmp_path / "out")
+    assert [0] * len(collections_of(expected.cuts)) == [one["missing"] for one in validations]
+    observations = table_reader.read_observations(tmp_path / "out").to_pylist()
+    assert {
+        (one["instance_id"], one["reason"])
+        for one in observations
+        if one["code"] == ObservationCode.TIME_IMPLAUSIBLE.value
+    } == {
+        ("source-a", "time_implausible"),
+        ("source-a", "time_after_message"),
+        ("replica-a1", "time_implausible"),
+    }
+
+
 BLOCK_SCHEMA = pa.schema(
     [("instance_id", pa.string()), ("value", pa.binary()),
      ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-     ("partition", pa.int32()), ("offset", pa.int64())]
+     ("partition", pa.int32()), ("offset", pa.int64()), ("sent_us", pa.int64())]
 )  # fmt: skip
 
 

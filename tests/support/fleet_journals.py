@@ -241,6 +241,7 @@ class Journal:
             collection_id=f"c{self.collections}",
             requested_at=None,
             received_at=None,
+            behind_us=0,
             server_uuid=self.uuid,
             server_id=self.server_id,
             binlog_lineage=self.lineage,

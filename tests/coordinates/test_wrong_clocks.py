@@ -1,0 +1,185 @@
+"""Whatever the clocks of observers show, the same is found, and nothing healthy is accused."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tallystick import campaign
+from tallystick.coordinates.audit.journal_clock import (
+    LATEST_US,
+    STEP_MAX_US,
+    JournalClock,
+)
+from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType
+from tallystick.coordinates.results import ObservationCode, Verdict
+from tallystick.producers.simulator.assemble import simulate
+from tests.support.orders import content, interleaved
+from tests.support.wrong_clocks import HOUR_US, WRONG_CLOCKS, whole_journals
+
+SECOND_US = 1_000_000
+START = 1_700_000_000 * SECOND_US
+SEEDS = range(40)
+"""Healthy fleets and faulty ones in turn; each meets some of the clocks."""
+EACH_SEED = 3
+MAY_STAY_OPEN = {"purged_not_needed"}
+"""What was purged before a first row, or about when a row was read: docs/decisions/0017."""
+
+
+def journals(seed: int) -> dict[str, Block]:
+    """The whole journals of a simulated fleet."""
+    return whole_journals(simulate(campaign.scenario_of(seed)).blocks(4096))
+
+
+def found(result: AuditResult) -> set[tuple[str, str, str | None, str]]:
+    """What is broken, where, and by which GTIDs or values; without what names a time."""
+    return {(f.rule, f.instance_id, f.channel, f.case) for f in result.findings}
+
+
+def left_open(result: AuditResult) -> set[str]:
+    """Rules that are undecided, or the rows that are, by their reason."""
+    rules = {rule for one in result.observations if one.is_undecided for rule in one.rules}
+    return rules | {cut.reason for cut in result.cuts if cut.verdict == Verdict.UNDECIDED.value}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_same_is_found_by_any_clock(seed: int) -> None:
+    """One instance's clock is wrong: once, from some record on, or always."""
+    right = journals(seed)
+    expected = audit_history(right.values())
+    clocks = list(WRONG_CLOCKS)
+    for number in range(EACH_SEED):
+        clock = clocks[(seed * EACH_SEED + number) % len(clocks)]
+        rng = Random(f"{seed} {clock}")
+        who = rng.choice(sorted(right))
+        wrong = right | {who: WRONG_CLOCKS[clock](right[who], rng)}
+        result = audit_history(wrong.values())
+        assert found(result) == found(expected), f"{clock} at {who}"
+        if result.verdict is not expected.verdict:
+            assert left_open(result) - left_open(expected) <= MAY_STAY_OPEN, f"{clock} at {who}"
+
+
+@pytest.mark.parametrize("clock", WRONG_CLOCKS)
+def test_a_wrong_clock_does_not_depend_on_blocks(clock: str) -> None:
+    """Steps are found, and answers take effect, wherever a journal is cut."""
+    right = journals(4)
+    rng = Random(clock)
+    who = rng.choice(sorted(right))
+    wrong = {name: [block] for name, block in right.items()}
+    wrong[who] = [WRONG_CLOCKS[clock](right[who], rng)]
+    whole = content(audit_history(block for blocks in wrong.values() for block in blocks))
+    for size in (1, 50):
+        assert content(audit_history(interleaved(wrong, size, Random(size)))) == whole
+
+
+@pytest.mark.parametrize("clock", ["an_hour_ahead_once", "zero_once", "set_back_an_hour"])
+def test_an_implausible_time_is_named_once(clock: str) -> None:
+    """With the time and the one before it; it leaves nothing undecided by itself."""
+    right = journals(4)
+    wrong = right | {"source-a": WRONG_CLOCKS[clock](right["source-a"], Random(clock))}
+    result = audit_history(wrong.values())
+    seen = [o for o in result.observations if o.code is ObservationCode.TIME_IMPLAUSIBLE]
+    assert [(o.instance_id, o.is_undecided) for o in seen] == [("source-a", False)]
+    assert abs(seen[0].data["shown"] - seen[0].data["before"]) > STEP_MAX_US
+
+
+# The clock itself
+
+
+def times(clock: JournalClock, *shown: int) -> list[int]:
+    """The journal's times of heartbeats that have these."""
+    return read(clock, *((RecordType.HEARTBEAT, ts) for ts in shown))
+
+
+def read(clock: JournalClock, *records: tuple[RecordType, int]) -> list[int]:
+    builder = BlockBuilder("a")
+    for record_type, ts in records:
+        body = {"requested_at": 0} if record_type is RecordType.LOG_STATUS else {}
+        builder.server_record(record_type, body, ts=ts)
+    made: list[int] = clock.read(builder.build())[0].columns["ts"].tolist()
+    return made
+
+
+def timed() -> JournalClock:
+    """A clock that has answered a request."""
+    clock = JournalClock(is_timed=True)
+    times(clock, START)
+    assert clock.answered(START, START) == 0
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ((1, 2, 3), (1, 2, 3)),
+        ((1, 3, 2, 4), (1, 3, 3, 4)),
+        ((STEP_MAX_US,), (STEP_MAX_US,)),
+        ((STEP_MAX_US + 1, 2), (0, 2)),
+        ((1, HOUR_US, 2), (1, 1, 2)),
+        ((1, -HOUR_US, 2), (1, 1, 2)),
+        ((1, HOUR_US, HOUR_US + 5, HOUR_US + 6), (1, 1, 6, 7)),
+        ((1, -HOUR_US, 5 - HOUR_US, 6 - HOUR_US), (1, 1, 6, 7)),
+        ((1, LATEST_US, LATEST_US + 1, 2), (1, 1, 1, 2)),
+        ((1, 2**63 - 1 - START, 2**63 - 1 - START, 2), (1, 1, 1, 2)),
+        ((1, -START - 1, 3), (1, 1, 3)),
+    ],
+)
+def test_steps_that_no_journal_makes_are_not_believed(shown, expected):
+    """By one record they are skipped, by two the clock was set."""
+    clock = timed()
+    assert times(clock, *(START + ts for ts in shown)) == [START + ts for ts in expected]
+
+
+def test_a_first_record_without_a_time_takes_the_next():
+    """There is none before it."""
+    assert times(JournalClock(), -1, START) == [START, START]
+
+
+def test_a_journal_by_hand_may_pause():
+    """Neither answers nor an observer's name could show how long; only a return does."""
+    clock = JournalClock()
+    shown = [START, START + HOUR_US, START + 2 * HOUR_US]
+    assert times(clock, *shown) == shown
+    assert times(clock, shown[-1] + HOUR_US, shown[-1] + 1) == [shown[-1], shown[-1] + 1]
+
+
+def test_another_observer_begins_at_any_time():
+    """It may have been away; behind the one before, its clock goes on from there."""
+    clock = timed()
+    observer = RecordType.OBSERVER
+    assert read(clock, (observer, START + HOUR_US)) == [START + HOUR_US]
+    assert read(clock, (observer, START), (RecordType.HEARTBEAT, START + 7)) == [
+        START + HOUR_US,
+        START + HOUR_US + 7,
+    ]
+
+
+def test_an_answer_shows_how_much_time_has_passed():
+    """After a step that was not believed, and where a clock stands still."""
+    clock = timed()
+    assert times(clock, START + HOUR_US) == [START]
+    clock.doubt()
+    assert clock.answered(START + 900 * SECOND_US, START) == 900 * SECOND_US
+    assert times(clock, START + HOUR_US + 1) == [START + 900 * SECOND_US + 1]
+    assert clock.answered(START + 903 * SECOND_US, START + 900 * SECOND_US) == 3 * SECOND_US
+    assert clock.answered(START + 904 * SECOND_US, START + 903 * SECOND_US) == 0
+
+
+def test_a_slow_answer_or_a_slow_clock_is_no_reason():
+    """An answer may come late, and a clock may lose a little."""
+    clock = timed()
+    assert clock.answered(START + SECOND_US, START + 9 * SECOND_US) == 0
+    assert clock.answered(START + 2 * SECOND_US, START + 2 * SECOND_US) == 0
+    for second in range(10, 1_000, 10):
+        at = START + second * SECOND_US
+        assert clock.answered(at, at - second * SECOND_US // 60) == 0
+
+
+def test_requests_without_any_relation_to_the_journal_set_nothing():
+    """Lines without times are numbered."""
+    clock = JournalClock()
+    times(clock, 1, 2)
+    assert clock.answered(START, 2) == 0
+    assert clock.lag is None
