@@ -165,12 +165,9 @@ def test_a_wrong_clock_moves_no_other_instance(spark, broker, tmp_path):
     }
     validations = table_reader.read_validations(tmp_path / "out")
     assert [0] * len(collections_of(expected.cuts)) == [one["missing"] for one in validations]
-    observations = table_reader.read_observations(tmp_path / "out").to_pylist()
-    assert {
-        (one["instance_id"], one["reason"])
-        for one in observations
-        if one["code"] == ObservationCode.TIME_IMPLAUSIBLE.value
-    } == {
+    seen = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+    named = [o for o in seen if o.code is ObservationCode.TIME_IMPLAUSIBLE]
+    assert {(o.instance_id, o.reason) for o in named} == {
         ("source-a", "time_implausible"),
         ("source-a", "time_after_message"),
         ("replica-a1", "time_implausible"),
