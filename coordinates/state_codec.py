@@ -5,9 +5,10 @@ out, by their metadata: `COLLABORATOR`, taken from the attribute of the same nam
 is read (an underscore in front does not count), and `TRANSIENT`, which begins with its default.
 Encoders and decoders are compiled once for each type. Reading runs no code that the bytes bring.
 
-The bytes: magic, hash of the schema, CRC-32 and length of the payload, payload. The schema is the
-structure of the types, so a changed field, type or class is another schema: a state of it is
-refused, never guessed at. A part whose fields all have their defaults is written as `_IDLE`.
+The bytes: magic, checksum of what follows, hash of the schema, length of the payload, payload. The
+schema is the structure of the types, so a changed field, type or class is another schema: a state
+of it is refused, never guessed at. A part whose fields all have their defaults is written as
+`_IDLE`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import json
 import struct
 import sys
 import types
-import zlib
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
@@ -38,6 +38,7 @@ from typing import (
 import numpy as np
 
 from tallystick.coordinates.state_tables import Array, Reader, Writer
+from tallystick.coordinates.values.checksum import checksum
 from tallystick.coordinates.values.errors import StateDamagedError, StateVersionError
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
@@ -50,7 +51,9 @@ TRANSIENT: Final = {"state": "transient"}
 MAGIC = b"TSst"
 _IDLE = 0
 _MISSING = dataclasses.MISSING
-_HEAD = struct.Struct("<4s8sII")
+_HEAD = struct.Struct("<4sI")
+_CHECKED = struct.Struct("<8sI")
+_HEAD_BYTES = _HEAD.size + _CHECKED.size
 _NATIVE = (int, str, bool, float, type(None), Any, object)
 _to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -78,11 +81,8 @@ def encode(hint: Any, value: Any, before: bytes = b"") -> bytes:
     document = value if coder.encode is None else coder.encode(value, writer)
     head = _to_json([document, list(writer.texts), writer.index]).encode()
     payload = [len(head).to_bytes(4, "little"), head, *writer.raw]
-    checksum = 0
-    for piece in payload:
-        checksum = zlib.crc32(piece, checksum)
-    length = sum(map(len, payload))
-    return b"".join((before, _HEAD.pack(MAGIC, schema_hash(hint), checksum, length), *payload))
+    checked = _CHECKED.pack(schema_hash(hint), sum(map(len, payload)))
+    return b"".join((before, _HEAD.pack(MAGIC, checksum(checked, *payload)), checked, *payload))
 
 
 def decode(hint: Any, data: Bytes, of: str) -> Any:
@@ -106,7 +106,8 @@ def split(data: Bytes, of: str) -> tuple[memoryview, memoryview]:
     Raises:
         StateDamagedError: They end within the first.
     """
-    end = _HEAD.size + (_HEAD.unpack_from(data)[3] if len(data) >= _HEAD.size else 0)
+    is_headed = len(data) >= _HEAD_BYTES
+    end = _HEAD_BYTES + (_CHECKED.unpack_from(data, _HEAD.size)[1] if is_headed else 0)
     if end > len(data):
         raise StateDamagedError(f"the state of {of} is cut short")
     view = memoryview(data)
@@ -138,14 +139,18 @@ def restore(whole: Any, data: Bytes, of: str) -> None:
 
 
 def _decoded(hint: Any, data: Bytes, of: str, whole: Any, decode_it: Decode | None) -> Any:
-    if len(data) < _HEAD.size or data[: len(MAGIC)] != MAGIC:
+    if len(data) < _HEAD_BYTES or data[: len(MAGIC)] != MAGIC:
         raise StateDamagedError(f"the state of {of} does not begin like one: {bytes(data[:8])!r}")
-    _, found, checksum, length = _HEAD.unpack_from(data)
-    payload = memoryview(data)[_HEAD.size :]
+    expected_sum = _HEAD.unpack_from(data)[1]
+    found, length = _CHECKED.unpack_from(data, _HEAD.size)
+    payload = memoryview(data)[_HEAD_BYTES:]
     if len(payload) != length:
         raise StateDamagedError(f"the state of {of} has {len(payload)} bytes, expected {length}")
-    if zlib.crc32(payload) != checksum:
-        raise StateDamagedError(f"the state of {of} has changed: its checksum does not agree")
+    if (found_sum := checksum(memoryview(data)[_HEAD.size :])) != expected_sum:
+        raise StateDamagedError(
+            f"the state of {of} is damaged: its checksum is {found_sum:08x}, expected"
+            f" {expected_sum:08x}"
+        )
     if found != (expected := schema_hash(hint)):
         raise StateVersionError(
             f"the state of {of} has schema {found.hex()}, expected {expected.hex()}:"

@@ -1,8 +1,10 @@
 """Blocks as bytes: the value, key and headers of a journal message.
 
-A block is one Arrow IPC stream of exactly one record batch (``docs/journal.md``, Blocks). The bytes
-may come from anybody: what is read is checked before it is used, nothing in it is executed, and
-reading needs no more memory than the bytes themselves. Numbers are not copied.
+A block is one Arrow IPC stream of exactly one record batch, and the checksum of that stream
+(``docs/journal.md``, Blocks). The checksum is compared before anything is parsed, so a changed bit
+is damage and never a record. The bytes may come from anybody: what is read is checked before it is
+used, nothing in it is executed, and reading needs no more memory than the bytes themselves. Numbers
+are not copied.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from tallystick.coordinates.events.journal import (
     SCHEMA_VERSION,
     Block,
 )
+from tallystick.coordinates.values.checksum import checksum
 from tallystick.coordinates.values.errors import BlockError
 
 if TYPE_CHECKING:
@@ -46,6 +49,10 @@ ARROW_SCHEMA = pa.schema([*_FIELDS, pa.field("text", pa.utf8())])
 _read_number = re.compile(rb"0|[1-9][0-9]{0,18}").fullmatch
 _INT64_MAX = 2**63 - 1
 
+_SEAL_MAGIC = b"TSbl"
+_SEAL = struct.Struct("<4sI")
+"""After the stream: magic, its checksum."""
+
 
 def encode_block(block: Block) -> bytes:
     """The block as the value of a message."""
@@ -69,7 +76,12 @@ def encode_block(block: Block) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return seal_stream(sink.getvalue())
+
+
+def seal_stream(stream: Any) -> bytes:
+    """An Arrow stream, any bytes-like object, with its checksum: the value of a message."""
+    return b"".join((stream, _SEAL.pack(_SEAL_MAGIC, checksum(stream))))
 
 
 def block_headers(block: Block) -> list[tuple[str, bytes]]:
@@ -98,9 +110,10 @@ def decode_block(
             other names are nobody's business here.
 
     Raises:
-        BlockError: The bytes are no block of this version, or a record in it is impossible.
+        BlockError: The bytes are no block of this version, have changed since it was made, or a
+            record in it is impossible.
     """
-    batch = _read_batch(data)
+    batch = _read_batch(_unsealed(data))
     metadata = _check_schema(batch.schema)
     instance_id = _read_instance(metadata[b"instance_id"])
     if key is not None and key != metadata[b"instance_id"]:
@@ -136,9 +149,26 @@ def decode_block(
     return block
 
 
-def _read_batch(data: bytes) -> Any:
+def _unsealed(data: bytes) -> memoryview:
+    """The stream of a block that has not changed."""
     if len(data) > BLOCK_BYTES_MAX:
         raise BlockError(f"a block of {len(data)} bytes: expected at most {BLOCK_BYTES_MAX}")
+    stream, seal = memoryview(data)[: -_SEAL.size], data[-_SEAL.size :]
+    if not stream or seal[: len(_SEAL_MAGIC)] != _SEAL_MAGIC:
+        raise BlockError(
+            f"a block of {len(data)} bytes that ends with {seal!r}: expected {_SEAL_MAGIC!r} and a"
+            f" checksum; it is cut short or damaged, or another version has written it"
+        )
+    expected, found = _SEAL.unpack(seal)[1], checksum(stream)
+    if found != expected:
+        raise BlockError(
+            f"a block of {len(data)} bytes that is damaged: its checksum is {found:08x}, expected"
+            f" {expected:08x}"
+        )
+    return stream
+
+
+def _read_batch(data: memoryview) -> Any:
     _check_frames(data)
     try:
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
@@ -258,7 +288,7 @@ _uint32 = struct.Struct("<I").unpack_from
 _int64 = struct.Struct("<q").unpack_from
 
 
-def _check_frames(data: bytes) -> None:
+def _check_frames(data: memoryview) -> None:
     position = 0
     try:
         for expected in _EXPECTED_KINDS:
@@ -275,10 +305,12 @@ def _check_frames(data: bytes) -> None:
         )
 
 
-def _check_message(data: bytes, position: int, expected: int) -> int:
+def _check_message(data: memoryview, position: int, expected: int) -> int:
     marker, head_length = _frame(data, position)
     if marker != _CONTINUATION or head_length < 0:
-        raise BlockError(f"a block without an Arrow message at byte {position}: {data[:16]!r}")
+        raise BlockError(
+            f"a block without an Arrow message at byte {position}: {bytes(data[:16])!r}"
+        )
     head = data[position + 8 : position + 8 + head_length]
     message = _uint32(head, 0)[0]
     kind_at = _field(head, message, _FIELD_KIND)
@@ -301,7 +333,7 @@ def _check_message(data: bytes, position: int, expected: int) -> int:
     return end
 
 
-def _field(head: bytes, table: int, number: int) -> int:
+def _field(head: memoryview, table: int, number: int) -> int:
     """Where field ``number`` of the flatbuffer table is in its head; 0 if it is absent."""
     vtable = table - int(_int32(head, table)[0])
     if vtable < 0:
@@ -313,7 +345,7 @@ def _field(head: bytes, table: int, number: int) -> int:
     return table + offset if offset else 0
 
 
-def _follow(head: bytes, table: int, number: int) -> int:
+def _follow(head: memoryview, table: int, number: int) -> int:
     at = _field(head, table, number)
     if not at:
         raise struct.error

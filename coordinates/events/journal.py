@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-SCHEMA_VERSION = 1
-"""Version of the column layout; a block of another version is refused, never guessed at."""
+SCHEMA_VERSION = 2
+"""Version of a block's form; one of another version is refused, never guessed at."""
 
 ABSENT = -1
 """What an integer column holds where the record has no such field."""

@@ -17,6 +17,7 @@ from tallystick.coordinates.events.block_codec import (
     block_headers,
     decode_block,
     encode_block,
+    seal_stream,
 )
 from tallystick.coordinates.events.journal import (
     COLUMNS,
@@ -225,7 +226,7 @@ def stream_of(batch: Any, *, options: Any = None, times: int = 1) -> bytes:
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         for _ in range(times):
             writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return seal_stream(sink.getvalue())
 
 
 def batch_of(block: Block) -> Any:
@@ -243,7 +244,7 @@ def with_metadata(**changes: str | None) -> bytes:
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({"schema_version": "2"}, "schema version b'2': expected 1"),
+        ({"schema_version": "1"}, "schema version b'1': expected 2"),
         ({"schema_version": None}, "schema version None"),
         ({"epoch": None}, "without 'epoch'"),
         ({"epoch": "-1"}, "epoch is b'-1'"),
@@ -327,10 +328,13 @@ def test_compressed_buffers_are_refused(codec):
 def test_a_block_is_one_batch_and_nothing_after_it():
     """Two batches, none, bytes behind the end, an end that is missing."""
     batch = batch_of(make_block())
-    once = stream_of(batch)
-    for data in (stream_of(batch, times=2), stream_of(batch, times=0), once + b"\0", once[:-1]):
-        with pytest.raises(BlockError):
-            decode_block(data)
+    once = stream_of(batch)[:-8]
+    for stream in (stream_of(batch, times=2)[:-8], stream_of(batch, times=0)[:-8], once + b"\0"):
+        with pytest.raises(BlockError, match=r"does not end after|of kind|garbled"):
+            decode_block(seal_stream(stream))
+    for stream in (once[:-1], b"\0"):
+        with pytest.raises(BlockError, match=r"does not end after|garbled"):
+            decode_block(seal_stream(stream))
     empty = dataclasses.replace(
         make_block(), columns={n: c[:0] for n, c in make_block().columns.items()}, texts={}
     )
@@ -354,15 +358,37 @@ def test_any_bytes_are_a_block_error(data):
 GOOD = encode_block(make_block())
 
 
-@given(st.integers(0, len(GOOD) - 1), st.integers(1, 255), st.integers(0, len(GOOD)))
+@pytest.mark.parametrize("bit", range(8))
+def test_a_block_with_one_bit_changed_is_damaged(bit):
+    """Every bit of the stream, of its checksum, and of the name of that."""
+    for at in range(len(GOOD)):
+        data = bytearray(GOOD)
+        data[at] ^= 1 << bit
+        with pytest.raises(BlockError, match="damaged"):
+            decode_block(bytes(data))
+
+
+@given(st.data())
 @settings(max_examples=400, deadline=None)
-def test_garbled_blocks_are_read_or_refused(at, flip, length):
-    """A flipped or missing byte never does anything but raise BlockError."""
-    data = bytearray(GOOD)
+def test_a_block_cut_short_or_written_over_is_damaged(data):
+    """Bytes that are missing at either end or inside, or were replaced by others."""
+    first = data.draw(st.integers(0, len(GOOD) - 1))
+    end = data.draw(st.integers(first + 1, len(GOOD)))
+    other = data.draw(st.binary(max_size=end - first).filter(lambda new: new != GOOD[first:end]))
+    with pytest.raises(BlockError):
+        decode_block(GOOD[:first] + other + GOOD[end:])
+
+
+@given(st.integers(0, len(GOOD) - 9), st.integers(1, 255), st.integers(0, len(GOOD) - 8))
+@settings(max_examples=400, deadline=None)
+def test_garbled_streams_are_read_or_refused(at, flip, length):
+    """Whatever somebody sealed never does anything but raise BlockError."""
+    stream = GOOD[:-8]
+    data = bytearray(stream)
     data[at] ^= flip
-    for garbled in (bytes(data), GOOD[:length], bytes(data[:length])):
+    for garbled in (bytes(data), stream[:length], bytes(data[:length])):
         try:
-            block = decode_block(garbled)
+            block = decode_block(seal_stream(garbled))
         except BlockError:
             continue
         assert len(block) == 5
