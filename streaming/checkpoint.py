@@ -1,6 +1,7 @@
 """The checkpoint location: both queries' own directories, the fleet's state, the layout, a lock.
 
-layout.json        what must not change between runs
+layout.json        what must not change between runs, with its checksum
+rebuilt            there when the state was made anew: the journal may have lost its beginning
 lock               held while a job runs
 auditor/           Spark's checkpoint of the auditor query
 collector/         Spark's checkpoint of the collector query
@@ -17,12 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, final
 
+from tallystick.coordinates.values.checksum import checksum
 from tallystick.streaming.errors import CheckpointError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
+TO_FIX = "To fix: tallystick rebuild"
+"""What is damaged here is made anew from the journal."""
+_REBUILT = "rebuilt"
 STATES_KEPT = 3
 """A restart begins again with the last micro-batch that was not committed, so it needs the state
 before that one; one more is spare."""
@@ -86,22 +91,7 @@ class CheckpointLocation:
         Raises:
             CheckpointError: Another job runs from here, or the layout is another one.
         """
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.directory / "lock").open("ab")
-        except OSError as error:
-            raise CheckpointError(
-                f"The checkpoint location {str(self.directory)!r} cannot be written: "
-                f"{error.strerror}."
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise CheckpointError(
-                f"Another job runs from the checkpoint location {str(self.directory)!r}; stop it, "
-                f"or name another location."
-            ) from None
+        self._lock = _locked(self.directory)
         try:
             self._compare_layout()
         except BaseException:
@@ -127,19 +117,20 @@ class CheckpointLocation:
             "journal_topic": self._layout.journal_topic,
         }
         try:
-            found = json.loads(path.read_text("utf-8"))
+            found = _unsealed(path.read_bytes())
             self.run_id = str(found.pop("run_id"))
         except FileNotFoundError:
             if any(self.auditor.glob("*")):
                 raise CheckpointError(
                     f"The checkpoint location {str(self.directory)!r} has a query but no "
-                    f"layout.json: it is not one of this job. Name another location."
+                    f"layout.json: it is not one of this job, or is damaged. {TO_FIX}, or name "
+                    f"another location."
                 ) from None
             self.run_id = uuid.uuid4().hex[:8]
-            write_atomically(path, json.dumps({"run_id": self.run_id, **wanted}).encode())
+            write_atomically(path, _sealed({"run_id": self.run_id, **wanted}))
             return
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            raise CheckpointError(f"{str(path)!r} cannot be read: {error!r}.") from error
+            raise CheckpointError(f"{str(path)!r} is damaged: {error}. {TO_FIX}.") from error
         for name, value in wanted.items():
             if found.get(name) != value:
                 raise CheckpointError(
@@ -165,8 +156,7 @@ class CheckpointLocation:
         if batch_id - 1 not in states:
             raise CheckpointError(
                 f"The checkpoint location {str(self.directory)!r} lacks the fleet's state before "
-                f"micro-batch {batch_id} (fleet/{_state_name(batch_id - 1)}); begin with a new "
-                f"location."
+                f"micro-batch {batch_id} (fleet/{_state_name(batch_id - 1)}). {TO_FIX}."
             )
         return states[batch_id - 1].read_bytes()
 
@@ -183,7 +173,41 @@ class CheckpointLocation:
             _, metadata, *_ = path.read_text("utf-8").splitlines()
             return int(json.loads(metadata)["batchTimestampMs"]) * 1_000
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{str(path)!r} cannot be read: {error!r}.") from error
+            raise CheckpointError(
+                f"{str(path)!r} is damaged, expected Spark's offsets: {error!r}. {TO_FIX}."
+            ) from error
+
+    def beginnings_lost(self) -> dict[str, int]:
+        """Where the journal begins now, by partition, if state was made anew from a later record.
+
+        Spark wrote it down before the first micro-batch, so it is the same for ever.
+
+        Returns:
+            The first offset that was there, of partitions where this is not 0; nothing in a
+            location that was not made by a rebuild.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
+        if not (self.directory / _REBUILT).exists():
+            return {}
+        for path in sorted((self.auditor / "sources").glob("*/0")):
+            try:
+                first = json.loads(path.read_text("utf-8").splitlines()[-1])
+                journal = first.get(self._layout.journal_topic, {})
+                lost = {name: int(offset) for name, offset in journal.items() if int(offset)}
+            except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
+                raise CheckpointError(
+                    f"{str(path)!r} is damaged, expected Spark's first offsets: {error!r}. "
+                    f"{TO_FIX}."
+                ) from error
+            if lost:
+                return lost
+        return {}
+
+    def state_file(self, batch_id: int) -> Path:
+        """Where the fleet's state after a micro-batch is."""
+        return self.directory / "fleet" / _state_name(batch_id)
 
     def next_batch_id(self) -> int:
         """The number after that of the last micro-batch whose state was kept."""
@@ -191,7 +215,7 @@ class CheckpointLocation:
 
     def save_state(self, batch_id: int, data: bytes) -> None:
         """Keep the fleet's state as it is after micro-batch ``batch_id``."""
-        write_atomically(self.directory / "fleet" / _state_name(batch_id), data)
+        write_atomically(self.state_file(batch_id), data)
         for number, path in self._states().items():
             if number <= batch_id - STATES_KEPT:
                 path.unlink(missing_ok=True)
@@ -199,6 +223,75 @@ class CheckpointLocation:
     def _states(self) -> dict[int, Path]:
         paths = (self.directory / "fleet").glob("*.state")
         return {int(path.stem): path for path in paths if path.stem.isdecimal()}
+
+
+def set_aside(directory: Path, target: Path) -> None:
+    """Move a checkpoint location away, whatever is in it.
+
+    Args:
+        directory: The location; nothing is done where there is none.
+        target: Where to; not there yet.
+
+    Raises:
+        CheckpointError: A job runs from it, or it cannot be moved.
+    """
+    if not directory.exists():
+        return
+    with _locked(directory):
+        try:
+            directory.rename(target)
+        except OSError as error:
+            raise CheckpointError(
+                f"The checkpoint location {str(directory)!r} cannot be moved to {str(target)!r}: "
+                f"{error.strerror}."
+            ) from error
+
+
+def mark_rebuilt(directory: Path) -> None:
+    """A new location whose state is made anew: it begins with what the journal still has."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / _REBUILT).touch()
+
+
+def _locked(directory: Path) -> IO[bytes]:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "lock").open("ab")
+    except OSError as error:
+        raise CheckpointError(
+            f"The checkpoint location {str(directory)!r} cannot be written: {error.strerror}."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise CheckpointError(
+            f"Another job runs from the checkpoint location {str(directory)!r}; stop it, or name "
+            f"another location."
+        ) from None
+    return lock
+
+
+def _sealed(document: dict[str, Any]) -> bytes:
+    """A document with its checksum."""
+    return json.dumps({**document, "checksum": _checksum_of(document)}).encode()
+
+
+def _unsealed(data: bytes) -> dict[str, Any]:
+    """Inverse of ``_sealed``.
+
+    Raises:
+        ValueError: It is none, or has changed.
+    """
+    document: dict[str, Any] = dict(json.loads(data))
+    expected, found = document.pop("checksum", None), _checksum_of(document)
+    if found != expected:
+        raise ValueError(f"its checksum is {found}, expected {expected}")
+    return document
+
+
+def _checksum_of(document: dict[str, Any]) -> str:
+    return f"{checksum(json.dumps(document, sort_keys=True).encode()):08x}"
 
 
 def _state_name(batch_id: int) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
+from tallystick.streaming import table_checksums
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.tables import SCHEMA_VERSION, TIMESTAMP, TableKind, full_schema
 
@@ -32,12 +35,16 @@ def existing(directory: Path, kind: TableKind) -> DeltaTable | None:
     """A table of a run; None: nothing was ever written to it.
 
     Raises:
-        TableError: Its columns are those of another version of tallystick.
+        TableError: Its columns are those of another version of tallystick, or it is damaged.
     """
     path = str(directory / kind.name)
+    table_checksums.compare_log(directory / kind.name)
     if not DeltaTable.is_deltatable(path):
         return None
-    table = DeltaTable(path)
+    try:
+        table = DeltaTable(path)
+    except (DeltaError, OSError) as error:
+        raise _damaged(path, error) from error
     name = table.metadata().name
     if name != _name(kind):
         raise TableError(
@@ -51,7 +58,7 @@ def made(directory: Path, kind: TableKind) -> DeltaTable:
     """A table of a run, made where there is none.
 
     Raises:
-        TableError: Its columns are those of another version of tallystick.
+        TableError: As of ``existing``.
     """
     return existing(directory, kind) or DeltaTable.create(
         str(directory / kind.name),
@@ -92,12 +99,42 @@ def append(table: DeltaTable, rows: pa.Table, run_id: str, batch: int | None) ->
             properties = CommitProperties(app_transactions=[Transaction(run_id, batch)])
         try:
             write_deltalake(table, rows, mode="append", commit_properties=properties)
+            record(table)
             return
         except CommitFailedError:
             # Upkeep, or another run, has removed rows since the table was read.
             if not left:
                 raise
             table.update_incremental()
+
+
+def record(table: DeltaTable) -> None:
+    """Add the checksums of what was committed since this was last called."""
+    table_checksums.record(_directory_of(table), table)
+
+
+def compare(directory: Path, kind: TableKind) -> None:
+    """Compare every file that a table is read from with its checksum.
+
+    Raises:
+        TableError: As of ``existing``.
+    """
+    table = existing(directory, kind)
+    if table is not None:
+        _compare_data(directory / kind.name, table)
+
+
+def _compare_data(path: Path, table: DeltaTable) -> None:
+    table_checksums.compare_data(path, table_checksums.data_names(table))
+
+
+def _directory_of(table: DeltaTable) -> Path:
+    return Path(url2pathname(urlsplit(table.table_uri).path))
+
+
+def _damaged(path: str, error: Exception) -> TableError:
+    reason = " ".join(str(error).split())[:200]
+    return TableError(f"{path!r} is damaged: {reason}. To fix: tallystick rebuild")
 
 
 def read(
@@ -114,10 +151,18 @@ def read(
         columns: Which of its columns; None: all.
         where: Which rows. Not by ``ts``, which comes from outside: what a file is known to have of
             a time that no calendar has is wrong.
+
+    Raises:
+        TableError: As of ``existing``.
     """
     table = existing(directory, kind)
     if table is None:
         schema = full_schema(kind)
         return schema.empty_table().select(columns or schema.names)
-    found = table.to_pyarrow_dataset().to_table(None if columns is None else list(columns), where)
+    _compare_data(directory / kind.name, table)
+    wanted = None if columns is None else list(columns)
+    try:
+        found = table.to_pyarrow_dataset().to_table(wanted, where)
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        raise _damaged(str(directory / kind.name), error) from error
     return found.cast(pa.schema([full_schema(kind).field(name) for name in found.column_names]))

@@ -23,7 +23,7 @@ from tallystick.coordinates.results import (
     Verdict,
     gravest,
 )
-from tallystick.coordinates.rules.observations import FLEET_STATE_UNREADABLE
+from tallystick.coordinates.rules.observations import BEGINNING_LOST, FLEET_STATE_UNREADABLE
 from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
@@ -399,6 +399,15 @@ class FleetStep:
         self._tables.take_back_end()
         data = self._checkpoint.load_state(batch_id)
         if data is None:
+            self._lost = [
+                doubt(
+                    ObservationCode.JOURNAL_GAP,
+                    f"partition {partition}, offset {offset}",
+                    BEGINNING_LOST,
+                    f"partition {partition} of the journal's topic begins at offset {offset}",
+                )
+                for partition, offset in self._checkpoint.beginnings_lost().items()
+            ]
             return
         try:
             rounds, rest = split(data, "the collections")
@@ -419,7 +428,8 @@ class FleetStep:
             # What is broken does not heal by that: the tables know the incidents.
             self._incidents = Incidents.of(self._tables.incidents())
             code, at = ObservationCode.STATE_UNREADABLE, f"micro-batch {batch_id}"
-            self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, str(error)))
+            file = self._checkpoint.state_file(batch_id - 1)
+            self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, f"{str(file)!r}: {error}"))
 
     def _state(self) -> bytes:
         parts = (self._rounds, self._checks, self._incidents, self._verdicts, self._fleet)

@@ -228,6 +228,7 @@ class AuditJob:
             collector_name=COLLECTOR_QUERY,
             journal_topic=self._settings.journal_topic,
         )
+        self._tables.compare()
         self._spark.streams.addListener(listener)
         collector: StreamingQuery | None = None
         auditor: StreamingQuery | None = None

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from deltalake.exceptions import DeltaError
 
-from tallystick.streaming.delta_table import CHECKPOINT_COMMITS, append, existing, made
+from tallystick.streaming.delta_table import (
+    CHECKPOINT_COMMITS,
+    append,
+    compare,
+    existing,
+    made,
+    record,
+)
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.table_reader import read_incidents
 from tallystick.streaming.table_upkeep import Retention, keep_up
@@ -52,6 +59,15 @@ class TableSink:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tables")
         self._upkeep: Future[None] | None = None
 
+    def compare(self) -> None:
+        """Compare every file that the tables are read from with its checksum.
+
+        Raises:
+            TableError: One is damaged or missing.
+        """
+        for kind in TABLES.values():
+            compare(self._directory, kind)
+
     def write(self, batch: int | None, **values: Sequence[Any]) -> None:
         """Commit the values of one micro-batch, by the names of their tables.
 
@@ -87,6 +103,7 @@ class TableSink:
                 table = existing(self._directory, kind)
                 if table is not None:
                     table.delete(f"run = '{self._run_id}' AND batch IS NULL")
+                    record(table)
                     self._tables[name] = table
 
     def _begin_upkeep(self, batch: int) -> None:

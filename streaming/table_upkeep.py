@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from deltalake.exceptions import CommitFailedError
 
-from tallystick.streaming.delta_table import append, existing, made
+from tallystick.streaming.delta_table import append, existing, made, record
 from tallystick.streaming.hours import unsummed
+from tallystick.streaming.table_checksums import forget_removed
 from tallystick.streaming.tables import HOURS, TABLES
 
 if TYPE_CHECKING:
@@ -60,3 +61,5 @@ def keep_up(directory: Path, run_id: str, batch: int, retention: Retention) -> N
             table.optimize.compact(target_size=TARGET_BYTES)
             table.delete(f"written_at < '{(now - timedelta(days=days)).isoformat()}'")
             table.vacuum(dry_run=False, full=True)
+        record(table)
+        forget_removed(directory / kind.name)

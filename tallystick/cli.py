@@ -21,6 +21,7 @@ from tallystick.commands import (
     journal,
     lab,
     offline,
+    rebuild,
     reference,
     serve,
     tail,
@@ -67,6 +68,7 @@ def _help_of(command: Callable[..., None]) -> str:
 for command in (
     demo.demo,
     audit.audit,
+    rebuild.rebuild,
     check.check,
     journal.collect,
     journal.journal,

@@ -44,7 +44,12 @@ SETTINGS_UNREADABLE = reason(
 )
 FLEET_STATE_UNREADABLE = reason(
     "fleet_state_unreadable",
-    "{error}. Comparisons between instances and open collections begin anew.",
+    "{error}. Comparisons between instances and open collections begin anew. To judge everything"
+    " again: tallystick rebuild.",
+)
+BEGINNING_LOST = reason(
+    "journal_beginning_lost",
+    "{error}: what was before is gone from the broker, so a rebuild cannot judge it.",
 )
 
 # Events

@@ -17,6 +17,7 @@ from tallystick.journal_topic import prepare_topics
 from tallystick.runs.health import JobHealth
 from tallystick.runs.metrics import JobMetrics
 from tallystick.runs.metrics_listener import MetricsListener
+from tallystick.runs.rebuild import CHECKPOINT
 from tallystick.runs.result import TABLES, RunResult
 from tallystick.runs.stream import StreamRun
 from tallystick.settings import Settings
@@ -126,7 +127,7 @@ class Audit:
         deadline_us = int(settings.collect_deadline_s * 1_000_000)
         job = JobSettings(
             bootstrap_servers=settings.bootstrap_servers,
-            checkpoint=self.directory / "checkpoint",
+            checkpoint=self.directory / CHECKPOINT,
             output=self.directory / TABLES,
             retention=Retention(settings.keep_details_days, settings.keep_history_days),
             instances=settings.instances,

@@ -1,0 +1,141 @@
+"""Checksums of a table's files: Delta Lake's format has none, neither of its log nor of its data.
+
+They are lines of a file beside the table's own, which engines pass over: checksum and name. A line
+is added when a commit is there, never before, so a file without one is of a commit whose writer was
+killed just then; the next writer adds it. What is damaged, or missing, is named before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.values.checksum import checksum
+from tallystick.streaming.errors import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from deltalake import DeltaTable
+
+FILE = "_checksums"
+_LOG = "_delta_log"
+_line = re.compile(r"([0-9a-f]{8}) (\S+)").fullmatch
+_commit = re.compile(rf"{_LOG}/(\d{{20}})\.json").fullmatch
+_checkpoint = re.compile(rf"{_LOG}/(\d{{20}})\.checkpoint\.parquet").fullmatch
+
+_writing = threading.Lock()
+_compared: dict[str, tuple[int, int]] = {}
+"""Time of change and size of files whose checksum has agreed in this process."""
+
+
+def compare_log(table: Path) -> None:
+    """Compare what the table's log is read from: the newest checkpoint and all commits after it.
+
+    Raises:
+        TableError: A file of these is damaged or missing.
+    """
+    known = _known(table)
+    newest = max((int(found[1]) for found in map(_checkpoint, known) if found), default=-1)
+    _compare(
+        table,
+        known,
+        (
+            name
+            for name in known
+            if ((found := _checkpoint(name)) and int(found[1]) == newest)
+            or ((found := _commit(name)) and int(found[1]) > newest)
+        ),
+    )
+
+
+def compare_data(table: Path, names: Iterable[str]) -> None:
+    """Compare the files that rows are read from.
+
+    Raises:
+        TableError: One is damaged or missing.
+    """
+    known = _known(table)
+    _compare(table, known, (name for name in names if name in known))
+
+
+def record(table: Path, delta: DeltaTable) -> None:
+    """Add the files of all commits that have no checksum yet."""
+    with _writing:
+        _record(table, delta)
+
+
+def _record(table: Path, delta: DeltaTable) -> None:
+    known = _known(table)
+    done = max((int(found[1]) for found in map(_commit, known) if found), default=-1)
+    names: dict[str, None] = {} if known else dict.fromkeys(data_names(delta))
+    # The last one again: its checkpoint may be younger than itself.
+    for version in range(max(done, 0), delta.version() + 1):
+        log = f"{_LOG}/{version:020d}.json"
+        # An older one may be gone: what it had is in a checkpoint.
+        with contextlib.suppress(FileNotFoundError):
+            actions = map(json.loads, (table / log).read_bytes().splitlines())
+            names |= dict.fromkeys(a["add"]["path"] for a in actions if "add" in a)
+            names |= dict.fromkeys((log, f"{_LOG}/{version:020d}.checkpoint.parquet"))
+    lines = []
+    for name in sorted(names.keys() - known.keys()):
+        with contextlib.suppress(FileNotFoundError):  # most commits have no checkpoint
+            lines.append(f"{checksum((table / name).read_bytes()):08x} {name}\n")
+    if lines:
+        with (table / FILE).open("a", encoding="ascii") as file:
+            file.write("".join(lines))
+
+
+def forget_removed(table: Path) -> None:
+    """Drop the lines of files that are there no more."""
+    with _writing:
+        known = _known(table)
+        lines = [f"{known[name]} {name}\n" for name in known if (table / name).exists()]
+        temporary = table / f"{FILE}.tmp"
+        temporary.write_text("".join(lines), "ascii")
+        temporary.replace(table / FILE)
+
+
+def data_names(delta: DeltaTable) -> list[str]:
+    """The files that a table's rows are in."""
+    return [uri.rsplit("/", 1)[-1] for uri in delta.file_uris()]
+
+
+def _known(table: Path) -> dict[str, str]:
+    try:
+        text = (table / FILE).read_text("ascii", "replace")
+    except FileNotFoundError:
+        return {}
+    known = {}
+    for line in text.splitlines():
+        found = _line(line)
+        if found is None:
+            raise TableError(
+                f"{str(table / FILE)!r} is damaged: {line[:80]!r}, expected a checksum and the name"
+                f" of a file. To fix: tallystick rebuild"
+            )
+        known[found[2]] = found[1]
+    return known
+
+
+def _compare(table: Path, known: Mapping[str, str], names: Iterable[str]) -> None:
+    for name in names:
+        path = table / name
+        try:
+            status = path.stat()
+            at = status.st_mtime_ns, status.st_size
+            if _compared.get(str(path)) == at:
+                continue
+            found = f"{checksum(path.read_bytes()):08x}"
+        except FileNotFoundError:
+            found = "of no file: it is missing"
+        if found != known[name]:
+            raise TableError(
+                f"{str(path)!r} is damaged: its checksum is {found}, expected {known[name]}. To"
+                f" fix: tallystick rebuild"
+            )
+        _compared[str(path)] = at

@@ -1,0 +1,117 @@
+"""Files of a table that were changed, cut short or deleted: named before anything is read."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from deltalake import DeltaTable
+
+from tallystick.streaming import table_checksums, table_reader
+from tallystick.streaming.errors import TableError
+from tallystick.streaming.table_sink import TableSink
+from tallystick.streaming.table_upkeep import Retention, keep_up
+from tests.support.results import finding
+
+FINDINGS = [finding(collection_id=f"c{number}", at=f"c{number}") for number in range(6)]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    """Tables with a checkpoint of their log, and commits after it."""
+    directory = tmp_path_factory.mktemp("tables")
+    sink = TableSink(directory, "run")
+    for number, one in enumerate(FINDINGS):
+        sink.write(number, findings=[one])
+        if number == 3:
+            DeltaTable(directory / "findings").create_checkpoint()
+    return directory
+
+
+def needed(directory: Path) -> list[Path]:
+    """The files that the findings are read from."""
+    table = directory / "findings"
+    log = table / "_delta_log"
+    return [
+        *table.glob("*.parquet"),
+        log / "00000000000000000004.checkpoint.parquet",
+        *(log / f"{number:020d}.json" for number in (5, 6)),
+    ]
+
+
+def flip(path: Path, bit: int) -> None:
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def test_every_file_has_a_checksum(written):
+    """Those that rows are read from; what was undamaged is read."""
+    lines = (written / "findings" / table_checksums.FILE).read_text().splitlines()
+    assert {str(p.relative_to(written / "findings")) for p in needed(written)} <= {
+        line.split()[1] for line in lines
+    }
+    assert [f.finding_id for f in FINDINGS] == [
+        f.finding_id for f in table_reader.read_findings(written)
+    ]
+    TableSink(written, "run").compare()
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut short", "deleted"])
+@pytest.mark.parametrize("index", range(9))
+def test_a_damaged_file_is_named(written, tmp_path, index, how):
+    """Whichever it is and whatever happened to it; by the reader and by a job that starts."""
+    directory = tmp_path / "tables"
+    shutil.copytree(written, directory)
+    path = needed(directory)[index]
+    if how == "flipped":
+        flip(path, Random(index).randrange(8 * path.stat().st_size))
+    elif how == "cut short":
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        path.unlink()
+    for read in (table_reader.read_findings, lambda at: TableSink(at, "run").compare()):
+        with pytest.raises(TableError, match=f"{path.name}.*expected [0-9a-f]{{8}}. To fix"):
+            read(directory)
+
+
+def test_damage_of_the_checksums_is_named_or_does_no_harm(written, tmp_path):
+    """A bit of them changed: never other rows."""
+    for seed in range(40):
+        directory = tmp_path / str(seed)
+        shutil.copytree(written, directory)
+        sums = directory / "findings" / table_checksums.FILE
+        flip(sums, Random(seed).randrange(8 * sums.stat().st_size))
+        with contextlib.suppress(TableError):
+            assert len(FINDINGS) == len(table_reader.read_findings(directory))
+        shutil.rmtree(directory)
+
+
+def test_a_commit_without_checksums_gets_them_from_the_next_writer(written, tmp_path):
+    """Its writer was killed in between."""
+    directory = tmp_path / "tables"
+    shutil.copytree(written, directory)
+    sums = directory / "findings" / table_checksums.FILE
+    whole = sums.read_text()
+    sums.write_text("".join(whole.splitlines(keepends=True)[:-2]))
+    TableSink(directory, "run").write(9, findings=[replace(FINDINGS[0], at="c9")])
+    assert set(whole.splitlines()) < set(sums.read_text().splitlines())
+
+
+def test_upkeep_leaves_checksums_of_what_is_there(written, tmp_path):
+    """Files put together are compared too; those that were removed are forgotten."""
+    directory = tmp_path / "tables"
+    shutil.copytree(written, directory)
+    keep_up(directory, "run", 9, Retention(30, 30))
+    assert len(FINDINGS) == len(table_reader.read_findings(directory))
+    [name] = table_checksums.data_names(DeltaTable(directory / "findings"))
+    flip(directory / "findings" / name, 800)
+    with pytest.raises(TableError, match=name):
+        table_reader.read_findings(directory)
+    lines = (directory / "findings" / table_checksums.FILE).read_text().splitlines()
+    assert all((directory / "findings" / line.split()[1]).exists() for line in lines)
