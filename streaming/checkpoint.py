@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, final
 
-from tallystick.coordinates.values.checksum import checksum
+from tallystick.coordinates.values.checksum import seal_document, unseal_document
 from tallystick.streaming.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class CheckpointLocation:
             "journal_topic": self._layout.journal_topic,
         }
         try:
-            found = _unsealed(path.read_bytes())
+            found = unseal_document(path.read_bytes())
             self.run_id = str(found.pop("run_id"))
         except FileNotFoundError:
             if any(self.auditor.glob("*")):
@@ -127,7 +127,7 @@ class CheckpointLocation:
                     f"another location."
                 ) from None
             self.run_id = uuid.uuid4().hex[:8]
-            write_atomically(path, _sealed({"run_id": self.run_id, **wanted}))
+            write_atomically(path, seal_document({"run_id": self.run_id, **wanted}))
             return
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise CheckpointError(f"{str(path)!r} is damaged: {error}. {TO_FIX}.") from error
@@ -270,28 +270,6 @@ def _locked(directory: Path) -> IO[bytes]:
             f"another location."
         ) from None
     return lock
-
-
-def _sealed(document: dict[str, Any]) -> bytes:
-    """A document with its checksum."""
-    return json.dumps({**document, "checksum": _checksum_of(document)}).encode()
-
-
-def _unsealed(data: bytes) -> dict[str, Any]:
-    """Inverse of ``_sealed``.
-
-    Raises:
-        ValueError: It is none, or has changed.
-    """
-    document: dict[str, Any] = dict(json.loads(data))
-    expected, found = document.pop("checksum", None), _checksum_of(document)
-    if found != expected:
-        raise ValueError(f"its checksum is {found}, expected {expected}")
-    return document
-
-
-def _checksum_of(document: dict[str, Any]) -> str:
-    return f"{checksum(json.dumps(document, sort_keys=True).encode()):08x}"
 
 
 def _state_name(batch_id: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zlib
+from typing import Any
 
 
 def checksum(*pieces: bytes | memoryview) -> int:
@@ -11,3 +13,27 @@ def checksum(*pieces: bytes | memoryview) -> int:
     for piece in pieces:
         value = zlib.crc32(piece, value)
     return value
+
+
+def seal_document(document: dict[str, Any]) -> bytes:
+    """A JSON object with its checksum, as a file that people can read."""
+    return json.dumps({**document, "checksum": _checksum_of(document)}).encode()
+
+
+def unseal_document(data: bytes) -> dict[str, Any]:
+    """Inverse of `seal_document`.
+
+    Raises:
+        ValueError: The bytes are no such object, or have changed.
+    """
+    document = json.loads(data)
+    if not isinstance(document, dict):
+        raise ValueError("expected a JSON object")  # noqa: TRY004  what is read, not how it is called
+    expected, found = document.pop("checksum", None), _checksum_of(document)
+    if found != expected:
+        raise ValueError(f"its checksum is {found}, expected {expected}")
+    return document
+
+
+def _checksum_of(document: dict[str, Any]) -> str:
+    return f"{checksum(json.dumps(document, sort_keys=True).encode()):08x}"

@@ -6,7 +6,6 @@ save is read back from the journal and noted here, so that a killed tail goes on
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -16,10 +15,11 @@ from typing import Any
 
 from tallystick.coordinates.events.journal import ABSENT, Block, RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.values.checksum import seal_document, unseal_document
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.mysql.relay_files import leads_on
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 OPENED_MAX = 64
 
 
@@ -163,8 +163,8 @@ class TailState:
         document = {"format": FORMAT_VERSION, **asdict(self)}
         temporary = path.with_name(f"{path.name}.new")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(document, file)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(seal_document(document))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -177,7 +177,7 @@ class TailState:
             TailStateError: It cannot be read.
         """
         try:
-            document = json.loads(path.read_text("utf-8"))
+            document = unseal_document(path.read_bytes())
             if document.pop("format") != FORMAT_VERSION:
                 raise TailStateError(f"{str(path)!r}: expected a state of format {FORMAT_VERSION}")
             state = cls(**document)
@@ -191,6 +191,6 @@ class TailState:
             raise TailStateError(f"{str(path)!r} cannot be read: {error.strerror}") from None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise TailStateError(
-                f"{str(path)!r} is no saved state ({type(error).__name__}); remove it to begin anew"
+                f"{str(path)!r} is damaged: {error}. To fix: remove it; the journal begins anew"
             ) from None
         return state

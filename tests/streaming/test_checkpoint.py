@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
-from tallystick.streaming.checkpoint import STATES_KEPT, CheckpointLocation, Layout
+from tallystick.streaming.checkpoint import (
+    STATES_KEPT,
+    CheckpointLocation,
+    Layout,
+    mark_rebuilt,
+    set_aside,
+)
 from tallystick.streaming.errors import CheckpointError
 
 LAYOUT = Layout(shuffle_partitions=4, journal_topic="tallystick.journal")
@@ -59,6 +67,53 @@ def test_a_damaged_layout_is_an_error_with_its_path(tmp_path, content):
         CheckpointLocation(tmp_path, LAYOUT),
     ):
         pass
+
+
+def test_a_changed_bit_of_the_layout_is_named_or_changes_nothing(tmp_path):
+    """A run id one bit off would write every row once more."""
+    with CheckpointLocation(tmp_path, LAYOUT) as location:
+        run_id = location.run_id
+    whole = (tmp_path / "layout.json").read_bytes()
+    for bit in range(8 * len(whole)):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "layout.json").write_bytes(data)
+        with (
+            contextlib.suppress(CheckpointError),
+            CheckpointLocation(tmp_path, LAYOUT) as location,
+        ):
+            assert location.run_id == run_id
+
+
+def test_a_location_that_is_set_aside_is_nobodys(tmp_path):
+    """A job that runs from it is left alone; what begins in its place knows why."""
+    location, target = tmp_path / "checkpoint", tmp_path / "aside"
+    with CheckpointLocation(location, LAYOUT) as running:
+        assert running.beginnings_lost() == {}
+        with pytest.raises(CheckpointError, match="Another job runs"):
+            set_aside(location, target)
+    set_aside(location, target)
+    assert (target / "layout.json").exists()
+    assert not location.exists()
+    mark_rebuilt(location)
+    with CheckpointLocation(location, LAYOUT) as rebuilt:
+        assert rebuilt.beginnings_lost() == {}
+
+
+def test_where_a_rebuilt_journal_begins_is_what_spark_wrote_down(tmp_path):
+    """Of the journal's partitions, those that retention has cut."""
+    mark_rebuilt(tmp_path)
+    with CheckpointLocation(tmp_path, LAYOUT) as location:
+        for number, offsets in enumerate(
+            ('{"tallystick.collect":{"0":7}}', '{"tallystick.journal":{"0":0,"1":5}}')
+        ):
+            first = location.auditor / "sources" / str(number) / "0"
+            first.parent.mkdir(parents=True)
+            first.write_text(f"v1\n{offsets}")
+        assert location.beginnings_lost() == {"1": 5}
+        first.write_text("v1\n[")
+        with pytest.raises(CheckpointError, match=r"sources/1/0.*tallystick rebuild"):
+            location.beginnings_lost()
 
 
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):

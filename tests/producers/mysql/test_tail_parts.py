@@ -268,6 +268,24 @@ def test_a_place_that_cannot_be_read_is_an_error_that_names_the_file(
         TailState.load(path)
 
 
+def test_a_changed_bit_of_a_saved_state_is_named_or_changes_nothing(tmp_path: Path) -> None:
+    """A position or an epoch one bit off would be another journal."""
+    path = tmp_path / "a.json"
+    state = TailState(epoch=3, next_sequence=9, file="binlog.000003", position=477, boot_s=1.5)
+    state.relays["\u00e9"] = ("relay", 2, 477, True)
+    state.save(path)
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        try:
+            found = TailState.load(path)
+        except TailStateError:
+            continue
+        assert found == state
+
+
 def block(first_sequence: int, epoch: int = 5) -> Any:
     builder = BlockBuilder("a", epoch=epoch, first_sequence=first_sequence)
     for start in (157, 236):
