@@ -298,7 +298,7 @@ def _check_frames(data: memoryview) -> None:
             f"a block of {len(data)} bytes that is cut short or garbled in the Arrow message at"
             f" byte {position}"
         ) from None
-    if data[position:] != b"\xff\xff\xff\xff\0\0\0\0":
+    if bytes(data[position : position + 9]) != b"\xff\xff\xff\xff\0\0\0\0":
         raise BlockError(
             f"a block of {len(data)} bytes that does not end after its record batch, at byte"
             f" {position}"
