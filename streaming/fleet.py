@@ -138,7 +138,6 @@ class FleetStep:
         self._page_url = page_url
         self._done_batch_id: int | None = None
         self._begin()
-        self._last: tuple[list[Cut], list[SubjectCheck]] = [], []
         self._lost: list[Observation] = []
         self.failure: Exception | None = None
         """What the last call raised; Spark only hands on its text."""
@@ -358,21 +357,22 @@ class FleetStep:
         """The validator's answer to each round, and the checks that it was given."""
         validations: list[dict[str, Any]] = []
         checks: list[SubjectCheck] = []
+        last: tuple[list[Cut], list[SubjectCheck]] | None = None
 
         def validate(closed: Round, found: list[SubjectCheck]) -> None:
-            self._last = closed.cuts, found
             checks.extend(found)
             validations.append(self._validated(closed, rows_with_checks(closed.cuts, found)))
 
         for closed in rounds:
             if closed.cuts:
-                validate(closed, self._checks.of(closed.cuts))
+                last = closed.cuts, self._checks.of(closed.cuts)
+                validate(closed, last[1])
             else:
                 validations.append(_validation(closed, Verdict.UNDECIDED, "nobody has answered"))
         # What only holds, and later than the last collection, changes no answer to it.
         late = (one.check.outcome for one in self._checks.waiting)
         if is_last and any(outcome is not Outcome.HOLDS for outcome in late):
-            cuts, known = self._last
+            cuts, known = last or self._tables.last_collection()
             found = gravest([*known, *self._checks.of(cuts, is_last=True)])
             name, ts = found[0].collection_id, found[0].ts
             validate(Round(name, cuts, missing=(), is_late=True, ts=ts), found)

@@ -21,7 +21,12 @@ from tallystick.streaming.delta_table import (
     record,
 )
 from tallystick.streaming.errors import TableError
-from tallystick.streaming.table_reader import read_incidents
+from tallystick.streaming.table_reader import (
+    newest_collections,
+    read_checks,
+    read_cuts,
+    read_incidents,
+)
 from tallystick.streaming.table_upkeep import Retention, keep_up
 from tallystick.streaming.tables import TABLES, arrow_rows
 
@@ -31,7 +36,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from tallystick.coordinates.results import Incident
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.results import Incident, SubjectCheck
 
 END_BATCH = None
 """In place of a number: what was decided because the history ends here."""
@@ -105,6 +111,15 @@ class TableSink:
                     table.delete(f"run = '{self._run_id}' AND batch IS NULL")
                     record(table)
                     self._tables[name] = table
+
+    def last_collection(self) -> tuple[list[Cut], list[SubjectCheck]]:
+        """Rows and checks of the newest collection that was written.
+
+        Raises:
+            TableError: A table is damaged.
+        """
+        newest = newest_collections(self._directory, 1)
+        return read_cuts(self._directory, newest), read_checks(self._directory, newest)
 
     def _begin_upkeep(self, batch: int) -> None:
         if self._retention is None or not (self._upkeep is None or self._upkeep.done()):
