@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, final
 
 from tallystick.coordinates.values.checksum import seal_document, unseal_document
 from tallystick.streaming.errors import CheckpointError
+from tallystick.streaming.spark_checksums import compare_spark_files
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -86,14 +87,17 @@ class CheckpointLocation:
         return self.directory / "collector"
 
     def __enter__(self) -> CheckpointLocation:
-        """Take the lock and compare the layout.
+        """Take the lock; compare the layout and what Spark reads without comparing it.
 
         Raises:
-            CheckpointError: Another job runs from here, or the layout is another one.
+            CheckpointError: Another job runs from here, the layout is another one, or a file is
+                damaged.
         """
         self._lock = _locked(self.directory)
         try:
             self._compare_layout()
+            for query in (self.auditor, self.collector):
+                compare_spark_files(query)
         except BaseException:
             self._lock.close()
             raise

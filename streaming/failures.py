@@ -58,6 +58,10 @@ _SENTENCES = (
         "The broker at {broker} refuses a message as too large; raise its message.max.bytes.",
     ),
     (
+        r"Checksum error: (?:file:)?(\S+) at",
+        "{0!r} is damaged: its checksum does not agree. To fix: tallystick rebuild.",
+    ),
+    (
         r"No space left on device",
         "No space is left on the disk of the checkpoint location or of the output.",
     ),

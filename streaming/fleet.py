@@ -239,7 +239,10 @@ class FleetStep:
         self._load_newest()
         events = [event for instance in instances for event in instance.fleet_events]
         cuts = [cut for instance in instances for cut in instance.cuts]
-        of_fleet = [self._fleet.absorb(events), self._fleet.finish()]
+        of_fleet = [self._fleet.absorb(events)]
+        # What is missing at the end of a journal may be in a block that could not be read.
+        has_unreadable = self._verdicts.has_unreadable
+        of_fleet.append(self._fleet.give_up() if has_unreadable else self._fleet.finish())
         outputs: list[AuditOutput | FleetOutput] = [*instances, *of_fleet]
         rounds, missing = self._rounds.absorb(cuts, {}, now_us=0)
         closed, more_missing = self._rounds.finish()

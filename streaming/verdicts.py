@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.results import IncidentState, Verdict
+from tallystick.coordinates.results import IncidentState, ObservationCode, Verdict
 from tallystick.coordinates.state_codec import Bytes, encode, restore
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class Verdicts:
         is_newest_undecided: A row of the newest closed collection, or its validation, is UNDECIDED.
         was_doubtful: An observation since the collection before it left something undecided.
         is_doubtful: An observation since it was closed did.
+        has_unreadable: A block could not be read: it may be the end of any instance's journal, as
+            its key may be what was damaged.
     """
 
     gravest: Verdict = Verdict.CONSISTENT
@@ -39,11 +41,12 @@ class Verdicts:
     is_newest_undecided: bool = False
     was_doubtful: bool = False
     is_doubtful: bool = False
+    has_unreadable: bool = False
 
     def absorb(
         self,
         findings: Collection[Finding],
-        observations: Iterable[Observation],
+        observations: Sequence[Observation],
         cuts: Sequence[Cut],
         rounds: Sequence[Round],
         validations: Sequence[Verdict],
@@ -62,6 +65,9 @@ class Verdicts:
         rows = [Verdict(cut.verdict) for cut in cuts]
         self.gravest = Verdict.merge((self.gravest, *rows, *validations, *doubts, *broken))
         self.has_rows = self.has_rows or bool(cuts)
+        self.has_unreadable = self.has_unreadable or any(
+            seen.code is ObservationCode.BLOCK_UNREADABLE for seen in observations
+        )
         self.is_doubtful = self.is_doubtful or bool(doubts)
         closed = [
             (one, verdict)

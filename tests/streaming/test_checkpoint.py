@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import struct
+import zlib
 
 import pytest
 
@@ -83,6 +85,32 @@ def test_a_changed_bit_of_the_layout_is_named_or_changes_nothing(tmp_path):
             CheckpointLocation(tmp_path, LAYOUT) as location,
         ):
             assert location.run_id == run_id
+
+
+def test_a_changed_bit_of_what_spark_reads_without_comparing_is_named(tmp_path):
+    """A digit of an offset would be another offset; Hadoop's checksum is beside the file."""
+    with CheckpointLocation(tmp_path, LAYOUT) as location:
+        offsets = location.auditor / "offsets" / "4"
+    offsets.parent.mkdir(parents=True)
+    whole = b'v1\n{"batchTimestampMs":1700000000123}\n{"t":{"0":17}}' * 20
+    sums = [zlib.crc32(whole[at : at + 512]) for at in range(0, len(whole), 512)]
+    beside = offsets.with_name(".4.crc")
+    beside.write_bytes(b"crc\0" + struct.pack(f">I{len(sums)}I", 512, *sums))
+    for path, data in ((offsets, whole), (beside, beside.read_bytes())):
+        for bit in range(0, 8 * len(data), 7):
+            changed = bytearray(data)
+            changed[bit // 8] ^= 1 << bit % 8
+            offsets.write_bytes(whole)
+            path.write_bytes(changed)
+            with (
+                pytest.raises(CheckpointError, match=r"offsets/4' is damaged.*tallystick rebuild"),
+                CheckpointLocation(tmp_path, LAYOUT),
+            ):
+                pass
+    beside.write_bytes(data)
+    offsets.write_bytes(whole)
+    with CheckpointLocation(tmp_path, LAYOUT):
+        pass
 
 
 def test_a_location_that_is_set_aside_is_nobodys(tmp_path):

@@ -48,6 +48,10 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
         ),
         ("java.io.IOException: No space left on device", "No space is left on the disk"),
         (
+            "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/1.zip at 512 exp: 9",
+            "'/c/1.zip' is damaged: its checksum does not agree. To fix: tallystick rebuild.",
+        ),
+        (
             'File "x.py", line 1\nValueError: expected a thing\n SQLSTATE: XXKST\n== Plan ==\nScan',
             "The query ended by itself: ValueError: expected a thing",
         ),

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import IncidentState, Verdict
+from tallystick.coordinates.results import IncidentState, ObservationCode, Verdict
 from tallystick.streaming.rounds import Round
 from tallystick.streaming.verdicts import Verdicts
 
 GOOD, DOUBT, BROKEN = Verdict.CONSISTENT, Verdict.UNDECIDED, Verdict.INCONSISTENT
 OPEN = SimpleNamespace(state=IncidentState.OPEN)
 KNOWN = SimpleNamespace(state=IncidentState.ACKNOWLEDGED)
-SEEN = SimpleNamespace(is_undecided=True)
+SEEN = SimpleNamespace(is_undecided=True, code=ObservationCode.JOURNAL_GAP)
 
 
 def closed(name: str, *rows: Verdict, is_late: bool = False, ts: int = 1) -> Round:
