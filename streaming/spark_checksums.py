@@ -1,7 +1,7 @@
 """Spark's own small files in a checkpoint location, compared with the checksums beside them.
 
-Hadoop writes ``.NAME.crc`` beside each: a magic, how many bytes a checksum is of, then the CRC-32 of
-so many bytes each, all big-endian. Spark compares those of state, but reads offsets, commits and
+Hadoop writes ``.NAME.crc`` beside each: a magic, how many bytes a checksum is of, then the CRC-32
+of so many bytes each, all big-endian. Spark compares those of state, but reads offsets, commits and
 schemas without: a changed digit would be another offset.
 """
 
@@ -46,8 +46,8 @@ def compare_spark_files(query: Path) -> None:
                 continue  # Spark removes old ones; one that it needs and lacks it reports
             if found != expected:
                 raise CheckpointError(
-                    f"{str(path)!r} is damaged: its checksum is {found[_HEAD.size :].hex()}, expected"
-                    f" {expected[_HEAD.size :].hex()}. To fix: tallystick rebuild"
+                    f"{str(path)!r} is damaged: its checksums are {found[_HEAD.size :].hex()},"
+                    f" expected {expected[_HEAD.size :].hex()}. To fix: tallystick rebuild"
                 )
 
 
