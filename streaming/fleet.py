@@ -311,8 +311,7 @@ class FleetStep:
         origin = Origin(self._name, time.time_ns() // 1_000, self._page_url, clusters)
         # Findings first: who waits for them does not wait for the validator.
         if self._kafka is not None:
-            self._kafka.publish_findings(findings, origin)
-            self._kafka.publish_incidents(changes, origin)
+            self._kafka.publish(findings, changes, origin)
             self._kafka.publish_dead_letters(dead_letters)
         delivered_us = time.time_ns() // 1_000
         if self._alert is not None:

@@ -32,6 +32,7 @@ REASON_BYTES_MAX = 2_000
 
 _MESSAGES = pa.schema(
     [
+        pa.field("topic", pa.string()),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
         pa.field(
@@ -85,19 +86,20 @@ class KafkaSink:
         self._incidents_topic = incidents_topic
         self._dead_letter_topic = dead_letter_topic
 
-    def publish_findings(self, findings: Sequence[Finding], origin: Origin) -> None:
-        """Write findings in the order of the list."""
-        messages = [_row(finding_message(finding, origin)) for finding in findings]
-        self._publish(self._findings_topic, messages)
-
-    def publish_incidents(self, changes: Sequence[IncidentChange], origin: Origin) -> None:
-        """Write changes of incidents in the order of the list."""
-        messages = [_row(incident_message(change, origin)) for change in changes]
-        self._publish(self._incidents_topic, messages)
+    def publish(
+        self, findings: Sequence[Finding], changes: Sequence[IncidentChange], origin: Origin
+    ) -> None:
+        """Write findings and changes of incidents, each in the order of its list, by one job."""
+        self._write(
+            [
+                *(_row(self._findings_topic, finding_message(one, origin)) for one in findings),
+                *(_row(self._incidents_topic, incident_message(one, origin)) for one in changes),
+            ]
+        )
 
     def publish_dead_letters(self, letters: Sequence[DeadLetterRow]) -> None:
         """Write dead letters: the old key, value and headers, and ours beside them."""
-        self._publish(self._dead_letter_topic, [self._dead_letter(letter) for letter in letters])
+        self._write([self._dead_letter(letter) for letter in letters])
 
     def _dead_letter(self, letter: DeadLetterRow) -> dict[str, Any]:
         value = letter.value
@@ -112,12 +114,13 @@ class KafkaSink:
             value = value[:DEAD_LETTER_BYTES_MAX]
         headers = [*((k, v) for k, v in letter.headers if k not in ours), *ours.items()]
         return {
+            "topic": self._dead_letter_topic,
             "key": letter.instance_id.encode() or None,
             "value": value,
             "headers": [{"key": k, "value": v} for k, v in headers],
         }
 
-    def _publish(self, topic: str, messages: list[dict[str, Any]]) -> None:
+    def _write(self, messages: list[dict[str, Any]]) -> None:
         if not messages:
             return
         frame = self._spark.createDataFrame(pa.Table.from_pylist(messages, schema=_MESSAGES))
@@ -126,11 +129,10 @@ class KafkaSink:
             .write.format("kafka")
             .options(**self._options)
             .option("includeHeaders", "true")
-            .option("topic", topic)
             .save()
         )
 
 
-def _row(message: Message) -> dict[str, Any]:
+def _row(topic: str, message: Message) -> dict[str, Any]:
     headers = [{"key": key, "value": value} for key, value in message.headers]
-    return {"key": message.key, "value": message.value, "headers": headers}
+    return {"topic": topic, "key": message.key, "value": message.value, "headers": headers}

@@ -62,7 +62,8 @@ class TableSink:
         self._tables: dict[str, DeltaTable] = {}
         # The first micro-batch of each run is followed by upkeep.
         self._batches = UPKEEP_BATCHES
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tables")
+        self._writers = ThreadPoolExecutor(max_workers=len(TABLES), thread_name_prefix="tables")
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="upkeep")
         self._upkeep: Future[None] | None = None
 
     def compare(self) -> None:
@@ -88,14 +89,17 @@ class TableSink:
         if batch is END_BATCH:
             self.take_back_end()
         filled = {name: list(of_table) for name, of_table in values.items() if of_table}
-        for name, of_table in filled.items():
-            with _one_sentence(name):
-                table = self._tables.get(name) or made(self._directory, TABLES[name])
-                self._tables[name] = table
-                append(table, arrow_rows(TABLES[name], of_table), self._run_id, batch)
+        # A commit waits for the disk most of the time.
+        list(self._writers.map(lambda name: self._append(name, filled[name], batch), filled))
         self._batches += bool(filled)
         if batch is not END_BATCH and self._batches >= UPKEEP_BATCHES:
             self._begin_upkeep(batch)
+
+    def _append(self, name: str, values: list[Any], batch: int | None) -> None:
+        with _one_sentence(name):
+            table = self._tables.get(name) or made(self._directory, TABLES[name])
+            self._tables[name] = table
+            append(table, arrow_rows(TABLES[name], values), self._run_id, batch)
 
     def incidents(self) -> list[Incident]:
         """Every incident, as it was written last."""

@@ -41,8 +41,10 @@ if TYPE_CHECKING:
 
 CLOSED_KEPT_US = 7 * 86_400 * 1_000_000
 """So long an incident is remembered after its end, in case that it comes back."""
-SEEN_EVERY_US = 3_600 * 1_000_000
-"""An incident that only goes on is touched once in so long."""
+SEEN_EVERY_US = 1 << 31
+"""An incident that only goes on is touched once in so long (36 minutes), a young one more often."""
+SEEN_SHARE = 100
+"""In a hundredth of its age: so what is shown of it is no older than that."""
 CLOSED_MAX = 4_096
 """And so many at most; the one that ended first is forgotten first."""
 EARLY_MAX = 1_024
@@ -123,7 +125,7 @@ class Incidents:
         early: What operators asked of incidents that are not known yet, by their ids.
         cloning_since: When the clone began that may replace an instance's data.
         now_ts: The latest time seen, microseconds.
-        touched: What the last step changed, by its id, and what it saw to go on in another hour.
+        touched: What the last step changed, by its id, and at times what goes on.
     """
 
     open: dict[str, Incident] = field(default_factory=dict)
@@ -332,9 +334,12 @@ class Incidents:
                 self._reopen(over[-1], said.ts)
 
     def _see(self, one: Incident, ts: int) -> None:
-        """It goes on, as it was: that is touched once an hour."""
+        """It goes on, as it was: that is touched now and then."""
         seen = self.open[one.incident_id] = replace(one, last_seen_ts=ts)
-        is_due = ts // SEEN_EVERY_US > one.last_seen_ts // SEEN_EVERY_US
+        # A power of two: the ends of longer parts are ends of shorter ones.
+        every_us = 1 << max((ts - one.opened_ts) // SEEN_SHARE, 1).bit_length() - 1
+        every_us = min(SEEN_EVERY_US, every_us)
+        is_due = ts // every_us > one.last_seen_ts // every_us
         if is_due or one.incident_id in self.touched:
             self.touched[one.incident_id] = seen
 

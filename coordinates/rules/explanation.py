@@ -78,6 +78,8 @@ class Explanation(NamedTuple):
     """What an operator does about it; empty for a rule that is not known here."""
     verify: tuple[tuple[str, str], ...]
     """Instances, and the statement or command to run on them, to see the contradiction."""
+    cure: tuple[tuple[str, str], ...]
+    """What to run to do what the remedy advises first; what is not known is in ``<>``."""
 
 
 class _Formatter(string.Formatter):
@@ -229,6 +231,7 @@ def explain(finding: Finding) -> Explanation:
             witness=finding.witness,
             remedy="" if rule is None else rule.remedy,
             verify=(),
+            cure=(),
         )
     assert rule is not None
     witness = _with_moment(finding.witness)
@@ -241,10 +244,15 @@ def explain(finding: Finding) -> Explanation:
         at=values["at"],
         witness=witness,
         remedy=(texts.remedy or rule.remedy) + _ENDS[rule.healed_by(finding.case)],
-        verify=tuple(
-            (" and ".join(on), text) for text, on in _by_text(rule.verify, values).items()
-        ),
+        verify=_to_run(rule.verify, values),
+        cure=_to_run(texts.cure, values),
     )
+
+
+def _to_run(
+    templates: Iterable[Statement], values: Mapping[str, Any]
+) -> tuple[tuple[str, str], ...]:
+    return tuple((" and ".join(on), text) for text, on in _by_text(templates, values).items())
 
 
 def _by_text(templates: Iterable[Statement], values: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -261,9 +269,14 @@ def _by_text(templates: Iterable[Statement], values: Mapping[str, Any]) -> dict[
 def finding_document(finding: Finding) -> dict[str, Any]:
     """A finding as JSON for its readers: the data, and the sentences made of them."""
     texts = explain(finding)
-    verify = [{"on": on, "statement": statement} for on, statement in texts.verify]
+    run = {"verify": to_run(texts.verify), "cure": to_run(texts.cure)}
     # The coordinates and the witness stay as programs compare them.
-    return texts._asdict() | finding.to_dict() | {"verify": verify}
+    return texts._asdict() | finding.to_dict() | run
+
+
+def to_run(statements: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Statements as JSON has them."""
+    return [{"on": on, "statement": statement} for on, statement in statements]
 
 
 def change_document(change: IncidentChange) -> dict[str, Any]:

@@ -46,14 +46,16 @@ class Case(NamedTuple):
     """What an operator does about it, where that is not the remedy of the rule."""
     heals: Heals | Literal[""] = ""
     """What ends the breach, where that is not what ends others of the rule."""
+    cure: tuple[Statement, ...] = ()
+    """What an operator runs to do what the remedy advises first, in this order."""
 
     def names(self) -> set[str]:
         """The values that its texts name."""
-        return _names(self)
+        return _names(text for text in self if isinstance(text, str))
 
 
 class Statement(NamedTuple):
-    """What an operator runs to see a contradiction: templates in the manner of ``Case``.
+    """What an operator runs: templates in the manner of ``Case``.
 
     One whose values a finding does not have is not shown with it.
     """

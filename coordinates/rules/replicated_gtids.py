@@ -19,7 +19,13 @@ from tallystick.coordinates.rules.between import (
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
-from tallystick.coordinates.rules.statements import RECEIVED, groups, not_executed, not_purged
+from tallystick.coordinates.rules.statements import (
+    RECEIVED,
+    fetched,
+    groups,
+    not_executed,
+    not_purged,
+)
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -208,6 +214,7 @@ def _is_young(state: Snapshot, ts: int) -> bool:
             "gtid_executed of the replica, without GTIDs of its sources",
             "at least these GTIDs",
             "what {sources:list} has executed, logged or purged at that time or later",
+            cure=fetched(on="{sources:list}"),
         ),
         "not_of_sources": Case(
             "The replica has executed {witness:gtids}, which its sources {sources:list} have"

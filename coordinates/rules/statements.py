@@ -45,6 +45,23 @@ def groups(value: str = "witness", on: str = _HERE) -> Statement:
     )
 
 
+def fetched(value: str = "witness", on: str = _HERE) -> tuple[Statement, ...]:
+    """The server fetches GTIDs from the finding's instance, by a channel that is removed then."""
+    channel = "FOR CHANNEL 'fetch';"
+    return (
+        sql(
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '<host of the replica>', SOURCE_PORT ="
+            " <port>, SOURCE_USER = '<user>', SOURCE_PASSWORD = '<password>', SOURCE_SSL = 1,"
+            f" SOURCE_AUTO_POSITION = 1 {channel}",
+            on,
+        ),
+        sql(f"START REPLICA {channel}", on),
+        sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET({{{value}:sql}});", on),
+        sql(f"STOP REPLICA {channel}", on),
+        sql(f"RESET REPLICA ALL {channel}", on),
+    )
+
+
 # Coordinates: one value "file:position", or a file and a position
 
 

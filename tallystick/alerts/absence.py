@@ -84,6 +84,7 @@ def _began(one: Absence, origin: Origin) -> dict[str, object]:
         f" Its last {lacks}: {last}.",
         "remedy": remedy,
         "verify": [],
+        "cure": [],
         "count": 1,
         "witness": f"no {lacks} since {utc(one.since_us)}",
         "opened_at": utc(one.since_us),

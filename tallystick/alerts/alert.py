@@ -34,7 +34,7 @@ def now_us() -> int:
 def alert_of(change: IncidentChange, origin: Origin) -> Alert:
     """The alert of a change of an incident; the change's id is its own."""
     from tallystick.coordinates.results import IncidentState
-    from tallystick.coordinates.rules.explanation import explain, shorten_gtids
+    from tallystick.coordinates.rules.explanation import explain, shorten_gtids, to_run
 
     one = change.incident
     texts = explain(one.finding)
@@ -54,7 +54,8 @@ def alert_of(change: IncidentChange, origin: Origin) -> Alert:
         "channel": one.channel,
         "sentence": texts.sentence,
         "remedy": texts.remedy,
-        "verify": [{"on": on, "statement": statement} for on, statement in texts.verify],
+        "verify": to_run(texts.verify),
+        "cure": to_run(texts.cure),
         "count": one.count,
         "witness": shorten_gtids(one.witness)[:_WITNESS_MAX],
         "opened_at": utc(one.opened_ts),
@@ -82,6 +83,7 @@ def trial_alert(fleet: str, page_url: str | None) -> Alert:
         "sentence": "This is a test of tallystick's alerts; no incident is open.",
         "remedy": "Nothing is to be done.",
         "verify": [],
+        "cure": [],
         "count": 1,
         "witness": "",
         "opened_at": utc(at),

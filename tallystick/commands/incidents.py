@@ -92,6 +92,7 @@ def show(incident: IncidentId, *, directory: Directory = None, json: Json = Fals
     """Show an incident whole, with what to do about it."""
     from tallystick.coordinates.results import Incident
     from tallystick.coordinates.rules.explanation import explain, moment
+    from tallystick.outputs.text import commands
 
     settings = load({"directory": directory}).settings
     one = _one(settings, incident)
@@ -118,8 +119,7 @@ def show(incident: IncidentId, *, directory: Directory = None, json: Json = Fals
         f"  witness: {one.witness}",
         f"  to do: {texts.remedy}",
     )
-    for on, statement in texts.verify:
-        terminal.show(f"  to see it, on {on}:", terminal.Command(f"    {statement}"))
+    terminal.show(*commands(texts))
     if known is not None:
         until = "" if known.until_ts is None else f" until {moment(known.until_ts)}"
         terminal.show(f"  acknowledged by {known.by} at {moment(known.ts)}{until}: {known.why}")

@@ -109,7 +109,8 @@ class FindingGroup:
             },
         )
         is_alike = len({_rest(one) for one in self.findings}) == 1
-        return (explain(whole) if is_alike else texts)._replace(verify=explain(whole).verify)
+        of_all = explain(whole)
+        return of_all if is_alike else texts._replace(verify=of_all.verify, cure=of_all.cure)
 
     @cached_property
     def _gtids(self) -> GtidSet | None:

@@ -169,13 +169,14 @@ def _finding(result: RunResult, group: FindingGroup) -> Iterator[Line]:
 
 
 def commands(texts: Explanation) -> Iterator[Line]:
-    """The statements that show a finding, each on a line of its own."""
-    last = None
-    for on, statement in texts.verify:
-        if on != last:
-            yield f"    to see it, on {on}:"
-        last = on
-        yield Command(f"      {statement}")
+    """The statements that show a finding, then those of its remedy, each on a line of its own."""
+    for what, statements in (("to see it", texts.verify), ("to do what is advised first", texts.cure)):
+        last = None
+        for on, statement in statements:
+            if on != last:
+                yield f"    {what}, on {on}:"
+            last = on
+            yield Command(f"      {statement}")
 
 
 def _channels(result: RunResult, finding: Finding) -> str:

@@ -39,6 +39,27 @@ def test_a_finding_names_the_statements_that_show_it():
     ]
 
 
+def test_a_finding_names_the_statements_that_heal_it():
+    """In their order, for where they are run; what a server's journal does not have is in <>."""
+    found = finding(
+        rule="no_errant_gtids",
+        case="not_of_source",
+        witness=f"{UUID}:1-5",
+        data={"sources": ["s"]},
+    )
+    cure = explain(found).cure
+    assert {"s"} == {on for on, _ in cure}
+    first, start, wait, *_, last = (statement for _, statement in cure)
+    assert "SOURCE_HOST = '<host of the replica>'" in first
+    assert (start, wait) == (
+        "START REPLICA FOR CHANNEL 'fetch';",
+        f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{UUID}:1-5');",
+    )
+    assert last == "RESET REPLICA ALL FOR CHANNEL 'fetch';"
+    assert finding_document(found)["cure"][1] == {"on": "s", "statement": start}
+    assert explain(replace(found, case="not_of_sources", data={"sources": ["s", "t"]})).cure == ()
+
+
 def test_values_from_outside_stay_inside_their_quotes():
     """Names and texts come from servers; a statement is copied into a shell or a client."""
     value = "O'Brien\\; rm"
@@ -71,7 +92,8 @@ def test_what_cannot_be_quoted_is_in_no_statement(spec, value):
 def test_statements_quote_every_value():
     """A plain value in a statement would be code."""
     for rule in RULES.values():
-        for statement in rule.verify:
+        cures = (statement for case in rule.cases.values() for statement in case.cure)
+        for statement in (*rule.verify, *cures):
             assert statement.specs() <= SHOWN, rule.name
 
 
@@ -104,7 +126,7 @@ def _values(texts: Case, number: int) -> dict[str, Any]:
     """A value of the right kind for each name, every number the same."""
     specs = {
         name: spec
-        for text in texts
+        for text in texts if isinstance(text, str)
         for _, name, spec, _ in Formatter().parse(text)
         if name is not None
     }
@@ -123,7 +145,7 @@ def _values(texts: Case, number: int) -> dict[str, Any]:
 def test_numbers_have_the_right_noun(rule, number):
     """Neither "1 transactions" nor "2 GTID", nor microseconds, in any text of any case."""
     for code, texts in rule.cases.items():
-        made = [fill(text, _values(texts, number)) for text in texts]
+        made = [fill(text, _values(texts, number)) for text in texts if isinstance(text, str)]
         assert [text for text in made if WRONG.search(text)] == [], code
 
 

@@ -76,12 +76,10 @@ class Recorder:
         self.findings, self.dead_letters, self.rounds, self.changes = [], [], [], []
         self.fails_at = ""
 
-    def publish_findings(self, findings, origin) -> None:
+    def publish(self, findings, changes, origin) -> None:
         if self.fails_at == "findings":
             raise OSError("no broker")
         self.findings += findings
-
-    def publish_incidents(self, changes, origin) -> None:
         self.changes += changes
 
     def publish_dead_letters(self, letters) -> None:
