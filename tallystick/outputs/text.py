@@ -170,7 +170,8 @@ def _finding(result: RunResult, group: FindingGroup) -> Iterator[Line]:
 
 def commands(texts: Explanation) -> Iterator[Line]:
     """The statements that show a finding, then those of its remedy, each on a line of its own."""
-    for what, statements in (("to see it", texts.verify), ("to do what is advised first", texts.cure)):
+    kinds = (("to see it", texts.verify), ("to do what is advised first", texts.cure))
+    for what, statements in kinds:
         last = None
         for on, statement in statements:
             if on != last:
