@@ -126,7 +126,8 @@ def _values(texts: Case, number: int) -> dict[str, Any]:
     """A value of the right kind for each name, every number the same."""
     specs = {
         name: spec
-        for text in texts if isinstance(text, str)
+        for text in texts
+        if isinstance(text, str)
         for _, name, spec, _ in Formatter().parse(text)
         if name is not None
     }
